@@ -1,0 +1,181 @@
+"""Produces made-up clicks to a real Kafka topic: keyed, four partitions, out of order, some twice, some malformed.
+
+The same seed gives the same messages in the same order, and each goes to the partition that its key names, so offsets
+are the same too.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidegate.errors import SourceUnavailableError
+
+TOPIC = "clickstream"
+"""As ``pipelines/clickstream.py`` declares it."""
+PARTITIONS = 4
+SEED = 2013
+MORNING = datetime(2026, 3, 2, 8, tzinfo=UTC)
+"""When the first click happened. Fixed, so that two demos make the same tables."""
+PAGES = ("/", "/boats", "/boats/dinghy", "/sails", "/ropes", "/cart", "/checkout", "/help", "/tides", "/charts")
+SECONDS_TO_WAIT = 30.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as it goes to the topic."""
+
+    key: bytes
+    value: bytes
+    what: str
+    """Which kind of message it is, for the story: ``view``, ``correction``, ``duplicate``, ``delete``, …"""
+
+    @property
+    def partition(self) -> int:
+        """Messages of one key stay in one partition."""
+        return zlib.crc32(self.key) % PARTITIONS
+
+
+def wave_one(views: int = 18_000, seed: int = SEED) -> list[Message]:
+    """Half a day of clicks with everything that a real topic holds."""
+    rng = random.Random(seed)
+    messages = [_view(rng, number, spread_minutes=240) for number in range(views)]
+    messages += list(_afterthoughts(rng, messages))
+    messages += _malformed(first=0, count=24)
+    messages += _implausible(rng, first=0, count=16)
+    return _out_of_order(rng, messages)
+
+
+def wave_two(views: int = 4_000, already: int = 18_000, seed: int = SEED) -> list[Message]:
+    """More clicks, and news about old ones: corrections, deletions, and older versions that come after them.
+
+    Args:
+        views: How many new events.
+        already: How many events wave 1 had; some of them are corrected and deleted.
+        seed: As for wave 1.
+    """
+    before = random.Random(seed)
+    old = [_view(before, number, spread_minutes=240) for number in range(already)]
+    rng = random.Random(seed + 1)
+    touched = rng.sample(old, already // 50)
+    messages = [_view(rng, number, spread_minutes=120) for number in range(already, already + views)]
+    messages += list(_afterthoughts(rng, messages))
+    for number, message in enumerate(touched):
+        messages += [_delete(message, sequence=9)] if number % 3 == 0 else [_correct(rng, message, sequence=4)]
+    messages += _malformed(first=24, count=8)
+    # Versions that are older than a deletion or a correction and arrive last: they must change nothing.
+    return _out_of_order(rng, messages) + [Message(m.key, m.value, "stale") for m in touched[:60]]
+
+
+def counts(messages: Sequence[Message]) -> dict[str, int]:
+    """How many messages of each kind."""
+    return dict(Counter(message.what for message in messages))
+
+
+def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> None:
+    """Send the messages in this order and wait until the broker has them all.
+
+    Raises:
+        SourceUnavailableError: The broker did not take them all.
+    """
+    from confluent_kafka import Producer
+
+    refused: list[str] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+
+    def told(error: object, _: object) -> None:
+        if error is not None:
+            refused.append(str(error))
+
+    for message in messages:
+        while True:
+            try:
+                producer.produce(topic, message.value, message.key, message.partition, on_delivery=told)
+                break
+            except BufferError:
+                producer.poll(1)
+        producer.poll(0)
+    left = producer.flush(SECONDS_TO_WAIT)
+    if left or refused:
+        reason = refused[0] if refused else f"no answer within {SECONDS_TO_WAIT:g} seconds"
+        raise SourceUnavailableError(f"The broker at {bootstrap} did not take {left + len(refused)} messages: {reason}")
+
+
+def _view(rng: random.Random, number: int, *, spread_minutes: int) -> Message:
+    probe = rng.random() < 0.02
+    event = {
+        "event_id": f"e{number:07d}",
+        "sequence": 1,
+        "kind": "view",
+        "occurred_at": _instant(rng.uniform(0, spread_minutes)),
+        "user_id": f"u{int(rng.paretovariate(1.2) * 7) % 900:04d}",
+        "page": rng.choices(PAGES, weights=range(len(PAGES), 0, -1))[0] + ("?ref=mail" if rng.random() < 0.1 else ""),
+        "duration_ms": int(rng.expovariate(1 / 20_000)),
+        "agent": "uptime-probe" if probe else rng.choice(("firefox", "chrome", "safari")),
+    }
+    return _message(event, "probe" if probe else "view")
+
+
+def _afterthoughts(rng: random.Random, views: Sequence[Message]) -> Iterator[Message]:
+    """What follows some of the views: the same message again, a correction, or a deletion."""
+    for message in views:
+        fate = rng.random()
+        if fate < 0.02:
+            yield Message(message.key, message.value, "duplicate")
+        elif fate < 0.06:
+            yield _correct(rng, message, sequence=2)
+        elif fate < 0.07:
+            yield _delete(message, sequence=3)
+
+
+def _correct(rng: random.Random, message: Message, *, sequence: int) -> Message:
+    event: dict[str, Any] = json.loads(message.value)
+    return _message({**event, "sequence": sequence, "page": rng.choice(PAGES)}, "correction")
+
+
+def _delete(message: Message, *, sequence: int) -> Message:
+    event_id = json.loads(message.value)["event_id"]
+    return _message({"event_id": event_id, "sequence": sequence, "kind": "delete"}, "delete")
+
+
+def _malformed(first: int, count: int) -> list[Message]:
+    """Values that are not events at all; none of them stands for a view."""
+    shapes = (
+        b"not json",
+        b'{"event_id": "x1", "sequence": 1, "kind": "vi',
+        b'{"event_id": "x2", "sequence": "first", "kind": "view"}',
+        b'{"sequence": 1, "kind": "view", "page": "/"}',
+    )
+    return [Message(b"x%d" % n, shapes[n % len(shapes)], "malformed") for n in range(first, first + count)]
+
+
+def _implausible(rng: random.Random, first: int, count: int) -> list[Message]:
+    """Events that can be read and break an expectation of ``expectations/clickstream/silver.json``."""
+    wrong = ({"duration_ms": -5}, {"page": "boats"}, {"user_id": None}, {"kind": "scroll"})
+    made = []
+    for number in range(first, first + count):
+        event: dict[str, Any] = json.loads(_view(rng, number, spread_minutes=240).value)
+        odd = {**event, "event_id": f"odd{number:04d}", "agent": "firefox", **wrong[number % len(wrong)]}
+        made.append(_message(odd, "implausible"))
+    return made
+
+
+def _out_of_order(rng: random.Random, messages: Sequence[Message]) -> list[Message]:
+    """Shuffled: a correction may come before what it corrects, and a deletion before the view."""
+    shuffled = list(messages)
+    rng.shuffle(shuffled)
+    return shuffled
+
+
+def _message(event: dict[str, Any], what: str) -> Message:
+    return Message(event["event_id"].encode(), json.dumps(event).encode(), what)
+
+
+def _instant(minutes: float) -> str:
+    return (MORNING + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

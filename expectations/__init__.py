@@ -1,0 +1,1 @@
+"""What must hold: Great Expectations suites, `<pipeline>/<flow>.json`. A package, so that a zip can carry them."""

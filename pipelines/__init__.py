@@ -1,0 +1,1 @@
+"""What flows: one declaration a file. `tidegate new NAME` adds one."""

@@ -1,0 +1,40 @@
+"""How rows of the clickstream pipeline change. The session's time zone is UTC."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+PROBE = "uptime-probe"
+"""The user agent of the shop's own availability check, which is nobody's visit."""
+
+
+def clean(rows: DataFrame) -> DataFrame:
+    """One row per version of an event; an event of kind ``delete`` takes back the view of the same id.
+
+    Returns:
+        ``event_id, sequence, kind, occurred_at, hour`` (UTC), ``user_id, page`` (without its query, in lower case),
+        ``seconds`` on the page, and ``rescued``: the fields that the schema does not know as JSON, or NULL.
+    """
+    return rows.select(
+        "_row_id",
+        "_origin",
+        "event_id",
+        "sequence",
+        "kind",
+        "occurred_at",
+        F.date_trunc("hour", "occurred_at").alias("hour"),
+        "user_id",
+        F.lower(F.substring_index("page", "?", 1)).alias("page"),
+        (F.col("duration_ms") / 1000).alias("seconds"),
+        F.when(F.size("_rescued") > 0, F.to_json("_rescued")).alias("rescued"),
+        F.when(F.col("agent") == PROBE, F.lit("uptime_probe")).alias("_filtered"),
+        F.coalesce(F.col("kind") == "delete", F.lit(False)).alias("_deleted"),
+    )
+
+
+def page_views(rows: DataFrame) -> DataFrame:
+    """Views and distinct users per page and hour, and the longest stay in seconds."""
+    return rows.groupBy("page", "hour").agg(
+        F.count("*").alias("views"),
+        F.count_distinct("user_id").alias("users"),
+        F.max("seconds").alias("longest_stay"),
+    )

@@ -1,0 +1,113 @@
+"""One DAG per pipeline: ``plan`` >> ``run`` (a setup task) >> one light task per flow.
+
+``plan`` ends the run without a JVM when nothing is new. ``run`` is one Spark application for all flows. A flow's task
+only shows how that flow fared, so that the grid says which flow was refused and clearing it is the natural gesture:
+because ``run`` is its setup, Airflow clears ``run`` with it, and Spark reads the waiting batch again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
+
+from tidegate.airflow.declaration import describe
+from tidegate.airflow.retry import ReportRetryPolicy
+from tidegate.airflow.submit import RunFlows
+from tidegate.airflow.tasks import PLAN, RUN, PlanRun, ShowFlow
+from tidegate.request import MODES
+from tidegate.spec import Flow, Pipeline
+
+RETRY_DELAY = timedelta(seconds=30)
+"""Between tries that the retry policy has no opinion about, for example after a crash."""
+
+
+def build_dag(pipeline: Pipeline) -> DAG:
+    """The DAG that runs a pipeline.
+
+    Args:
+        pipeline: A declaration; its name becomes the DAG's id.
+
+    Returns:
+        The DAG, to be bound to a global name of a file under ``dags/``.
+    """
+    with DAG(
+        dag_id=pipeline.name,
+        description=pipeline.description or None,
+        doc_md=describe(pipeline),
+        schedule=_timetable(pipeline),
+        start_date=pendulum.from_format(pipeline.start_date, "YYYY-MM-DD", tz=pipeline.timezone),
+        catchup=False,
+        # Two runs would only wait for each other's lease.
+        max_active_runs=1,
+        # A cleared run follows today's declaration: that is usually why somebody clears it.
+        rerun_with_latest_version=True,
+        params=_params(pipeline),
+        tags=_tags(pipeline),
+        default_args={"owner": pipeline.owner},
+    ) as dag:
+        plan = PlanRun(pipeline=pipeline, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
+        run = RunFlows(
+            pipeline=pipeline,
+            task_id=RUN,
+            retries=pipeline.retries,
+            retry_delay=RETRY_DELAY,
+            retry_policy=ReportRetryPolicy(),
+            # Counts scheduled, manual and backfill runs alike, and needs no pool that somebody has to create.
+            max_active_tis_per_dag=1,
+        ).as_setup()
+        plan >> run
+        shown: dict[str, ShowFlow] = {}
+        for flow in pipeline.flows:
+            shown[flow.name] = _show(pipeline, flow)
+            above = pipeline.upstream_of(flow)
+            (shown[above.name] if above is not None else run) >> shown[flow.name]
+    return dag
+
+
+def _show(pipeline: Pipeline, flow: Flow) -> ShowFlow:
+    return ShowFlow(
+        pipeline=pipeline,
+        flow=flow,
+        task_id=flow.name,
+        retries=0,
+        # A flow without rows is skipped and must not skip the next; a refused one stops it. Right behind a setup
+        # task Airflow allows no other rule than all_success.
+        trigger_rule=TriggerRule.ALL_SUCCESS if pipeline.upstream_of(flow) is None else TriggerRule.NONE_FAILED,
+    )
+
+
+def _timetable(pipeline: Pipeline) -> CronDataIntervalTimetable | None:
+    # A bare cron string would make intervals of no length.
+    if pipeline.schedule is None:
+        return None
+    return CronDataIntervalTimetable(pipeline.schedule, timezone=pipeline.timezone)
+
+
+def _tags(pipeline: Pipeline) -> list[str]:
+    layers = {flow.target.layer for flow in pipeline.flows}
+    return sorted({"tidegate", *layers, *pipeline.tags})
+
+
+def _params(pipeline: Pipeline) -> dict[str, Any]:
+    names = [flow.name for flow in pipeline.flows]
+    return {
+        "mode": Param(
+            MODES[0],
+            type="string",
+            enum=list(MODES),
+            title="Mode",
+            description="incremental: read what is new since the checkpoint.",
+        ),
+        "flows": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "enum": names},
+            uniqueItems=True,
+            examples=names,
+            title="Flows",
+            description="Only these flows; empty means all.",
+        ),
+    }

@@ -1,0 +1,58 @@
+"""A declaration as people read it in Airflow.
+
+Airflow makes a new version of a DAG when what it serializes has changed. Tasks look the same whatever a declaration
+says, so the declaration itself stands in the DAG's documentation, with its fingerprint.
+"""
+
+from __future__ import annotations
+
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, fingerprint
+
+
+def describe(pipeline: Pipeline) -> str:
+    """The declaration as Markdown: what flows, how it is judged, and the fingerprint of all of it."""
+    lines = [pipeline.description or f"The pipeline `{pipeline.name}`.", ""]
+    schedule = f"`{pipeline.schedule}` ({pipeline.timezone})" if pipeline.schedule else "by hand only"
+    lines += [f"Declared in `pipelines/{pipeline.name}.py`. Runs: {schedule}, from {pipeline.start_date}.", ""]
+    lines += [
+        "| flow | reads | transform | gate | writes | checkpoint |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(_row(flow) for flow in pipeline.flows),
+        "",
+    ]
+    for flow in pipeline.flows:
+        if isinstance(flow.source, FileSource | KafkaSource):
+            lines += [f"Fields of one record that `{flow.name}` lands:", "", "```sql", _plain(flow.source.schema), "```", ""]
+    return "\n".join([*lines, f"Declaration `{fingerprint(pipeline.to_json())}`."])
+
+
+def _row(flow: Flow) -> str:
+    gate = f"`{flow.gate.suite}`" if flow.gate else "none"
+    transform = f"`{flow.transform}`" if flow.transform else "none"
+    cells = (f"**{flow.name}**", _source(flow), transform, gate, _target(flow), f"v{flow.checkpoint_version}")
+    # A bar in a cell would end it.
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _source(flow: Flow) -> str:
+    source = flow.source
+    match source:
+        case FileSource():
+            return f"{source.format} files `{source.path}/{source.glob}`, at most {source.max_files_per_trigger:,} a batch"
+        case KafkaSource():
+            return f"topic `{source.topic}`, at most {source.max_offsets_per_trigger:,} messages a batch"
+        case ChangeFeed():
+            return f"changes of `{source.table}`, about {source.max_bytes_per_trigger} a batch"
+
+
+def _target(flow: Flow) -> str:
+    told = {
+        "append": "append",
+        "upsert": f"upsert by {', '.join(flow.target.keys)}; last by {', '.join(flow.target.sequence_by)}",
+        "recompute": f"one row per {', '.join(flow.target.keys)}",
+    }
+    return f"`{flow.target.name}`: {told[flow.target.write_mode]}"
+
+
+def _plain(schema: str) -> str:
+    return "\n".join(line.strip() for line in schema.strip().splitlines())

@@ -1,0 +1,176 @@
+"""One Spark application per run, through the Spark provider's operator.
+
+What the provider leaves open and a pipeline needs: an attempt id that exists before Spark does, a process tree that is
+really gone when Airflow kills the task, and an environment without Airflow's secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, Connection, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+
+from tidegate.airflow import attempt
+from tidegate.environment import Environment
+from tidegate.errors import TidegateError
+from tidegate.launch import submit_conf, submit_environment
+from tidegate.layout import Layout
+from tidegate.request import RunRequest, fresh_id
+from tidegate.spec import Pipeline
+
+CONNECTION = "spark_default"
+
+GRACE_SECONDS = 3.5
+"""For Spark to end by itself after SIGTERM. Airflow kills the task's process 5 s after it asked it to stop."""
+
+_SECRETS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW", "__AIRFLOW")
+
+
+class RunFlows(SparkSubmitOperator):
+    """Runs the pipeline's flows in one Spark application.
+
+    Green when the application did its work, also when a gate refused a batch: that is the flow's own task to show. Red
+    when the application ended with an exit code; `ReportRetryPolicy` then decides by the report whether to try again.
+
+    Each try is an application of its own, so the provider's ``durable`` is off: it would attach a new attempt to the
+    old application, which writes the old attempt's report. If the old one still runs, it holds the lease, and the
+    new try waits for its retry.
+    """
+
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
+        super().__init__(conn_id=CONNECTION, name=f"tidegate-{pipeline.name}", durable=False, **kwargs)
+        self._pipeline = pipeline
+
+    def execute(self, context: Context) -> None:
+        """Make an attempt, submit it, and wait for its end.
+
+        Raises:
+            AirflowFailException: There is no request or no connection; only a person can help.
+            AirflowException: The application ended with an exit code other than 0.
+        """
+        environment = Environment.read()
+        dag_id, key = attempt.key_of(context)
+        attempt_id = fresh_id("a")
+        # Before anything can fail: whatever follows belongs to this attempt, and to no earlier one.
+        context["ti"].xcom_push(key=attempt.ATTEMPT_KEY, value=attempt_id)
+        request_id = attempt.request_id(context) or "none"
+        try:
+            request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
+        except TidegateError as error:
+            raise AirflowFailException(f"{error.message}; or clear `{attempt.PLAN}` with its downstream") from error
+        self.log.info("Attempt %s of run %s", attempt_id, key)
+        # Set here and not in the DAG, so that moving the project does not make a new version of it.
+        self.application = str(environment.project / "spark_jobs" / "run_pipeline.py")
+        self.conf = submit_conf(environment, small=request.small)
+        self.env_vars = submit_environment(environment)
+        self.application_args = [
+            *("--dag-id", dag_id),
+            *("--run-key", key),
+            *("--attempt", attempt_id),
+            *("--request", request_id),
+        ]
+        super().execute(context)
+
+    def on_kill(self) -> None:
+        """End the application, on this machine or wherever it went."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _get_hook(self) -> SparkSubmitHook:
+        # Without a connection the provider would submit to YARN.
+        try:
+            connection: Connection = BaseHook.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            raise AirflowFailException(
+                f"there is no Airflow connection {self._conn_id!r}; make one of type Spark that names the master, "
+                "for example host 'local[2]' with the extra {\"deploy-mode\": \"client\"}"
+            ) from None
+        extra = connection.extra_dejson
+        hook = SubmitHook(
+            conf=self.conf,
+            conn_id=self._conn_id,
+            name=self.name,
+            application_args=self.application_args,
+            env_vars=self.env_vars,
+        )
+        if hook.standalone_cluster:
+            raise AirflowFailException(
+                f"connection {self._conn_id!r}: a Spark standalone cluster runs Python applications in client mode "
+                'only; set its extra to {"deploy-mode": "client"}'
+            )
+        if hook.yarn_cluster and extra.get("yarn_resourcemanager_webapp_address"):
+            # Frees the worker of a JVM that would only wait.
+            self._yarn_track_via_rm_api = hook._yarn_track_via_rm_api = True
+        return hook
+
+
+class SubmitHook(SparkSubmitHook):
+    """spark-submit in a process group of its own, which ends with the task, and without Airflow's secrets."""
+
+    @property
+    def standalone_cluster(self) -> bool:
+        """Whether the connection asks for cluster mode on Spark's own cluster manager."""
+        return bool(self._should_track_driver_status)
+
+    @property
+    def yarn_cluster(self) -> bool:
+        """Whether the connection asks for cluster mode on YARN."""
+        return bool(self._is_yarn_cluster_mode)
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run spark-submit and wait; its whole process group is gone when this returns or raises."""
+        variables = without_secrets(os.environ) | {name: str(value) for name, value in (self._env_vars or {}).items()}
+        try:
+            return super().submit(application, env=variables, start_new_session=True, **kwargs)
+        finally:
+            # Ctrl-C in a terminal and timeouts come this way.
+            self._end_processes()
+
+    def on_kill(self) -> None:
+        """SIGTERM, then SIGKILL, to the whole process group; then what the provider does off this machine."""
+        if self._connection["deploy_mode"] != "cluster":
+            self._end_processes()
+        super().on_kill()
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command = super()._build_spark_submit_command(application)
+        # The provider would put its own copy of this process's environment, secrets included, over ours.
+        self._env = None
+        return command
+
+    def _end_processes(self) -> None:
+        if self._submit_sp is not None:
+            end_group(self._submit_sp, GRACE_SECONDS)
+
+
+def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables without Airflow's configuration, connections and variables."""
+    return {name: value for name, value in variables.items() if not name.startswith(_SECRETS)}
+
+
+def end_group(leader: subprocess.Popen[Any], grace: float) -> None:
+    """End a process and all of its group: SIGTERM, and SIGKILL for what is left.
+
+    Args:
+        leader: A process that was started with ``start_new_session=True``.
+        grace: Seconds between the two; it returns as soon as all are gone.
+    """
+    try:
+        os.killpg(leader.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline:
+            leader.poll()
+            os.killpg(leader.pid, 0)
+            time.sleep(0.05)
+        os.killpg(leader.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    leader.wait()

@@ -1,0 +1,126 @@
+"""A checkpoint belongs to one query: its path, its transaction id, and what it remembers of the declaration.
+
+The path is ``checkpoints/<dag_id>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh``
+by a full refresh, and nothing is ever deleted to start afresh. A new path is always a new transaction id, because
+batch ids start at 0 again and Delta would drop every write under an old one in silence (Delta's documentation,
+"Idempotent table writes in foreachBatch").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate import __version__
+from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError
+from tidegate.layout import Layout
+from tidegate.report import now
+from tidegate.spec import Flow, Pipeline, fingerprint
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointRef:
+    """Which checkpoint: pipeline, flow, version, refresh."""
+
+    dag_id: str
+    flow: str
+    version: int
+    refresh: int
+
+    @property
+    def app_id(self) -> str:
+        """The ``txnAppId`` of every write that this checkpoint's query makes."""
+        return f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
+
+    def path(self, layout: Layout) -> Path:
+        """Spark's checkpoint folder."""
+        return layout.checkpoint(self.dag_id, self.flow, self.version, self.refresh)
+
+
+def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
+    """The checkpoint that the declaration's version uses now: its highest refresh, 0 when there is none yet."""
+    folder = layout.checkpoints(pipeline.name, flow.name) / f"v{flow.checkpoint_version}"
+    refreshes = [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
+    return CheckpointRef(
+        dag_id=pipeline.name, flow=flow.name, version=flow.checkpoint_version, refresh=max(refreshes, default=0)
+    )
+
+
+def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, dict[str, Any]]:
+    """Every version's sidecar, by version, oldest first.
+
+    Raises:
+        CheckpointCorruptError: A sidecar is not the JSON that we wrote.
+    """
+    folder = layout.checkpoints(dag_id, flow)
+    if not folder.is_dir():
+        return {}
+    found = {}
+    for entry in folder.glob("v*.json"):
+        number = entry.stem.removeprefix("v")
+        if number.isdigit():
+            found[int(number)] = _read_sidecar(entry)
+    return dict(sorted(found.items()))
+
+
+def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    """Compare the declaration with what its checkpoint version remembers. Touches nothing, needs no JVM.
+
+    Raises:
+        CheckpointIncompatibleError: They differ; names the fields and the fix.
+        CheckpointCorruptError: The sidecar cannot be read, or a higher version is already in use.
+    """
+    known = versions(layout, pipeline.name, flow.name)
+    if known and flow.checkpoint_version < max(known):
+        newest = max(known)
+        raise CheckpointIncompatibleError(flow.name, newest, {"checkpoint_version": (newest, flow.checkpoint_version)})
+    sidecar = known.get(flow.checkpoint_version)
+    if sidecar is None:
+        return
+    remembered, declared = sidecar["remembered"], flow.remembered()
+    if sidecar["fingerprint"] == fingerprint(declared):
+        return
+    names = sorted(set(remembered) | set(declared))
+    changed = {
+        name: (remembered.get(name), declared.get(name)) for name in names if remembered.get(name) != declared.get(name)
+    }
+    raise CheckpointIncompatibleError(flow.name, flow.checkpoint_version, changed)
+
+
+def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    """Remember the declaration beside the checkpoint, once per version, before the version is first used."""
+    path = layout.sidecar(pipeline.name, flow.name, flow.checkpoint_version)
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remembered = flow.remembered()
+    draft = path.with_suffix(".tmp")
+    draft.write_text(
+        json.dumps(
+            {
+                "fingerprint": fingerprint(remembered),
+                "remembered": remembered,
+                "created_at": now(),
+                "tidegate": __version__,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+    os.replace(draft, path)
+
+
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    try:
+        sidecar = json.loads(path.read_text())
+        if not isinstance(sidecar["fingerprint"], str) or not isinstance(sidecar["remembered"], dict):
+            raise TypeError(path.name)
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointCorruptError(
+            f"{path} is not a checkpoint's sidecar. Restore it from a backup, or take another checkpoint_version.",
+            path=str(path),
+        ) from None
+    return sidecar  # type: ignore[no-any-return]  # checked above

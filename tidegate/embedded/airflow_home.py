@@ -1,0 +1,129 @@
+"""The project's own Airflow home, ``.airflow/``: git-ignored, readable by its owner only, never the user's own Airflow.
+
+Usable as ``python -m tidegate.embedded.airflow_home``, which makes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.embedded import places
+from tidegate.errors import SetupError, TidegateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+log = logging.getLogger(__name__)
+
+_MIGRATED = "migrated.txt"
+_SPARK_CONNECTION = {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
+
+
+def environment(project_root: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What every Airflow process of this project runs with: the whole environment, not only what differs.
+
+    Args:
+        project_root: The root of the project.
+        environ: What to start from; this process's environment by default. What it sets of the limits and of the
+            connection stays; home, database, DAGs, plugins and the address to listen on are always the project's.
+
+    Returns:
+        A new mapping, for ``subprocess`` or ``os.environ.update``.
+    """
+    root = project_root.absolute()
+    given = dict(os.environ if environ is None else environ)
+    # It would beat the home, and with it the configuration of another Airflow would rule this one.
+    given.pop("AIRFLOW_CONFIG", None)
+    defaults = {
+        # Without this connection the Spark provider silently submits to YARN.
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(_SPARK_CONNECTION),
+        # Each worker is a process: 32 by default.
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+    }
+    fixed = {
+        "AIRFLOW_HOME": str(places.airflow_home(root)),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(root / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        # Also when this shell belongs to another Airflow: its database must never be migrated from here.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow_home(root) / 'airflow.db'}",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        # Airflow starts `airflow` and `spark-submit` by name, Spark's workers start `python3`.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), given.get("PATH", os.defpath)]),
+    }
+    return defaults | given | fixed
+
+
+def ensure(project_root: Path) -> bool:
+    """Makes the home and its database, once for each version of Airflow.
+
+    Args:
+        project_root: The root of the project.
+
+    Returns:
+        Whether anything had to be done.
+
+    Raises:
+        SetupError: Airflow is not installed, or the database could not be made; the message holds the end of the log.
+    """
+    home = places.airflow_home(project_root)
+    try:
+        version = importlib.metadata.version("apache-airflow-core")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise SetupError("Airflow is not installed in this Python environment: run `make setup`.") from error
+    stamp = home / _MIGRATED
+    if (home / "airflow.db").exists() and stamp.exists() and stamp.read_text(encoding="utf-8").strip() == version:
+        return False
+    with _owner_only():
+        home.mkdir(parents=True, exist_ok=True)
+        # A folder that somebody made before with a wider mask.
+        home.chmod(0o700)
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", "db", "migrate"],
+            env=environment(project_root),
+            cwd=project_root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            end = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise SetupError(f"Airflow's database in {home} could not be made. The end of its log:\n{end}")
+        stamp.write_text(f"{version}\n", encoding="utf-8")
+    return True
+
+
+@contextlib.contextmanager
+def _owner_only() -> Iterator[None]:
+    # Airflow writes its database, its password and its secrets with the mask of the process: 0644 otherwise.
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def main(project_root: Path) -> int:
+    """Makes the home; returns the exit code."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    try:
+        ensure(project_root)
+    except TidegateError as error:
+        log.error("%s", error)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path.cwd()))

@@ -1,0 +1,215 @@
+"""Every error that Tidegate raises on purpose: one tree, terminal or transient.
+
+A *terminal* error needs a person: running again changes nothing. A *transient* error heals by waiting, so the
+retry policy of Airflow tries again. The class says which, and which exit code a command ends with (``sysexits.h``);
+public attributes carry the data, and the message says what the person should do next.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.report import Verdict
+
+EX_USAGE = os.EX_USAGE
+EX_DATAERR = os.EX_DATAERR
+EX_SOFTWARE = os.EX_SOFTWARE
+EX_TEMPFAIL = os.EX_TEMPFAIL
+EX_CONFIG = os.EX_CONFIG
+
+
+class TidegateError(Exception):
+    """The root of the tree. Terminal unless a class says otherwise.
+
+    Args:
+        message: What is wrong and what to do about it, in one or two sentences.
+    """
+
+    transient: ClassVar[bool] = False
+    exit_code: ClassVar[int] = EX_SOFTWARE
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def attributes(self) -> dict[str, Any]:
+        """The public data of the error, without the message."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "message"}
+
+
+class SetupError(TidegateError):
+    """Something that this machine must have is missing or does not fit (Java, jars, an Airflow home)."""
+
+    exit_code = EX_CONFIG
+
+
+class RequestError(TidegateError):
+    """A person asked for something that does not exist or does not fit together."""
+
+    exit_code = EX_USAGE
+
+
+class SpecError(TidegateError):
+    """A declaration, a transform or a suite is wrong; nothing was run."""
+
+    exit_code = EX_CONFIG
+
+
+class FieldError(SpecError):
+    """One field of a declaration has a value that is not allowed.
+
+    Args:
+        owner: What is declared, for example ``Flow 'silver'``.
+        field: The name of the field.
+        value: The value that was given.
+        allowed: What would be allowed, in words.
+    """
+
+    def __init__(self, owner: str, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"{owner}: {field}={value!r} is not allowed; allowed: {allowed}")
+        self.owner = owner
+        self.field = field
+        self.value = repr(value)
+        self.allowed = allowed
+
+
+class SpecDriftError(SpecError):
+    """The declaration no longer fits what the lake holds (a renamed flow, keys that left the source)."""
+
+
+class CheckpointError(TidegateError):
+    """A checkpoint cannot be used as it is."""
+
+    exit_code = EX_CONFIG
+
+
+class CheckpointIncompatibleError(CheckpointError):
+    """The declaration changed in a way that this checkpoint version cannot follow.
+
+    Args:
+        flow: The flow's name.
+        version: The checkpoint version that the lake remembers.
+        changed: Field name to (remembered, declared).
+    """
+
+    def __init__(self, flow: str, version: int, changed: dict[str, tuple[Any, Any]]) -> None:
+        told = "; ".join(f"{name}: {old!r} -> {new!r}" for name, (old, new) in sorted(changed.items()))
+        super().__init__(
+            f"flow {flow!r}: checkpoint v{version} remembers another declaration ({told}). "
+            f"Either take the change back, or set checkpoint_version={version + 1} in the declaration: "
+            f"the next run then derives the table anew and nobody sees it empty."
+        )
+        self.flow = flow
+        self.version = version
+        self.changed = changed
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A file of the checkpoint cannot be read, or the checkpoint is older than the tables it fed."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class GateRefusedError(TidegateError):
+    """A critical expectation refused the batch: the target is untouched and the same batch waits."""
+
+    exit_code = EX_DATAERR
+
+    def __init__(self, verdict: Verdict) -> None:
+        broken = ", ".join(result.told() for result in verdict.refusing())
+        super().__init__(
+            f"flow {verdict.flow!r}: batch {verdict.batch_id} refused by suite {verdict.suite!r}: {broken}. "
+            f"Mend the suite, the transform or the data at its source, then run the flow again: the same batch waits."
+        )
+        self.verdict = verdict
+
+    def attributes(self) -> dict[str, Any]:
+        """The verdict, as plain values."""
+        return {"verdict": self.verdict.to_json()}
+
+
+class SourceError(TidegateError):
+    """A source is not what the declaration says: no such folder or topic, a file that cannot be read."""
+
+    exit_code = EX_CONFIG
+
+
+class OffsetsExpiredError(SourceError):
+    """The source no longer holds what the checkpoint wants to read next; data would be lost silently."""
+
+    exit_code = EX_DATAERR
+
+
+class SourceUnavailableError(SourceError):
+    """A source does not answer now. Try again."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class LedgerImbalanceError(TidegateError):
+    """Rows went in that have no fate, or more than one. Nothing was written for this batch.
+
+    Args:
+        flow: The flow's name.
+        batch_id: The batch.
+        counts: The ledger line that does not balance.
+        message: What to look at.
+    """
+
+    def __init__(self, flow: str, batch_id: int, counts: dict[str, Any], message: str) -> None:
+        super().__init__(f"flow {flow!r}, batch {batch_id}: {message}")
+        self.flow = flow
+        self.batch_id = batch_id
+        self.counts = counts
+
+
+class LakeVersionError(TidegateError):
+    """The lake was made by a newer Tidegate than this one."""
+
+    exit_code = EX_CONFIG
+
+
+class LakeUnwritableError(TidegateError):
+    """The lake's storage does not take what we write (full, read-only). What was committed stays as it is."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class SinkConflictError(TidegateError):
+    """Another commit got in between. Nothing was written; try again."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class LeaseHeldError(TidegateError):
+    """Another driver, command or maintenance run works on this checkpoint or table.
+
+    Args:
+        resource: What is held, for example ``table silver.flights``.
+        holder: Who holds it, as far as it is known.
+    """
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+    def __init__(self, resource: str, holder: str) -> None:
+        super().__init__(f"{resource} is held by {holder}; wait for it to end, or stop it, and try again.")
+        self.resource = resource
+        self.holder = holder
+
+
+class FlowsFailedError(TidegateError):
+    """Several flows of one run ended with an error; each stands in the run report."""
+
+    def __init__(self, errors: Sequence[TidegateError]) -> None:
+        super().__init__("; ".join(error.message for error in errors))
+        self.errors = tuple(errors)

@@ -1,0 +1,32 @@
+"""Fingerprints of what a gate decides by, without a JVM: when one changed, judging a refused batch again may end otherwise."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def suite_fingerprint(path: Path) -> str:
+    """Of what a suite says: 16 hex digits that do not change with its layout or with the ids that GX deals out.
+
+    Args:
+        path: The suite, as Great Expectations' JSON.
+
+    Raises:
+        OSError: The file cannot be read.
+        json.JSONDecodeError: It is not JSON.
+    """
+    said = json.dumps(_without_ids(json.loads(path.read_text(encoding="utf-8"))), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _without_ids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_ids(item) for name, item in value.items() if name != "id"}
+    if isinstance(value, list):
+        return [_without_ids(item) for item in value]
+    return value

@@ -1,0 +1,138 @@
+"""The one place where a path is made.
+
+::
+
+    <lake>/lake.json                                            the lake's format
+           tables/<layer>/<table>/                              Delta
+           quarantine/<pipeline>/<flow>/                        Delta: what did not pass, with the reason
+           staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a version bump on its way
+           checkpoints/<dag_id>/<flow>/v<N>.json                the sidecar: what this version remembers
+           checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's own: offsets, commits, sources, state
+           leases/                                              one empty file per lease, one that says who holds it
+           reports/<dag_id>/<run_key>/<attempt>/                request.json, report.json
+           docs/<pipeline>/                                     data quality reports (HTML)
+           _ops/<pipeline>/{ledger,verdicts}/                   Delta: what every batch did
+    <landing>/<source>/                                         files as they arrive
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from tidegate.environment import Environment
+from tidegate.errors import LakeVersionError, RequestError
+
+LAKE_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All paths of one lake and one landing zone."""
+
+    lake: Path
+    landing_root: Path
+
+    @classmethod
+    def of(cls, environment: Environment) -> Layout:
+        """The layout of an environment."""
+        return cls(environment.lake, environment.landing)
+
+    def landing(self, source_path: str) -> Path:
+        """Where a file source's files arrive."""
+        return self.landing_root / source_path
+
+    def table(self, name: str) -> Path:
+        """A Delta table, by its ``<layer>.<table>`` name."""
+        layer, _, table = name.partition(".")
+        return self.lake / "tables" / layer / table
+
+    def quarantine(self, pipeline: str, flow: str) -> Path:
+        """The Delta table of what a flow set aside."""
+        return self.lake / "quarantine" / pipeline / flow
+
+    def staging(self, pipeline: str, flow: str, version: int, refresh: int) -> Path:
+        """Where a full refresh builds a table before it is swapped in."""
+        return self.lake / "staging" / pipeline / flow / f"v{version}-{refresh}"
+
+    def checkpoints(self, dag_id: str, flow: str) -> Path:
+        """The folder of all checkpoint versions of a flow."""
+        return self.lake / "checkpoints" / dag_id / flow
+
+    def checkpoint(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """Spark's checkpoint folder."""
+        return self.checkpoints(dag_id, flow) / f"v{version}" / str(refresh)
+
+    def sidecar(self, dag_id: str, flow: str, version: int) -> Path:
+        """What a checkpoint version remembers of the declaration, as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}.json"
+
+    def refusal(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """Which batch a gate refused last, by which suite and code: `plan` reads it without a JVM."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.refused.json"
+
+    def lease(self, resource: str) -> Path:
+        """The empty file that is locked; nothing but the lock may ever open it in the committing process."""
+        return self.lake / "leases" / f"{quote(resource, safe='')}.lock"
+
+    def lease_owner(self, resource: str) -> Path:
+        """Who took the lease last, as JSON, beside the locked file."""
+        return self.lake / "leases" / f"{quote(resource, safe='')}.owner.json"
+
+    def attempt(self, dag_id: str, run_key: str, attempt: str) -> Path:
+        """The folder of one attempt's request and report."""
+        return self.reports(dag_id) / _plain(run_key) / _plain(attempt)
+
+    def report(self, dag_id: str, run_key: str, attempt: str) -> Path:
+        """The run report of one attempt."""
+        return self.attempt(dag_id, run_key, attempt) / "report.json"
+
+    def request(self, dag_id: str, run_key: str, request_id: str) -> Path:
+        """What a run was asked to do."""
+        return self.reports(dag_id) / _plain(run_key) / f"{_plain(request_id)}.request.json"
+
+    def reports(self, dag_id: str) -> Path:
+        """All runs of a pipeline."""
+        return self.lake / "reports" / dag_id
+
+    def docs(self, pipeline: str) -> Path:
+        """The data quality reports of a pipeline: a site with ``index.html``."""
+        return self.lake / "docs" / pipeline
+
+    def ops(self, pipeline: str, table: str) -> Path:
+        """A Delta table of the platform's own about a pipeline: ``ledger`` or ``verdicts``."""
+        return self.lake / "_ops" / pipeline / table
+
+    def open(self) -> None:
+        """Make the lake if it is not there, or check that this Tidegate understands it.
+
+        Raises:
+            LakeVersionError: The lake was made by a newer Tidegate.
+        """
+        marker = self.lake / "lake.json"
+        try:
+            found = int(json.loads(marker.read_text())["format"])
+        except FileNotFoundError:
+            self.lake.mkdir(parents=True, exist_ok=True)
+            marker.write_text(json.dumps({"format": LAKE_FORMAT}) + "\n")
+            return
+        if found > LAKE_FORMAT:
+            raise LakeVersionError(
+                f"the lake at {self.lake} has format {found}; this Tidegate knows formats up to {LAKE_FORMAT}: upgrade Tidegate"
+            )
+
+
+def run_key(run_id: str) -> str:
+    """A folder name for a run: a slug of its id that people can read, and 8 hex digits that keep two ids apart."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", run_id).strip("-")[:60] or "run"
+    return f"{slug}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+
+
+def _plain(part: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", part):
+        raise RequestError(f"{part!r} is not the id of a run or an attempt: letters, digits, '-' and '_' only")
+    return part

@@ -1,0 +1,174 @@
+"""How far a checkpoint got, read from its own files with no JVM.
+
+Spark logs a batch's offsets before it runs (``offsets/N``) and its commit after (``commits/N``); a batch with offsets
+and no commit is run again with the same offsets (Spark: ``CommitLog.scala``). The file source keeps what each batch
+listed in ``sources/0/N``, every tenth one compacted with all before it (``CompactibleFileStreamLog.scala``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from tidegate.errors import CheckpointCorruptError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedBatch:
+    """What Spark wrote down before it ran a batch."""
+
+    batch_id: int
+    timestamp_ms: int
+    """When it was planned; the same on every rerun."""
+    offset: dict[str, Any]
+    """The source's end offset: ``logOffset`` of files, topic to partition to offset of Kafka, ``reservoirVersion``
+    and ``index`` of a Delta table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """The state of one checkpoint."""
+
+    last_planned: int | None
+    last_committed: int | None
+
+    @property
+    def pending_batch(self) -> int | None:
+        """The batch that was planned and not committed, if there is one."""
+        if self.last_planned is None or self.last_planned == self.last_committed:
+            return None
+        return self.last_planned
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenFile:
+    """A file that the stream listed for a batch."""
+
+    path: str
+    """The local path, decoded."""
+    modified_ms: int
+    log_batch: int
+    """The source log's own batch, which is the ``logOffset`` of the stream's batch."""
+
+
+def read(checkpoint: Path) -> Progress:
+    """Last planned and last committed batch; both None for a checkpoint that was never used.
+
+    Raises:
+        CheckpointCorruptError: The newest entry of either log is torn, or commits are ahead of offsets.
+    """
+    planned, committed = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
+    if planned is not None:
+        planned_batch(checkpoint, planned)
+    if committed is not None:
+        _lines(checkpoint / "commits" / str(committed), 2)
+    if committed is not None and (planned is None or committed > planned):
+        raise _corrupt(checkpoint / "offsets", f"commits go up to {committed}, offsets only to {planned}")
+    if planned is not None:
+        _lines(checkpoint / "metadata", 1)
+    return Progress(last_planned=planned, last_committed=committed)
+
+
+def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
+    """The offsets of one batch.
+
+    Raises:
+        CheckpointCorruptError: There are none, or the file is torn.
+    """
+    path = checkpoint / "offsets" / str(batch_id)
+    lines = _lines(path, 3)
+    if lines[0] != "v1":
+        raise _corrupt(path, f"it has format {lines[0]!r}; this Tidegate knows v1")
+    metadata, offset = _json(path, lines[1]), _json(path, lines[2])
+    return PlannedBatch(batch_id=batch_id, timestamp_ms=int(metadata["batchTimestampMs"]), offset=offset)
+
+
+def batch_files(checkpoint: Path, batch_id: int) -> list[SeenFile]:
+    """The files that belong to one batch of a file source.
+
+    Raises:
+        CheckpointCorruptError: A log that tells them is torn or gone.
+    """
+    up_to = int(planned_batch(checkpoint, batch_id).offset["logOffset"])
+    after = int(planned_batch(checkpoint, batch_id - 1).offset["logOffset"]) if batch_id else -1
+    return source_files(checkpoint, after=after, up_to=up_to)
+
+
+def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None) -> list[SeenFile]:
+    """What the file source listed in its log's batches ``after`` < batch <= ``up_to``.
+
+    Raises:
+        CheckpointCorruptError: A log that tells them is torn or gone.
+    """
+    folder = checkpoint / "sources" / "0"
+    logs = {int(entry.name): entry for entry in folder.glob("*") if entry.name.isdigit()} if folder.is_dir() else {}
+    compacted = {int(entry.stem): entry for entry in folder.glob("*.compact") if entry.stem.isdigit()} if folder.is_dir() else {}
+    newest = max([*logs, *compacted], default=-1)
+    last = newest if up_to is None else up_to
+    if last > newest:
+        raise _corrupt(folder, f"it goes up to {newest}, the offset log needs {last}")
+    base = min((number for number in compacted if number >= last), default=max(compacted, default=-1))
+    if base <= after:
+        base = -1
+    found: list[SeenFile] = []
+    if base >= 0:
+        found = [file for file in _seen(compacted[base]) if after < file.log_batch <= last]
+    for number in range(max(base, after) + 1, last + 1):
+        if number not in logs:
+            raise _corrupt(folder / str(number), "it is gone")
+        found += [file for file in _seen(logs[number]) if after < file.log_batch <= last]
+    return found
+
+
+def _seen(path: Path) -> list[SeenFile]:
+    files = []
+    for line in _lines(path, 1)[1:]:
+        entry = _json(path, line)
+        files.append(
+            SeenFile(path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"]))
+        )
+    return files
+
+
+def decoded(uri: str) -> str:
+    """The local path that a percent-encoded ``file:`` URI of Spark names."""
+    return unquote(urlsplit(uri.replace("?", quote("?")).replace("#", quote("#"))).path)
+
+
+def _newest(folder: Path) -> int | None:
+    if not folder.is_dir():
+        return None
+    return max((int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), default=None)
+
+
+def _lines(path: Path, at_least: int) -> list[str]:
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError:
+        raise _corrupt(path, "it is gone") from None
+    except UnicodeDecodeError:
+        raise _corrupt(path, "it is not text") from None
+    if len(lines) < at_least or not lines[0]:
+        raise _corrupt(path, "it is empty or torn")
+    return lines
+
+
+def _json(path: Path, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        raise _corrupt(path, "it is torn") from None
+    if not isinstance(found, dict):
+        raise _corrupt(path, "it is not what Spark writes there")
+    return found
+
+
+def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(
+        f"checkpoint file {path} cannot be used: {why}. Put it back from a backup, or raise checkpoint_version in the "
+        "declaration so that the table is derived anew.",
+        path=str(path),
+    )

@@ -1,0 +1,262 @@
+"""What a job hands back: the run report, versioned JSON that needs no Spark to write or to read.
+
+The driver writes it to ``reports/<dag_id>/<run_key>/<attempt>/report.json`` after every step worth telling; Airflow's
+tasks, the command line and the pages read it. A report that is missing means that the job crashed, never "no rows".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pendulum
+
+FORMAT = 1
+"""Raised when a reader of the old format would misread the new one."""
+
+FlowState = Literal["waiting", "running", "done", "idle", "refused", "failed", "skipped"]
+"""``idle``: nothing was new. ``refused``: a gate refused a batch. ``skipped``: a flow above it did not get through."""
+
+Severity = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectationResult:
+    """What one expectation said of one batch."""
+
+    expectation: str
+    """GX's type, for example ``expect_column_values_to_be_between``."""
+    rule: str
+    """The short name that quarantined rows carry, for example ``between(dep_delay)``."""
+    severity: Severity
+    success: bool
+    """Whether GX, with the expectation's ``mostly``, is satisfied."""
+    evaluated: int | None = None
+    """Rows in its domain; None for an expectation about the table."""
+    unexpected: int | None = None
+    """Rows in its domain that break it; None for an expectation about the table."""
+    mostly: float | None = None
+
+    def told(self) -> str:
+        """One phrase for people; never a data value."""
+        if self.unexpected is None:
+            return self.rule
+        needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
+        return f"{self.rule} ({self.unexpected:,} of {self.evaluated:,} rows break it{needed})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a gate said of one batch, once per attempt."""
+
+    flow: str
+    batch_id: int
+    suite: str
+    suite_fingerprint: str
+    code_fingerprint: str
+    """Of the flow's transform module, so that ``plan`` knows when judging again may end otherwise."""
+    outcome: Literal["passed", "split", "refused"]
+    """``split``: some rows were quarantined, the rest passed."""
+    results: tuple[ExpectationResult, ...] = ()
+
+    def refusing(self) -> tuple[ExpectationResult, ...]:
+        """The expectations that refused the batch: critical and not met."""
+        return tuple(result for result in self.results if result.severity == "critical" and not result.success)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRecord:
+    """One micro-batch's line in the ledger. Counts are source rows (distinct ``_row_id``) unless they say otherwise.
+
+    ``read = written + quarantined + sum(filtered) + deduplicated + superseded + already_read`` for a flow over rows,
+    ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups, and
+    ``files_listed = files_opened + files_quarantined + files_already_read`` for a landing folder.
+    """
+
+    flow: str
+    batch_id: int
+    app_id: str
+    kind: Literal["append", "upsert", "recompute", "swap"]
+    read: int = 0
+    written: int = 0
+    quarantined: int = 0
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    """By the name of the rule that set them aside."""
+    deduplicated: int = 0
+    superseded: int = 0
+    already_read: int = 0
+    groups: int = 0
+    upserted: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    files_listed: int = 0
+    files_opened: int = 0
+    files_quarantined: int = 0
+    files_already_read: int = 0
+    rules: Mapping[str, int] = field(default_factory=dict)
+    """Quarantined rows by the rule they broke; a row that broke two rules counts in both."""
+    target_version: int | None = None
+    """The Delta version that this batch made, if it made one."""
+    seconds: float = 0.0
+
+    def imbalance(self) -> int:
+        """Rows, groups or files that went in and have no fate (0 when the line balances)."""
+        rows = self.read - (
+            self.written
+            + self.quarantined
+            + sum(self.filtered.values())
+            + self.deduplicated
+            + self.superseded
+            + self.already_read
+        )
+        groups = self.groups - (self.upserted + self.deleted + self.unchanged)
+        files = self.files_listed - (self.files_opened + self.files_quarantined + self.files_already_read)
+        if self.kind in ("recompute", "swap"):
+            return abs(groups)
+        return abs(rows) + abs(files)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**dataclasses.asdict(self), "filtered": dict(self.filtered), "rules": dict(self.rules)}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """The reverse of `to_json`; fields that a newer writer added are left out."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in plain.items() if name in known})
+
+
+@dataclass(kw_only=True)
+class FlowReport:
+    """How one flow fared in one attempt."""
+
+    flow: str
+    target: str
+    checkpoint_version: int
+    refresh: int = 0
+    state: FlowState = "waiting"
+    batches: list[BatchRecord] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    lag_before: dict[str, Any] | None = None
+    """Rows and bytes behind the source when the flow began, as `tidegate.lag` tells them."""
+    lag_after: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
+    target_version: int | None = None
+    """The target's Delta version when the flow ended."""
+    docs: str | None = None
+    """Where the data quality report of this flow lies, relative to the lake."""
+    seconds: float = 0.0
+
+    def total(self, count: str) -> int:
+        """One count of the ledger, over all batches of this attempt (``filtered`` by all rules together)."""
+        values = (getattr(batch, count) for batch in self.batches if batch.kind != "swap" or count in ("upserted", "deleted"))
+        return sum(sum(value.values()) if isinstance(value, Mapping) else value for value in values)
+
+    def rules(self) -> dict[str, int]:
+        """Quarantined rows by rule, over all batches of this attempt."""
+        totals: dict[str, int] = {}
+        for batch in self.batches:
+            for rule, rows in batch.rules.items():
+                totals[rule] = totals.get(rule, 0) + rows
+        return totals
+
+
+@dataclass(kw_only=True)
+class RunReport:
+    """One attempt at one run of a pipeline."""
+
+    dag_id: str
+    run_key: str
+    attempt: str
+    started_at: str
+    ended_at: str | None = None
+    flows: list[FlowReport] = field(default_factory=list)
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds by part: ``preflight``, ``session``, ``gx_import``, ``flows``, ``docs``, ``total``."""
+    notes: list[str] = field(default_factory=list)
+    """Facts about how it ran, for example whether the AppCDS archive was used."""
+    error: dict[str, Any] | None = None
+    """An error of the whole application, in the form of `FlowReport.error`."""
+    format: int = FORMAT
+
+    def flow(self, name: str) -> FlowReport:
+        """The report of one flow.
+
+        Raises:
+            KeyError: The run has no flow of that name.
+        """
+        for flow in self.flows:
+            if flow.flow == name:
+                return flow
+        raise KeyError(name)
+
+    def to_json(self) -> str:
+        """As JSON, stable in order so that two reports can be compared by a person."""
+        return json.dumps(dataclasses.asdict(self), indent=1, default=str)
+
+    def write(self, path: Path) -> None:
+        """Write so that a reader sees the old report or the new one, never half of one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".tmp")
+        draft.write_text(self.to_json())
+        os.replace(draft, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """The report at ``path``; None when there is none, which means that the job did not get that far."""
+        try:
+            plain = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        if plain["format"] > FORMAT:
+            raise ValueError(f"{path.name} has format {plain['format']}; this Tidegate reads up to {FORMAT}: upgrade it")
+        flows = [_flow_report(flow) for flow in plain.pop("flows")]
+        known = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in plain.items() if name in known}, flows=flows)
+
+
+def now() -> str:
+    """The instant, in UTC, as ISO 8601."""
+    return pendulum.now("UTC").to_iso8601_string()
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """An error as the report holds it; one that is not ours is terminal and keeps its type's name."""
+    from tidegate.errors import EX_SOFTWARE, TidegateError
+
+    if isinstance(error, TidegateError):
+        return {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "transient": error.transient,
+            "exit_code": error.exit_code,
+            **error.attributes(),
+        }
+    return {
+        "kind": type(error).__name__,
+        "message": str(error).splitlines()[0][:500] if str(error) else type(error).__name__,
+        "transient": False,
+        "exit_code": EX_SOFTWARE,
+    }
+
+
+def _flow_report(plain: dict[str, Any]) -> FlowReport:
+    batches = [BatchRecord.from_json(batch) for batch in plain.pop("batches")]
+    verdicts = [_verdict(verdict) for verdict in plain.pop("verdicts")]
+    known = {f.name for f in dataclasses.fields(FlowReport)}
+    return FlowReport(**{name: value for name, value in plain.items() if name in known}, batches=batches, verdicts=verdicts)
+
+
+def _verdict(plain: dict[str, Any]) -> Verdict:
+    results = tuple(ExpectationResult(**result) for result in plain.pop("results"))
+    return Verdict(**plain, results=results)

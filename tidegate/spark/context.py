@@ -1,0 +1,99 @@
+"""What every step of a flow's micro-batches needs to know."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.checkpoint import CheckpointRef
+from tidegate.errors import SpecError, TidegateError
+from tidegate.layout import Layout
+from tidegate.report import BatchRecord, FlowReport, Verdict
+from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.gate import SuiteGate
+
+Transform = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(kw_only=True)
+class FlowContext:
+    """One flow in one attempt."""
+
+    spark: SparkSession
+    layout: Layout
+    kafka: str
+    """Bootstrap servers."""
+    pipeline: Pipeline
+    flow: Flow
+    ref: CheckpointRef
+    target: Path
+    """Where batches are written: the live table, or the staging table of a full refresh."""
+    landing: FileSource | KafkaSource | None
+    """The landing source behind the bronze table that this flow reads, or its own; None behind a keyed table."""
+    source_keys: tuple[str, ...]
+    """Keys of the table that the change feed belongs to; empty for bronze."""
+    source_table: Path | None
+    transform: Transform | None
+    gate: SuiteGate | None
+    run_key: str
+    attempt: str
+    report: FlowReport
+    told: Callable[[], None]
+    """Writes the run report; called when there is something new to tell."""
+    error: TidegateError | None = None
+    """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
+    persisted: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def app_id(self) -> str:
+        """The ``txnAppId`` of all writes."""
+        return self.ref.app_id
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint folder."""
+        return self.ref.path(self.layout)
+
+    @property
+    def quarantine(self) -> Path:
+        """Where refused rows and files go."""
+        return self.layout.quarantine(self.pipeline.name, self.flow.name)
+
+    def tell_batch(self, record: BatchRecord) -> None:
+        """Put a finished batch into the report."""
+        self.report.batches.append(record)
+        self.told()
+
+    def tell_verdict(self, verdict: Verdict) -> None:
+        """Put a verdict into the report."""
+        self.report.verdicts.append(verdict)
+        self.told()
+
+    def release(self) -> None:
+        """Give back what the batch persisted."""
+        while self.persisted:
+            self.persisted.pop().unpersist()
+
+
+def resolve_transform(name: str) -> Transform:
+    """The function that ``module:function`` names in ``spark_jobs``.
+
+    Raises:
+        SpecError: The module or the function does not exist, or importing it fails.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        module: Any = importlib.import_module(f"spark_jobs.{module_name}")
+    except Exception as error:
+        raise SpecError(f"transform {name!r}: spark_jobs/{module_name}.py cannot be imported ({error})") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise SpecError(f"transform {name!r}: spark_jobs/{module_name}.py has no function {function_name!r}")
+    return function  # type: ignore[no-any-return]  # any callable; what it returns is checked per batch

@@ -1,0 +1,11 @@
+"""The gate: judges every batch with Great Expectations before it is written.
+
+One suite, two uses: the rows that break a rule are flagged by GX's own unexpected conditions, in the pass that is made
+anyway; and GX says of the whole batch whether it may pass. Severity decides about rows, ``mostly`` about the batch.
+"""
+
+from tidegate.spark.gate.docs import publish
+from tidegate.spark.gate.gate import ERRORS, NOTES, SuiteGate, warm_up
+from tidegate.spark.gate.suite import Rule, Suite, load_suite
+
+__all__ = ["ERRORS", "NOTES", "Rule", "Suite", "SuiteGate", "load_suite", "publish", "warm_up"]

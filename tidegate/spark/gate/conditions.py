@@ -1,0 +1,275 @@
+"""Great Expectations from the inside: the one module that uses what GX does not promise to keep.
+
+GX is pinned exactly, and a contract test compares every flag made here with GX's own ``unexpected_count``, so an upgrade
+that moves something shows there. No GX context is made (it is a singleton of the process): a metric graph over an
+execution engine of our own is all that judging needs, and it leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from tidegate.errors import SpecError
+from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.execution_engine import SparkDFExecutionEngine
+    from great_expectations.validator.metric_configuration import MetricConfiguration
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.gate.suite import Rule
+
+_BATCH = "batch"
+_GX_VIEW = "tmp_view"
+"""The temporary view in which GX lays a batch for a query, and which it leaves behind."""
+
+
+def build_expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: dict[str, Any] | None) -> Any:
+    """GX's object for one expectation of a suite; GX raises pydantic's ``ValidationError`` for wrong kwargs."""
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    return ExpectationConfiguration(type=kind, kwargs=kwargs, severity=severity, meta=meta).to_domain_obj()
+
+
+def build_engine(rows: DataFrame) -> SparkDFExecutionEngine:
+    """GX's view of a batch.
+
+    It gets the session of the frame: in foreachBatch that is a clone, and a query would look for its view elsewhere.
+    It never persists: GX does not unpersist.
+    """
+    from great_expectations.execution_engine import SparkDFExecutionEngine
+
+    engine = SparkDFExecutionEngine(persist=False, spark=rows.sparkSession)
+    engine.load_batch_data(_BATCH, rows)
+    return engine
+
+
+def flag_columns(rules: Sequence[Rule], rows: DataFrame) -> list[Column]:
+    """For each row rule, whether a row breaks it: never null, and true for exactly the rows that GX counts.
+
+    GX's condition holds only within its domain (``row_condition``, ``ignore_row_if``, null values): outside of it the
+    condition may be null, true, or raise, so the domain guards it.
+
+    Raises:
+        SpecError: GX cannot make a condition, for example because the batch lacks the column.
+    """
+    # GX counts the rows before it makes a condition that does not need the count: of an empty batch that costs nothing.
+    bare = build_engine(rows.limit(0))
+    plain = [rule for rule in rules if rule.type not in STATISTICAL]
+    flags: dict[str, Column] = {}
+    try:
+        flags.update(_flags(plain, bare))
+    except Exception:
+        for rule in plain:
+            flags.update(_blaming(rule, bare))
+    measured = build_engine(rows)
+    for rule in rules:
+        if rule.type in STATISTICAL:
+            flags.update(_blaming(rule, measured))
+    return [flags[rule.name] for rule in rules]
+
+
+def validate(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> list[ExpectationValidationResult]:
+    """What GX says of each rule, with counts and without any value of the data.
+
+    All metrics are resolved in one graph, so that GX bundles those of one domain into one Spark job.
+
+    Raises:
+        SpecError: An expectation raised; its type is named. That is an error, never a verdict.
+    """
+    try:
+        return _validate(rules, engine)
+    except Exception as error:
+        for rule in rules:
+            try:
+                _validate([rule], engine)
+            except Exception as alone:
+                raise _spec_error(rule, alone) from error
+        raise _cause(error) from error
+    finally:
+        engine.spark.catalog.dropTempView(_GX_VIEW)
+
+
+def summarize(name: str, results: Sequence[ExpectationValidationResult]) -> ExpectationSuiteValidationResult:
+    """The results as GX's own result of a whole suite, from which Data Docs are made."""
+    from great_expectations.core import ExpectationSuiteValidationResult
+
+    met = sum(bool(result.success) for result in results)
+    statistics: Any = {
+        "evaluated_expectations": len(results),
+        "successful_expectations": met,
+        "unsuccessful_expectations": len(results) - met,
+        "success_percent": 100.0 * met / len(results) if results else None,
+    }
+    return ExpectationSuiteValidationResult(
+        success=met == len(results), results=list(results), suite_name=name, statistics=statistics, meta={}
+    )
+
+
+def render_page(results: ExpectationSuiteValidationResult, run_name: str) -> str:
+    """GX's own Data Docs page of one validation, as HTML."""
+    import pendulum
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
+
+    results.meta["run_id"] = {"run_name": run_name, "run_time": pendulum.now("UTC").to_iso8601_string()}
+    document = ValidationResultsPageRenderer(run_info_at_end=True).render(results)
+    return str(DefaultJinjaPageView().render(document, show_how_to_buttons=False))
+
+
+def _blaming(rule: Rule, engine: SparkDFExecutionEngine) -> dict[str, Column]:
+    try:
+        return _flags([rule], engine)
+    except Exception as error:
+        raise _spec_error(rule, error) from error
+
+
+def _flags(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> dict[str, Column]:
+    from great_expectations.validator.metric_configuration import MetricConfiguration
+    from great_expectations.validator.validation_graph import ValidationGraph
+
+    graph = ValidationGraph(engine)
+    wanted: dict[str, MetricConfiguration] = {}
+    for rule in rules:
+        metric = rule.expectation.map_metric
+        counted = _dependencies(rule, engine)[f"{metric}.unexpected_count"]
+        condition = MetricConfiguration(
+            f"{metric}.condition", counted.metric_domain_kwargs, counted.metric_value_kwargs
+        )
+        graph.build_metric_dependency_graph(condition, runtime_configuration=_quiet())
+        wanted[rule.name] = condition
+    metrics = _resolve(graph)
+    return {name: _flag(*metrics[condition.id], engine) for name, condition in wanted.items()}
+
+
+def _flag(
+    condition: Column, compute: dict[str, Any], accessor: dict[str, Any], engine: SparkDFExecutionEngine
+) -> Column:
+    within = _domain({**compute, **accessor}, engine)
+    return F.coalesce(condition if within is None else F.when(within, condition), F.lit(False))
+
+
+def _validate(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> list[ExpectationValidationResult]:
+    from great_expectations.validator.validation_graph import ValidationGraph
+
+    graph = ValidationGraph(engine)
+    needed = [_dependencies(rule, engine) for rule in rules]
+    for dependencies in needed:
+        for metric in dependencies.values():
+            graph.build_metric_dependency_graph(metric, runtime_configuration=_quiet())
+    metrics = _resolve(graph)
+    return [
+        _result(rule, {name: metrics[metric.id] for name, metric in dependencies.items()}, engine)
+        for rule, dependencies in zip(rules, needed, strict=True)
+    ]
+
+
+def _result(rule: Rule, metrics: dict[str, Any], engine: SparkDFExecutionEngine) -> ExpectationValidationResult:
+    """GX's own judgement of metrics that hold counts only, so its result cannot hold anything else.
+
+    The observed value of a batch rule may be a value of the data (a maximum, a list): such a rule only says yes or no.
+    """
+    from great_expectations.core.result_format import ResultFormat
+    from great_expectations.expectations.expectation_configuration import parse_result_format
+
+    counts = rule.of_rows or rule.type in COUNTS_ONLY
+    shape = parse_result_format(str((ResultFormat.BASIC if counts else ResultFormat.BOOLEAN_ONLY).value))
+    raw = rule.expectation._validate(
+        metrics=metrics, runtime_configuration={"result_format": shape}, execution_engine=engine
+    )
+    result: ExpectationValidationResult = rule.expectation._build_evr(raw_response=raw)
+    if not counts:
+        result.result = {}
+    return result
+
+
+def _dependencies(rule: Rule, engine: SparkDFExecutionEngine) -> dict[str, MetricConfiguration]:
+    dependencies = rule.expectation.get_validation_dependencies(
+        execution_engine=engine, runtime_configuration=_quiet()
+    )
+    return dict(dependencies.metric_configurations)
+
+
+def _quiet() -> dict[str, Any]:
+    # A new one each time: GX writes into it. BOOLEAN_ONLY needs no samples of rows; exceptions must reach us.
+    return {"result_format": {"result_format": "BOOLEAN_ONLY"}, "catch_exceptions": False}
+
+
+def _resolve(graph: Any) -> Any:
+    metrics, _ = graph.resolve(runtime_configuration=_quiet(), show_progress_bars=False)
+    return metrics
+
+
+def _domain(kwargs: dict[str, Any], engine: SparkDFExecutionEngine) -> Column | None:
+    """The rows that a rule is about, as GX's ``get_domain_records`` filters them; None when it is all of them."""
+    parts = [F.expr(clause) for clause in _clauses(kwargs, engine)]
+    columns = kwargs.get("column_list") or [kwargs[name] for name in ("column_A", "column_B") if name in kwargs]
+    missing = [F.col(column).isNull() for column in columns]
+    match kwargs.get("ignore_row_if"):
+        case "both_values_are_missing" | "all_values_are_missing":
+            parts.append(~_every(missing))
+        case "either_value_is_missing" | "any_value_is_missing":
+            parts.extend(~one for one in missing)
+    return _every(parts) if parts else None
+
+
+def _clauses(kwargs: dict[str, Any], engine: SparkDFExecutionEngine) -> Iterator[str]:
+    from great_expectations.expectations.row_conditions import PassThroughCondition, deserialize_row_condition
+
+    condition = kwargs.get("row_condition")
+    if condition:
+        condition = deserialize_row_condition(condition)
+        if isinstance(condition, PassThroughCondition):
+            yield condition.pass_through_filter
+        elif isinstance(condition, str):
+            yield condition
+        else:
+            yield str(engine.condition_to_filter_clause(condition))
+    for extra in kwargs.get("filter_conditions", ()):
+        yield extra.condition
+
+
+def _every(parts: Sequence[Column]) -> Column:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole & part
+    return whole
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What GX wrapped: it raises its own errors from Spark's."""
+    while not isinstance(error, PySparkException):
+        inner = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if inner is None:
+            break
+        error = inner
+    return error
+
+
+def _spec_error(rule: Rule, error: Exception) -> BaseException:
+    """The error to raise for a rule that raised; the cluster's own failures stay what they are.
+
+    Messages of Spark's run-time errors and of Python functions quote values of the data, so only their kind is told.
+    """
+    cause = _cause(error)
+    told = type(cause).__name__
+    if isinstance(cause, PySparkException):
+        if cause.getCondition() is None and not isinstance(cause, AnalysisException | PythonException):
+            return cause
+        told = cause.getCondition() or told
+        if isinstance(cause, AnalysisException):
+            told = str(cause).splitlines()[0][:300]
+    elif type(cause).__module__.startswith("py4j"):
+        return cause
+    elif type(cause).__module__.startswith("great_expectations"):
+        told = str(cause).splitlines()[0][:300]
+    return SpecError(
+        f"expectation {rule.name} ({rule.type}) raised on this batch: {told}. "
+        "Mend the suite, or the transform that makes the column; nothing was decided."
+    )

@@ -1,0 +1,239 @@
+"""The application: one run of a pipeline's flows in graph order, in one JVM, told in one report."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from tidegate import checkpoint, fingerprints, registry
+from tidegate.environment import Environment
+from tidegate.errors import GateRefusedError, SpecError, TidegateError
+from tidegate.layout import Layout
+from tidegate.report import FlowReport, RunReport, describe_error, now
+from tidegate.request import RunRequest
+from tidegate.spec import ChangeFeed, Flow, Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.gate import Suite
+
+log = logging.getLogger("tidegate")
+
+
+def run_job(environment: Environment, request: RunRequest, attempt: str) -> RunReport:
+    """Run what was asked for and hand back what happened; the report lies in the lake all the while.
+
+    A flow that is refused or fails ends itself and the flows that read from it; others go on.
+
+    Args:
+        environment: Places and limits.
+        request: Checked.
+        attempt: The attempt's id.
+
+    Raises:
+        TidegateError: An error of the whole application, before any flow ran.
+    """
+    return _Job(environment, request, attempt).run()
+
+
+class _Job:
+    def __init__(self, environment: Environment, request: RunRequest, attempt: str) -> None:
+        self.environment = environment
+        self.layout = Layout.of(environment)
+        self.request = request
+        self.attempt = attempt
+        self.path = self.layout.report(request.dag_id, request.run_key, attempt)
+        self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
+        self.suites: dict[str, Suite] = {}
+        self.results: list[Any] = []
+
+    def run(self) -> RunReport:
+        started = time.monotonic()
+        try:
+            pipeline = registry.load(self.request.dag_id)
+            flows = self.request.chosen(pipeline)
+            self.report.flows = [
+                FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=flow.checkpoint_version) for flow in flows
+            ]
+            warming = self._warm_up(flows)
+            with _Part(self.report, "preflight"):
+                self._preflight(pipeline, flows)
+            self.tell()
+            with _Part(self.report, "session"):
+                spark = self._session()
+            if warming is not None:
+                with _Part(self.report, "gx_wait"):
+                    warming.join()
+            with _Part(self.report, "flows"):
+                self._run_flows(spark, pipeline, flows)
+            with _Part(self.report, "docs"):
+                self._publish(pipeline)
+        except Exception as error:
+            self.report.error = describe_error(error)
+            raise
+        finally:
+            self.report.ended_at = now()
+            self.report.parts["total"] = round(time.monotonic() - started, 3)
+            self.tell()
+        return self.report
+
+    def tell(self) -> None:
+        self.report.write(self.path)
+
+    def _warm_up(self, flows: tuple[Flow, ...]) -> threading.Thread | None:
+        """Great Expectations takes seconds to import; the session's start only waits for the JVM meanwhile."""
+        if not any(flow.gate for flow in flows):
+            return None
+        from tidegate.spark import gate
+
+        def load() -> None:
+            with _Part(self.report, "gx_import"):
+                gate.warm_up()
+
+        thread = threading.Thread(target=load, name="gx-import", daemon=True)
+        thread.start()
+        return thread
+
+    def _preflight(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
+        from tidegate import lag
+        from tidegate.spark.gate import load_suite
+
+        self.layout.open()
+        for flow in flows:
+            checkpoint.check_compatible(self.layout, pipeline, flow)
+            if flow.gate is not None:
+                path = self.environment.project / "expectations" / f"{flow.gate.suite}.json"
+                self.suites[flow.name] = load_suite(path, flow.gate.suite)
+        for flow, told in zip(flows, self.report.flows, strict=True):
+            told.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
+
+    def _session(self) -> SparkSession:
+        from tidegate.spark.session import build_session
+
+        spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
+        flags = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions") or ""
+        self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")
+        self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")
+        return spark
+
+    def _run_flows(self, spark: SparkSession, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
+        stopped: dict[str, str] = {}
+        for flow in flows:
+            told = self.report.flow(flow.name)
+            upstream = pipeline.upstream_of(flow)
+            if upstream is not None and upstream.name in stopped:
+                told.state, stopped[flow.name] = "skipped", flow.name
+                log.info("%s: skipped, because %s did not get through", flow.name, upstream.name)
+                continue
+            told.state = "running"
+            self.tell()
+            if not self._run_one(spark, pipeline, flow, told):
+                stopped[flow.name] = flow.name
+            self.tell()
+
+    def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
+        from tidegate.spark.flow import note_refusal, run_flow
+
+        log.info("%s: runs", flow.name)
+        try:
+            context = self._context(spark, pipeline, flow, told)
+            run_flow(context)
+            told.state = "done" if told.batches else "idle"
+        except GateRefusedError as refusal:
+            verdict = refusal.verdict
+            note_refusal(context, verdict.batch_id, verdict.suite_fingerprint, verdict.code_fingerprint)
+            told.state, told.error = "refused", describe_error(refusal)
+        except TidegateError as error:
+            told.state, told.error = "failed", describe_error(error)
+            log.error("%s: %s", flow.name, error.message)
+            if error.__cause__ is not None:
+                log.debug("%s", error.__cause__, exc_info=error.__cause__)
+        self._measure_after(pipeline, flow, told)
+        log.info(
+            "%s: %s; read %d, written %d, quarantined %d",
+            flow.name,
+            told.state,
+            told.total("read"),
+            told.total("written") + told.total("upserted"),
+            told.total("quarantined"),
+        )
+        return told.state in ("done", "idle")
+
+    def _measure_after(self, pipeline: Pipeline, flow: Flow, told: FlowReport) -> None:
+        from tidegate import lag
+
+        try:
+            told.lag_after = lag.measure(self.environment, pipeline, flow).to_json()
+        except TidegateError as error:
+            told.lag_after = {"reason": error.message}
+
+    def _context(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> FlowContext:
+        from tidegate.spark.context import FlowContext, resolve_transform
+        from tidegate.spark.gate import SuiteGate
+
+        ref = checkpoint.current(self.layout, pipeline, flow)
+        told.refresh = ref.refresh
+        landing, source_keys, source_table = None, (), None
+        if isinstance(flow.source, ChangeFeed):
+            source_table = self.layout.table(flow.source.table)
+            written = registry.writer_of(flow.source.table, pipeline)
+            if written is None:
+                raise SpecError(f"flow {flow.name!r}: no declared flow writes its source table {flow.source.table!r}")
+            upstream = written[1]
+            source_keys = upstream.target.keys
+            if not source_keys:
+                if isinstance(upstream.source, ChangeFeed):
+                    raise SpecError(f"flow {flow.name!r}: its source {flow.source.table!r} is neither a bronze table nor keyed; give it keys")
+                landing = upstream.source
+        gate = None
+        if flow.gate is not None:
+            module = (flow.transform or "").partition(":")[0]
+            gate = SuiteGate(self.suites[flow.name], fingerprints.code_fingerprint(module) if module else "")
+            self.results.append((flow.name, gate))
+        return FlowContext(
+            spark=spark,
+            layout=self.layout,
+            kafka=self.environment.kafka,
+            pipeline=pipeline,
+            flow=flow,
+            ref=ref,
+            target=self.layout.table(flow.target.name),
+            landing=landing,
+            source_keys=source_keys,
+            source_table=source_table,
+            transform=resolve_transform(flow.transform) if flow.transform else None,
+            gate=gate,
+            run_key=self.request.run_key,
+            attempt=self.attempt,
+            report=told,
+            told=self.tell,
+        )
+
+    def _publish(self, pipeline: Pipeline) -> None:
+        from tidegate.spark.gate import publish
+
+        for name, gate in self.results:
+            if gate.last_result is None:
+                continue
+            told = self.report.flow(name)
+            page = publish(
+                self.layout.docs(pipeline.name), gate.last_result, flow=name, batch_id=told.verdicts[-1].batch_id, run_key=self.report.run_key
+            )
+            told.docs = str(page.relative_to(self.layout.lake))
+
+
+class _Part:
+    """Adds the seconds spent inside it to the report."""
+
+    def __init__(self, report: RunReport, name: str) -> None:
+        self.report, self.name = report, name
+
+    def __enter__(self) -> None:
+        self.started = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.report.parts[self.name] = round(time.monotonic() - self.started, 3)

@@ -1,0 +1,80 @@
+"""One writer per checkpoint and per table: a lock that lives exactly as long as the JVM that commits.
+
+The lock is a ``FileChannel.tryLock`` in that JVM, so an orphaned driver keeps it and a killed one frees it. POSIX
+locks vanish when the owning process opens and closes the file again, so nothing else in the JVM may touch it; who
+holds it is told in a file beside it. Probing from other processes: `tidegate.lease.holder`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from tidegate.errors import LeaseHeldError
+from tidegate.report import now
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.layout import Layout
+
+
+@contextmanager
+def hold(spark: SparkSession, layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[None]:
+    """Hold the leases of several resources, or none.
+
+    Args:
+        spark: Its JVM takes the locks.
+        layout: Where the lock files lie.
+        resources: For example ``("checkpoint:flights/silver", "table:silver.flights")``.
+        what: Who we are, for whoever meets the lease: ``run 9f2c of flights``.
+
+    Raises:
+        LeaseHeldError: Another process, or another thread of this one, holds one of them. Transient.
+    """
+    held: list[tuple[str, Any, Any]] = []
+    try:
+        for resource in sorted(resources):
+            held.append((resource, *_lock(spark, layout, resource, what)))
+        yield
+    finally:
+        for resource, channel, lock in reversed(held):
+            layout.lease_owner(resource).unlink(missing_ok=True)
+            lock.release()
+            channel.close()
+
+
+def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tuple[Any, Any]:
+    path = layout.lease(resource)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    jvm: Any = spark._jvm
+    channel = jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
+    try:
+        lock = channel.tryLock()
+    except Py4JJavaError as error:
+        # Closing this channel would free the lock that another thread of this JVM holds, so it is left to the collector.
+        if "OverlappingFileLockException" in str(error.java_exception):
+            raise LeaseHeldError(resource, "another run in this same process") from None
+        raise
+    if lock is None:
+        channel.close()
+        raise LeaseHeldError(resource, _told(layout, resource))
+    draft = layout.lease_owner(resource).with_suffix(".tmp")
+    jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    draft.write_text(json.dumps({"what": what, "pid": jvm_pid, "host": socket.gethostname(), "since": now()}))
+    os.replace(draft, layout.lease_owner(resource))
+    return channel, lock
+
+
+def _told(layout: Layout, resource: str) -> str:
+    try:
+        owner = json.loads(layout.lease_owner(resource).read_text())
+    except (OSError, ValueError):
+        return "another process"
+    return f"{owner['what']} (pid {owner['pid']} on {owner['host']}, since {owner['since']})"

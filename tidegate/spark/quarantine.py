@@ -1,0 +1,75 @@
+"""The quarantine table of a flow: what did not pass, as it arrived, with the rules it broke and where it came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidegate.spark import sinks, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+ARRIVED = "_row_id string, level string, rules array<string>, record string, source string"
+"""What a flow hands over: ``level`` is ``row`` or ``file``, ``record`` the raw text, ``source`` the coordinates as JSON."""
+
+
+def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    """Bad files as `ARRIVED` rows."""
+    return spark.createDataFrame([tuple(row.values()) for row in rows], ARRIVED)
+
+
+def from_rows(refused: DataFrame) -> DataFrame:
+    """Refused rows as `ARRIVED` rows: one per source row, whatever the transform made of it.
+
+    Args:
+        refused: Rows with ``_row_id``, ``_origin`` and ``_errors``.
+    """
+    from pyspark.sql import functions as F
+
+    by_source = refused.groupBy("_row_id").agg(
+        F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("rules"), F.first("_origin").alias("_origin")
+    )
+    return by_source.select(
+        "_row_id",
+        F.lit("row").alias("level"),
+        "rules",
+        F.col("_origin.raw").alias("record"),
+        F.col("_origin.source").alias("source"),
+    )
+
+
+def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int) -> int:
+    """Write them once and return how many the table took.
+
+    Args:
+        context: The flow.
+        arrived: `ARRIVED` rows.
+        batch_id: The batch.
+        txn: Of the batch.
+        moment_ms: The batch's planned time, the same on every rerun.
+    """
+    from pyspark.sql import functions as F
+
+    suite = context.gate.suite if context.gate is not None else None
+    rows = arrived.select(
+        "*",
+        F.lit(suite.name if suite else None).cast("string").alias("suite"),
+        F.lit(suite.fingerprint if suite else None).cast("string").alias("suite_fingerprint"),
+        F.lit("open").alias("state"),
+        F.timestamp_millis(F.lit(moment_ms)).alias("quarantined_at"),
+        F.lit(context.app_id).alias("_app_id"),
+        F.lit(context.ref.version).alias("_checkpoint_version"),
+        F.lit(context.ref.refresh).alias("_refresh"),
+        F.lit(batch_id).cast("bigint").alias("_batch_id"),
+    )
+    return sinks.append(rows, context.quarantine, txn).metrics.get("numOutputRows", 0)
+
+
+def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+    """The ids that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
+    from pyspark.sql import functions as F
+
+    held = tables.read(spark, context.quarantine)
+    return held.where((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)).select("_row_id", "rules")

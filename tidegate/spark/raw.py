@@ -1,0 +1,143 @@
+"""Landing flows: bronze keeps the raw record and its coordinates, and adds only what it does not hold yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate import progress
+from tidegate.errors import CheckpointCorruptError
+from tidegate.report import BatchRecord
+from tidegate.spark import landing, quarantine, sinks, tables
+from tidegate.spark.split import Decision, Split
+from tidegate.spec import FileSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+
+def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+    """Open the files that the stream listed for this batch.
+
+    Args:
+        context: The flow.
+        batch: The stream's own rows. Only its session is used: see `tidegate.spark.landing`.
+        batch_id: The batch.
+        decision: What an earlier attempt wrote: files that it quarantined are not judged again.
+    """
+    from pyspark.sql import functions as F
+
+    spark, source = batch.sparkSession, context.flow.source
+    assert isinstance(source, FileSource)
+    planned = progress.planned_batch(context.checkpoint, batch_id)
+    listed = {file.path: file.modified_ms for file in progress.batch_files(context.checkpoint, batch_id)}
+    if not listed:
+        return None
+    fresh = _unread(context, spark, listed)
+    checked = landing.check_files(spark, sorted(fresh.items()))
+    good = [file for file in checked if file.problem is None]
+    failed = [file for file in checked if file.problem is not None]
+    if decision.quarantined:
+        good, failed = _as_decided(context, spark, batch_id, checked)
+    if good:
+        lines = landing.read_lines(spark, good, context.persisted, has_header=source.format == "csv")
+    else:
+        lines = landing.no_lines(spark)
+    rows = lines.select(
+        "*",
+        F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),
+        F.lit(batch_id).cast("bigint").alias("_batch_id"),
+    )
+    count = rows.count() if good else 0
+    rules: dict[str, int] = {}
+    for file in failed:
+        rules[str(file.problem)] = rules.get(str(file.problem), 0) + 1
+    record = BatchRecord(
+        flow=context.flow.name,
+        batch_id=batch_id,
+        app_id=context.app_id,
+        kind="append",
+        read=count,
+        written=count,
+        files_listed=len(listed),
+        files_opened=len(good),
+        files_quarantined=len(failed),
+        files_already_read=len(listed) - len(fresh),
+        rules=rules,
+    )
+    refused = quarantine.from_files(spark, landing.quarantine_rows(failed)) if failed else None
+    return Split(
+        planned=record,
+        refused=refused,
+        write=lambda txn: sinks.append(rows, context.target, txn),
+        arriving=count,
+    )
+
+
+def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+    """Keep Kafka messages as they are: key, value and headers raw, with topic, partition, offset and timestamp."""
+    from pyspark.sql import functions as F
+
+    planned = progress.planned_batch(context.checkpoint, batch_id)
+    rows = batch.select(
+        F.concat_ws("/", "topic", "partition", "offset").alias("_row_id"),
+        "key",
+        "value",
+        "headers",
+        F.col("topic").alias("_topic"),
+        F.col("partition").alias("_partition"),
+        F.col("offset").alias("_offset"),
+        F.col("timestamp").alias("_timestamp"),
+        F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),
+        F.lit(batch_id).cast("bigint").alias("_batch_id"),
+    ).persist()
+    context.persisted.append(rows)
+    count = rows.count()
+    if count == 0:
+        return None
+    record = BatchRecord(
+        flow=context.flow.name, batch_id=batch_id, app_id=context.app_id, kind="append", read=count, written=count
+    )
+    return Split(
+        planned=record, refused=None, write=lambda txn: sinks.append(rows, context.target, txn), arriving=count
+    )
+
+
+def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -> dict[str, int]:
+    """Leave out files that bronze or its quarantine hold from an earlier checkpoint version or refresh.
+
+    Within one checkpoint Spark's own source log sees to that, so the first one never pays for the look-up.
+    """
+    from pyspark.sql import functions as F
+
+    if (context.ref.version, context.ref.refresh) == (1, 0):
+        return listed
+    names = [f"{path}@{modified}" for path, modified in listed.items()]
+    known = spark.createDataFrame([(name,) for name in names], "_file_id string")
+    held: set[str] = set()
+    if tables.exists(context.target):
+        path = F.expr(f"substring(_path, {len('file://') + 1})")
+        file_id = F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
+        ids = tables.read(spark, context.target).select(file_id.alias("_file_id")).distinct()
+        held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}
+    if tables.exists(context.quarantine):
+        ours = tables.read(spark, context.quarantine).where((F.col("level") == "file") & (F.col("_app_id") != context.app_id))
+        ids = ours.select(F.col("_row_id").alias("_file_id"))
+        held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}
+    return {path: modified for path, modified in listed.items() if f"{path}@{modified}" not in held}
+
+
+def _as_decided(
+    context: FlowContext, spark: SparkSession, batch_id: int, checked: list[landing.CheckedFile]
+) -> tuple[list[landing.CheckedFile], list[landing.CheckedFile]]:
+    refused = {row["_row_id"]: row["rules"][0] for row in quarantine.held_ids(context, spark, batch_id).collect()}
+    good = [file for file in checked if file.file_id not in refused]
+    changed = [file.path for file in good if file.problem is not None]
+    if changed:
+        raise CheckpointCorruptError(
+            f"flow {context.flow.name!r}: {', '.join(changed)} was readable when batch {batch_id} was decided and is not any "
+            "more. Put the file back as it was, and run again.",
+            path=str(context.checkpoint),
+        )
+    return good, [landing.with_problem(file, refused[file.file_id]) for file in checked if file.file_id in refused]

@@ -1,0 +1,100 @@
+"""What a Delta table remembers of our writes: versions, transaction ids, and the commit that a batch made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import LedgerImbalanceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """The commit in which a batch arrived."""
+
+    version: int
+    metrics: dict[str, int]
+    """Delta's ``operationMetrics``."""
+    metadata: dict[str, Any]
+    """What the batch put into ``userMetadata``: its planned ledger line."""
+
+
+def exists(path: Path) -> bool:
+    """Whether a Delta table lies there."""
+    return (path / "_delta_log").is_dir() and any((path / "_delta_log").glob("*.json"))
+
+
+def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
+    """The table's rows, now or as of a version."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(str(path))
+
+
+def version(spark: SparkSession, path: Path) -> int:
+    """The newest version that this JVM knows of; under the lease it is the newest."""
+    return int(_snapshot(spark, path).version())
+
+
+def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
+    """Every ``txnAppId`` that wrote to the table, with the last version it wrote; empty without a table."""
+    if not exists(path):
+        return {}
+    jvm: Any = spark._jvm
+    found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(_snapshot(spark, path).transactions())
+    return {str(app_id): int(found[app_id]) for app_id in found}
+
+
+def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
+    """The commit that (``app_id``, ``batch_id``) made, searched from the newest version down.
+
+    Read from the log itself and not from what the process remembers: a rerun is skipped by Delta and returns no
+    metrics (Delta protocol, "Commit Provenance Information").
+
+    Raises:
+        LedgerImbalanceError: There is none although the table's transactions say so (the log was cleaned).
+    """
+    for number in range(newest, -1, -1):
+        entry = path / "_delta_log" / f"{number:020d}.json"
+        if not entry.exists():
+            break
+        info = _commit_info(entry)
+        metadata = _metadata(info)
+        if metadata.get("app_id") == app_id and metadata.get("batch_id") == batch_id:
+            metrics = {name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()}
+            return Commit(version=number, metrics=metrics, metadata=metadata)
+    raise LedgerImbalanceError(
+        app_id,
+        batch_id,
+        {},
+        f"the table at {path} says it holds the batch, but its log no longer has the commit; raise checkpoint_version",
+    )
+
+
+def _commit_info(entry: Path) -> dict[str, Any]:
+    with entry.open() as lines:
+        for line in lines:
+            if line.startswith('{"commitInfo"'):
+                info: dict[str, Any] = json.loads(line)["commitInfo"]
+                return info
+    return {}
+
+
+def _metadata(info: dict[str, Any]) -> dict[str, Any]:
+    try:
+        told = json.loads(info.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _snapshot(spark: SparkSession, path: Path) -> Any:
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path))
+    return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())

@@ -1,0 +1,401 @@
+"""What a pipeline is: frozen declarations that a person edits, checked the moment they are made.
+
+A declaration names things and never imports them: schemas are DDL strings, transforms are ``module:function`` in
+``spark_jobs``, suites are files in ``expectations``. So a DAG file can load it without Spark, and a test resolves
+every name. A wrong declaration fails at import with the field, its value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Literal, get_args
+
+import pendulum
+
+from tidegate.errors import FieldError, SpecError
+
+FileFormat = Literal["csv", "json"]
+WriteMode = Literal["append", "upsert", "recompute"]
+Layer = Literal["bronze", "silver", "gold"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
+_SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
+_CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
+_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
+
+_GLOBS: Mapping[str, str] = {"csv": "*.{csv,csv.gz,csv.bz2}", "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource:
+    """A landing folder: whole files arrive under final names and are never changed afterwards.
+
+    Names that begin with ``_`` or ``.`` and names that do not fit ``glob`` (``.tmp`` for one) are still being
+    written, or are none of ours: they are not read.
+    """
+
+    path: str
+    """The folder, relative to the landing zone, for example ``flights``."""
+    format: FileFormat
+    """``csv`` with a header line, or ``json``: one object a line."""
+    schema: str
+    """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses by name with it;
+    a record whose value does not fit the type, or that lacks a ``NOT NULL`` field, is quarantined."""
+    null_values: tuple[str, ...] = ("",)
+    """Texts that mean "no value", for example ``("", "NA")``."""
+    glob: str = ""
+    """Which file names are read; empty takes the usual ones of the format, compressed or not."""
+    max_files_per_trigger: int = 1000
+    """At most so many files a micro-batch, so that memory does not grow with the backlog."""
+
+    def __post_init__(self) -> None:
+        _check_folder(self, "path", self.path)
+        _check_choice(self, "format", self.format, get_args(FileFormat))
+        _check_schema(self, self.schema)
+        _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        if not isinstance(self.null_values, tuple):
+            raise FieldError("FileSource", "null_values", self.null_values, "a tuple of texts")
+        if not self.glob:
+            object.__setattr__(self, "glob", _GLOBS[self.format])
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint remembers of it."""
+        return {"kind": "files", "path": self.path, "format": self.format, "glob": self.glob}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSource:
+    """A topic of JSON values. Offsets live in the checkpoint alone; no consumer group is committed."""
+
+    topic: str
+    schema: str
+    """The fields of one JSON value as DDL, parsed by name in silver."""
+    max_offsets_per_trigger: int = 500_000
+    """At most so many messages a micro-batch, over all partitions."""
+
+    def __post_init__(self) -> None:
+        if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
+            raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
+        _check_schema(self, self.schema)
+        _check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint remembers of it."""
+        return {"kind": "kafka", "topic": self.topic}
+
+
+@dataclass(frozen=True)
+class ChangeFeed:
+    """What changed in a Delta table that another flow writes (Delta's Change Data Feed)."""
+
+    table: str
+    """For example ``bronze.flights``."""
+    _: dataclasses.KW_ONLY
+    max_files_per_trigger: int = 1000
+    max_bytes_per_trigger: str = "1g"
+    """A soft bound: a commit with change files is admitted whole, however large."""
+
+    def __post_init__(self) -> None:
+        _check_table(self, "table", self.table)
+        _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        if not re.fullmatch(r"[1-9][0-9]*[kmg]", self.max_bytes_per_trigger):
+            raise FieldError("ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'")
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint remembers of it."""
+        return {"kind": "change_feed", "table": self.table}
+
+
+Source = FileSource | KafkaSource | ChangeFeed
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Delta table that one flow writes.
+
+    ``keys`` and ``sequence_by`` say how: neither appends (bronze); both upsert, the last by sequence wins and deletes
+    leave tombstones (silver); ``keys`` alone recompute the groups that the change feed names (gold).
+    """
+
+    name: str
+    """``<layer>.<table>``, the layer one of bronze, silver, gold."""
+    _: dataclasses.KW_ONLY
+    keys: tuple[str, ...] = ()
+    sequence_by: tuple[str, ...] = ()
+    """Columns that order the changes of one key; ties are broken by the source's own coordinates."""
+
+    def __post_init__(self) -> None:
+        _check_table(self, "name", self.name)
+        for name in ("keys", "sequence_by"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                value = (value,)
+                object.__setattr__(self, name, value)
+            if not isinstance(value, tuple) or not all(isinstance(c, str) and _COLUMN.fullmatch(c) for c in value):
+                raise FieldError(f"Table {self.name!r}", name, value, "a tuple of column names that begin with a letter")
+            if len(set(value)) != len(value):
+                raise FieldError(f"Table {self.name!r}", name, value, "each column once")
+        if self.sequence_by and not self.keys:
+            raise FieldError(f"Table {self.name!r}", "sequence_by", self.sequence_by, "only together with keys")
+
+    @property
+    def layer(self) -> Layer:
+        """The part of the name before the dot."""
+        layer, _, _ = self.name.partition(".")
+        return layer  # type: ignore[return-value]  # _check_table admits only the layers
+
+    @property
+    def write_mode(self) -> WriteMode:
+        """How rows get into the table."""
+        if not self.keys:
+            return "append"
+        return "upsert" if self.sequence_by else "recompute"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The suite that judges every batch of a flow before it is written."""
+
+    suite: str
+    """``<pipeline>/<flow>``: the file ``expectations/<pipeline>/<flow>.json`` in Great Expectations' own format."""
+
+    def __post_init__(self) -> None:
+        if not _SUITE.fullmatch(self.suite):
+            raise FieldError("Gate", "suite", self.suite, "'<pipeline>/<flow>' in lower case, as in 'flights/silver'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """One arrow of a pipeline: a source, how its rows change, a gate, a target and a checkpoint version."""
+
+    name: str
+    source: Source
+    target: Table
+    transform: str | None = None
+    """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and carries ``_row_id`` along.
+    A landing flow has none: bronze keeps the raw record."""
+    gate: Gate | None = None
+    checkpoint_version: int = 1
+    """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
+
+    def __post_init__(self) -> None:
+        owner = f"Flow {self.name!r}"
+        _check_name(owner, "name", self.name)
+        if not isinstance(self.source, Source):
+            raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
+        if not isinstance(self.target, Table):
+            raise FieldError(owner, "target", self.target, "a Table")
+        if self.transform is not None and not _TRANSFORM.fullmatch(self.transform):
+            raise FieldError(owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'")
+        if self.gate is not None and not isinstance(self.gate, Gate):
+            raise FieldError(owner, "gate", self.gate, "a Gate or None")
+        _check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        if isinstance(self.source, ChangeFeed):
+            if self.source.table == self.target.name:
+                raise FieldError(owner, "target", self.target.name, "another table than the source")
+            if self.target.write_mode == "append" and self.transform is None:
+                raise FieldError(owner, "transform", None, "a transform: without one this flow would only copy its source")
+            if self.target.write_mode == "recompute" and self.transform is None:
+                raise FieldError(owner, "transform", None, "a transform that makes the groups")
+        else:
+            if self.transform is not None:
+                raise FieldError(owner, "transform", self.transform, "None for a landing flow: bronze keeps the raw record")
+            if self.target.write_mode != "append":
+                raise FieldError(owner, "target", self.target.name, "a table without keys for a landing flow")
+            if self.gate is not None:
+                raise FieldError(owner, "gate", self.gate.suite, "None for a landing flow: judge in the flow behind it")
+
+    def remembered(self) -> dict[str, Any]:
+        """What the checkpoint of this flow remembers; a change here asks for a new ``checkpoint_version``."""
+        return {
+            "source": self.source.identity(),
+            "target": self.target.name,
+            "keys": list(self.target.keys),
+            "sequence_by": list(self.target.sequence_by),
+            "transform": self.transform,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """A named chain of flows with a schedule: what one DAG runs."""
+
+    name: str
+    """Also the DAG's id and the stem of its files in every folder."""
+    flows: tuple[Flow, ...]
+    schedule: str | None = None
+    """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, or None for manual runs only."""
+    timezone: str = "UTC"
+    start_date: str = "2026-01-01"
+    """The first data interval begins at or after this date (``YYYY-MM-DD``)."""
+    owner: str = "data-engineering"
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    retries: int = 3
+    """How often Airflow runs the application again after a transient error."""
+
+    def __post_init__(self) -> None:
+        owner = f"Pipeline {self.name!r}"
+        _check_name(owner, "name", self.name)
+        if not isinstance(self.flows, tuple) or not self.flows or not all(isinstance(f, Flow) for f in self.flows):
+            raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
+        _check_once(owner, "flows", [flow.name for flow in self.flows], "names")
+        _check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
+        if self.schedule is not None and self.schedule not in _PRESETS and not _CRON.fullmatch(self.schedule):
+            raise FieldError(owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}")
+        try:
+            pendulum.timezone(self.timezone)
+        except Exception:
+            raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'") from None
+        try:
+            pendulum.from_format(self.start_date, "YYYY-MM-DD")
+        except ValueError:
+            raise FieldError(owner, "start_date", self.start_date, "a date as YYYY-MM-DD") from None
+        if not isinstance(self.retries, int) or not 0 <= self.retries <= 20:
+            raise FieldError(owner, "retries", self.retries, "0 to 20")
+        for name in ("tags",):
+            if not isinstance(getattr(self, name), tuple):
+                raise FieldError(owner, name, getattr(self, name), "a tuple of texts")
+        object.__setattr__(self, "flows", _in_graph_order(owner, self.flows))
+
+    def flow(self, name: str) -> Flow:
+        """The flow of that name.
+
+        Raises:
+            SpecError: There is none; the message lists those that exist.
+        """
+        for flow in self.flows:
+            if flow.name == name:
+                return flow
+        raise SpecError(f"pipeline {self.name!r} has no flow {name!r}; it has: {', '.join(f.name for f in self.flows)}")
+
+    def writer_of(self, table: str) -> Flow | None:
+        """The flow of this pipeline that writes ``table``, if one does."""
+        return next((flow for flow in self.flows if flow.target.name == table), None)
+
+    def upstream_of(self, flow: Flow) -> Flow | None:
+        """The flow of this pipeline that writes what ``flow`` reads, if one does."""
+        return self.writer_of(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole declaration as plain values, with the kind of each source."""
+        plain = dataclasses.asdict(self)
+        for flow, told in zip(self.flows, plain["flows"], strict=True):
+            told["source"] = {"kind": flow.source.identity()["kind"], **told["source"]}
+        return plain
+
+
+def fingerprint(remembered: Mapping[str, Any]) -> str:
+    """A short, stable hash of plain values; the order of fields does not matter.
+
+    SHA-256 over canonical JSON, 16 hex digits: enough that two declarations of one lake never meet by chance.
+    """
+    canonical = json.dumps(remembered, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+    by_target = {flow.target.name: flow for flow in flows}
+    ordered: list[Flow] = []
+    visiting: list[str] = []
+
+    def visit(flow: Flow) -> None:
+        if flow in ordered:
+            return
+        if flow.name in visiting:
+            raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows that do not feed themselves")
+        visiting.append(flow.name)
+        upstream = by_target.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+        if upstream is not None:
+            visit(upstream)
+        visiting.pop()
+        ordered.append(flow)
+
+    for flow in flows:
+        visit(flow)
+    return tuple(ordered)
+
+
+def _check_name(owner: str, name: str, value: str) -> None:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise FieldError(owner, name, value, "a lower-case letter, then letters, digits and '_', at most 63")
+
+
+def _check_once(owner: str, name: str, values: list[str], what: str) -> None:
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        raise FieldError(owner, name, ", ".join(twice), f"different {what}")
+
+
+def _check_table(declared: object, name: str, value: str) -> None:
+    layer, _, table = value.partition(".")
+    if layer not in get_args(Layer) or not _NAME.fullmatch(table):
+        raise FieldError(type(declared).__name__, name, value, "'<layer>.<table>' with the layer bronze, silver or gold")
+
+
+def _check_folder(declared: object, name: str, value: str) -> None:
+    parts = PurePosixPath(value).parts
+    if not value or value.startswith("/") or ":" in value or any(part in ("..", ".") for part in parts):
+        raise FieldError(type(declared).__name__, name, value, "a folder relative to the landing zone, without '..'")
+
+
+def _check_choice(declared: object, name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise FieldError(type(declared).__name__, name, value, ", ".join(allowed))
+
+
+def _check_positive(declared: object, name: str, value: object, owner: str | None = None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise FieldError(owner or type(declared).__name__, name, value, "a whole number from 1")
+
+
+def _check_schema(declared: object, ddl: str) -> None:
+    columns = parse_ddl(type(declared).__name__, ddl)
+    twice = sorted({c.name.lower() for c in columns if [d.name.lower() for d in columns].count(c.name.lower()) > 1})
+    if twice:
+        raise FieldError(type(declared).__name__, "schema", ", ".join(twice), "each field once, whatever its case")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of a declared schema."""
+
+    name: str
+    type: str
+    """As it stands in the DDL, for example ``decimal(10,2)``."""
+    required: bool = field(default=False)
+    """Declared ``NOT NULL``."""
+
+
+def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
+    """Split a DDL schema into its fields, without Spark; types are checked by Spark when a job starts.
+
+    Raises:
+        FieldError: A field is not ``<name> <type> [NOT NULL]``.
+    """
+    columns = []
+    for part in _split_top_level(ddl):
+        match = re.fullmatch(r"\s*`?([A-Za-z][A-Za-z0-9_]*)`?\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL)
+        if match is None:
+            raise FieldError(owner, "schema", part.strip() or ddl, "'<name> <type> [NOT NULL], …' with names that begin with a letter")
+        columns.append(Column(match[1], match[2].strip(), match[3] is not None))
+    return tuple(columns)
+
+
+def _split_top_level(ddl: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for position, letter in enumerate(ddl):
+        depth += (letter in "(<") - (letter in ")>")
+        if letter == "," and depth == 0:
+            parts.append(ddl[start:position])
+            start = position + 1
+    return [*parts, ddl[start:]]
