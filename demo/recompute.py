@@ -20,7 +20,7 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,41 +28,23 @@ from typing import TYPE_CHECKING, Any
 from tidegate.errors import SourceUnavailableError
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection
 
-FLIGHT_NUMBERS = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "sched_arr_time",
-    "arr_delay",
-    "flight",
-    "air_time",
-    "distance",
-    "hour",
-    "minute",
+FLIGHT_FIELDS = (
+    *("year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay"),
+    *("flight", "air_time", "distance", "hour", "minute", "time_hour", "published_on"),
+    *("carrier", "tailnum", "origin", "dest"),
 )
-FLIGHT_INSTANTS = ("time_hour", "published_on")
-FLIGHT_TEXTS = ("carrier", "tailnum", "origin", "dest")
-FLIGHT_REQUIRED = (
-    "year",
-    "month",
-    "day",
-    "sched_dep_time",
-    "sched_arr_time",
-    "carrier",
-    "flight",
-    "origin",
-    "dest",
-    "distance",
-    "time_hour",
-    "published_on",
-)
-CLICK_TEXTS = ("event_id", "kind", "user_id", "page", "agent")
+CLICK_FIELDS = ("event_id", "sequence", "kind", "occurred_at", "user_id", "page", "duration_ms", "agent")
+
+_COORDINATES = ("_row_id", "_at1", "_at2", "_at3", "_malformed", "_rescued")
+"""``_at1`` to ``_at3`` order the records of one key that have the same sequence."""
+_MACROS = """
+SET TimeZone = 'UTC';
+CREATE MACRO whole(text) AS CASE WHEN regexp_full_match(trim(text), '[+-]?[0-9]+') THEN TRY_CAST(trim(text) AS INT) END;
+CREATE MACRO instant(text) AS TRY_CAST(trim(text) AS TIMESTAMPTZ);
+CREATE MACRO wrong(text, value) AS text IS NOT NULL AND value IS NULL;
+"""
 
 
 @dataclass(frozen=True)
@@ -76,38 +58,32 @@ class Message:
     value: bytes | None
 
 
-def flights(landing: Path) -> duckdb.DuckDBPyConnection:
+def flights(landing: Path) -> DuckDBPyConnection:
     """What the flights pipeline must make of the landing zone.
 
     Args:
         landing: The root of the landing zones; files are read from its folder ``flights``.
     """
-    names = (*FLIGHT_NUMBERS, *FLIGHT_INSTANTS, *FLIGHT_TEXTS)
-    records, bad = _read_files(landing / "flights", names)
-    connection = _connect()
-    _fill(connection, "records", ("_row_id", "_at1", "_at2", "_at3", "_malformed", "_rescued", *names), records)
-    _fill(connection, "bad_files", ("path",), [(path,) for path in bad])
-    connection.execute(_FLIGHTS)
-    return connection
+    records, bad = _read_files(landing / "flights", FLIGHT_FIELDS)
+    return _answer("flights", FLIGHT_FIELDS, records, bad)
 
 
-def clickstream(messages: Iterable[Message], topic: str = "clickstream") -> duckdb.DuckDBPyConnection:
+def clickstream(messages: Iterable[Message], topic: str = "clickstream") -> DuckDBPyConnection:
     """What the clickstream pipeline must make of the messages of its topic."""
-    names = (*CLICK_TEXTS, "sequence", "occurred_at", "duration_ms")
-    records = []
+    records: list[tuple[str | None, ...]] = []
     for message in messages:
         texts = _json_texts(message.value)
-        known = texts or {}
-        rescued = {name: text for name, text in known.items() if name not in names and text is not None}
-        at = (str(message.timestamp_ms), str(message.partition), str(message.offset))
-        row_id = f"{topic}/{message.partition}/{message.offset}"
-        told = json.dumps(rescued, separators=(",", ":")) if rescued else None
-        records.append((row_id, *at, str(texts is None), told, *(known.get(name) for name in names)))
-    connection = _connect()
-    _fill(connection, "records", ("_row_id", "_at1", "_at2", "_at3", "_malformed", "_rescued", *names), records)
-    _fill(connection, "bad_files", ("path",), [])
-    connection.execute(_CLICKSTREAM)
-    return connection
+        found = texts or {}
+        records.append(
+            (
+                f"{topic}/{message.partition}/{message.offset}",
+                *(str(message.timestamp_ms), str(message.partition), str(message.offset)),
+                "true" if texts is None else "false",
+                _rescued(found, CLICK_FIELDS),
+                *(found.get(name) for name in CLICK_FIELDS),
+            )
+        )
+    return _answer("clickstream", CLICK_FIELDS, records, [])
 
 
 def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 30.0) -> list[Message]:
@@ -150,9 +126,7 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
     return found
 
 
-def differences(
-    answer: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], rows: Any, where: str = "true"
-) -> int:
+def differences(answer: DuckDBPyConnection, table: str, columns: Sequence[str], rows: Any, where: str = "true") -> int:
     """How many rows stand in only one of the two, counting repeated rows as often as they stand there.
 
     Args:
@@ -166,21 +140,26 @@ def differences(
     listed = ", ".join(f'"{name}"' for name in columns)
     expected, given = (f"SELECT {listed} FROM {name} WHERE {where}" for name in (table, "_given"))
     query = f"SELECT count(*) FROM (({expected} EXCEPT ALL {given}) UNION ALL ({given} EXCEPT ALL {expected}))"
-    (found,) = answer.execute(query).fetchone() or (0,)
+    ((found,),) = answer.execute(query).fetchall()
     answer.unregister("_given")
     return int(found)
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
+def _answer(
+    pipeline: str, fields: Sequence[str], records: Sequence[Sequence[str | None]], bad: Sequence[str]
+) -> DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(_MACROS)
+    _fill(connection, "records", (*_COORDINATES, *fields), records)
+    _fill(connection, "bad_files", ("path",), [(path,) for path in bad])
+    connection.execute(Path(__file__).with_name(f"{pipeline}.sql").read_text())
     return connection
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, table: str, names: Sequence[str], rows: Sequence[Sequence[str | None]]
+    connection: DuckDBPyConnection, table: str, names: Sequence[str], rows: Sequence[Sequence[str | None]]
 ) -> None:
     import pyarrow
 
@@ -225,16 +204,21 @@ def _records(path: Path, lines: list[str], names: Sequence[str]) -> Iterable[tup
     for number, line in enumerate(lines[1:], start=2):
         cells = next(csv.reader([line]), [])
         found = {n: c for n, c in zip(header, cells, strict=False) if c not in ("", "NA")}
-        rescued = {name: text for name, text in found.items() if name not in names}
         yield (
             f"{path}@{modified_ms}#{number}",
             str(modified_ms),
             str(path),
             str(number),
-            str(len(cells) != len(header)),
-            json.dumps(rescued, separators=(",", ":")) if rescued else None,
+            "true" if len(cells) != len(header) else "false",
+            _rescued(found, names),
             *(found.get(name) for name in names),
         )
+
+
+def _rescued(found: Mapping[str, str | None], names: Sequence[str]) -> str | None:
+    """The fields that nobody declared, as the JSON that ``to_json`` makes of a map."""
+    unknown = {name: text for name, text in found.items() if name not in names and text is not None}
+    return json.dumps(unknown, separators=(",", ":"), ensure_ascii=False) if unknown else None
 
 
 def _json_texts(value: bytes | None) -> dict[str, str | None] | None:
@@ -248,82 +232,3 @@ def _json_texts(value: bytes | None) -> dict[str, str | None] | None:
         name: found if found is None or isinstance(found, str) else json.dumps(found, separators=(",", ":"))
         for name, found in event.items()
     }
-
-
-def _number(name: str, kind: str = "INTEGER") -> str:
-    return f"CASE WHEN regexp_full_match(trim({name}), '[+-]?[0-9]+') THEN TRY_CAST(trim({name}) AS {kind}) END"
-
-
-def _instant(name: str) -> str:
-    return f"TRY_CAST(trim({name}) AS TIMESTAMPTZ)"
-
-
-_FLIGHT_TYPED = ", ".join(
-    [f"{_number(name)} AS {name}" for name in FLIGHT_NUMBERS]
-    + [f"{_instant(name)} AS {name}" for name in FLIGHT_INSTANTS]
-    + list(FLIGHT_TEXTS)
-)
-_FLIGHT_WRONG = " OR ".join(
-    [f"(r.{name} IS NOT NULL AND t.{name} IS NULL)" for name in (*FLIGHT_NUMBERS, *FLIGHT_INSTANTS)]
-    + [f"r.{name} IS NULL" for name in FLIGHT_REQUIRED]
-)
-
-_FLIGHTS = f"""
-CREATE TABLE ids AS SELECT _row_id FROM records;
-CREATE TABLE typed AS
-SELECT _row_id, _rescued, _at1::BIGINT AS _at1, _at2, _at3::BIGINT AS _at3, {_FLIGHT_TYPED} FROM records;
-CREATE TABLE made AS
-SELECT _row_id, _at1, _at2, _at3, dep_time,
-       strftime(timezone('UTC', time_hour), '%Y%m%dT%HZ') || '-' || carrier || '-' || flight AS flight_id,
-       TRY(make_date(year, month, day)) AS day,
-       TRY(make_timestamp(year, month, day, sched_dep_time // 100, sched_dep_time % 100, 0.0)) AS local_time,
-       timezone('America/New_York', local_time) AS scheduled_at,
-       scheduled_at + to_minutes(dep_delay) AS departed_at,
-       carrier, flight, tailnum, origin, dest, dep_time IS NULL AS cancelled, dep_delay, arr_delay, air_time, distance,
-       published_on, _rescued AS rescued
-FROM typed;
-CREATE TABLE quarantined AS
-SELECT _row_id FROM records r JOIN typed t USING (_row_id) JOIN made m USING (_row_id)
-WHERE r._malformed = 'True' OR {_FLIGHT_WRONG} OR m.scheduled_at IS NULL OR m.origin NOT IN ('EWR', 'JFK', 'LGA')
-   OR NOT (m.distance > 0 AND m.distance <= 6000) OR m.dep_delay NOT BETWEEN -120 AND 2000
-   OR m.air_time NOT BETWEEN 1 AND 1200 OR length(m.carrier) <> 2;
-CREATE TABLE filtered AS
-SELECT _row_id FROM made
-WHERE origin IN ('EWR', 'JFK', 'LGA') AND dest IN ('EWR', 'JFK', 'LGA') AND _row_id NOT IN (FROM quarantined);
-CREATE TABLE silver AS
-SELECT * EXCLUDE (_at1, _at2, _at3, dep_time, local_time), false AS _deleted FROM made
-WHERE _row_id NOT IN (FROM quarantined) AND _row_id NOT IN (FROM filtered)
-QUALIFY row_number() OVER (PARTITION BY flight_id ORDER BY published_on DESC, _at1 DESC, _at2 DESC, _at3 DESC) = 1;
-CREATE TABLE gold AS
-SELECT day, carrier, count(*) AS flights, count(*) FILTER (cancelled) AS cancelled,
-       count(*) FILTER (dep_delay >= 15) AS late, avg(dep_delay) AS mean_delay,
-       min(dep_delay) FILTER (10 * place >= 9 * of_how_many) AS p90_delay, max(dep_delay) AS max_delay
-FROM (SELECT *, row_number() OVER (PARTITION BY day, carrier, dep_delay IS NULL ORDER BY dep_delay) AS place,
-             count(dep_delay) OVER (PARTITION BY day, carrier) AS of_how_many FROM silver)
-GROUP BY ALL;
-"""
-
-_CLICKSTREAM = f"""
-CREATE TABLE ids AS SELECT _row_id FROM records;
-CREATE TABLE made AS
-SELECT _row_id, _at1::BIGINT AS _at1, _at2::BIGINT AS _at2, _at3::BIGINT AS _at3, agent, event_id,
-       {_number("sequence", "BIGINT")} AS sequence, kind, {_instant("occurred_at")} AS occurred_at,
-       date_trunc('hour', {_instant("occurred_at")}) AS hour, user_id, lower(split_part(page, '?', 1)) AS page,
-       {_number("duration_ms")} / 1000 AS seconds, _rescued AS rescued, coalesce(kind = 'delete', false) AS _deleted
-FROM records;
-CREATE TABLE quarantined AS
-SELECT _row_id FROM records r JOIN made m USING (_row_id)
-WHERE r._malformed = 'True' OR r.event_id IS NULL OR m.sequence IS NULL OR r.kind IS NULL
-   OR r.kind NOT IN ('view', 'delete')
-   OR (r.occurred_at IS NOT NULL AND m.occurred_at IS NULL) OR (r.duration_ms IS NOT NULL AND m.seconds IS NULL)
-   OR (r.kind = 'view' AND (m.page IS NULL OR m.occurred_at IS NULL OR m.user_id IS NULL))
-   OR m.seconds NOT BETWEEN 0 AND 86400 OR NOT starts_with(m.page, '/');
-CREATE TABLE filtered AS SELECT _row_id FROM made WHERE agent = 'uptime-probe' AND _row_id NOT IN (FROM quarantined);
-CREATE TABLE silver AS
-SELECT * EXCLUDE (_at1, _at2, _at3, agent) FROM made
-WHERE _row_id NOT IN (FROM quarantined) AND _row_id NOT IN (FROM filtered)
-QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY sequence DESC, _at1 DESC, _at2 DESC, _at3 DESC) = 1;
-CREATE TABLE gold AS
-SELECT page, hour, count(*) AS views, count(DISTINCT user_id) AS users, max(seconds) AS longest_stay
-FROM silver WHERE NOT _deleted GROUP BY ALL;
-"""

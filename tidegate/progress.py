@@ -11,9 +11,23 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote
 
 from tidegate.errors import CheckpointCorruptError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaPosition:
+    """Up to where a Delta table was read."""
+
+    table_id: str
+    """The table's own id (Delta's ``reservoirId``); another one means that the table was replaced."""
+    version: int
+    """The commit that is read next or in part."""
+    index: int
+    """The last file of that commit, or of its snapshot, that was read; -1 when none of it was."""
+    of_snapshot: bool
+    """Whether files of the table as of ``version`` are read (the first load) and not that commit's changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +40,48 @@ class PlannedBatch:
     offset: dict[str, Any]
     """The source's end offset: ``logOffset`` of files, topic to partition to offset of Kafka, ``reservoirVersion``
     and ``index`` of a Delta table."""
+    path: Path
+    """The file that says so, for messages about it."""
+
+    @property
+    def log_offset(self) -> int:
+        """Of a file source: the last batch of its own log that belongs to this batch.
+
+        Raises:
+            CheckpointCorruptError: The offsets are those of another kind of source.
+        """
+        try:
+            return int(self.offset["logOffset"])
+        except (KeyError, TypeError, ValueError):
+            raise _corrupt(self.path, "it does not hold the position of a file source") from None
+
+    def kafka_offsets(self, topic: str) -> dict[int, int]:
+        """Of a Kafka source: partition to the offset that is read next.
+
+        Raises:
+            CheckpointCorruptError: The offsets are those of another kind of source or another topic.
+        """
+        try:
+            return {int(partition): int(offset) for partition, offset in self.offset[topic].items()}
+        except (KeyError, AttributeError, TypeError, ValueError):
+            raise _corrupt(self.path, f"it does not hold offsets of topic {topic!r}") from None
+
+    @property
+    def delta(self) -> DeltaPosition:
+        """Of a change feed.
+
+        Raises:
+            CheckpointCorruptError: The offsets are those of another kind of source.
+        """
+        try:
+            return DeltaPosition(
+                table_id=str(self.offset["reservoirId"]),
+                version=int(self.offset["reservoirVersion"]),
+                index=int(self.offset["index"]),
+                of_snapshot=bool(self.offset["isStartingVersion"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            raise _corrupt(self.path, "it does not hold the position of a Delta table") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +116,16 @@ def read(checkpoint: Path) -> Progress:
     Raises:
         CheckpointCorruptError: The newest entry of either log is torn, or commits are ahead of offsets.
     """
-    planned, committed = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
+    # Commits first: a job that runs meanwhile would otherwise seem to commit what it never planned.
+    committed, planned = _newest(checkpoint / "commits"), _newest(checkpoint / "offsets")
     if planned is not None:
         planned_batch(checkpoint, planned)
     if committed is not None:
-        _lines(checkpoint / "commits" / str(committed), 2)
+        _json(checkpoint / "commits" / str(committed), _lines(checkpoint / "commits" / str(committed), 2)[1])
     if committed is not None and (planned is None or committed > planned):
         raise _corrupt(checkpoint / "offsets", f"commits go up to {committed}, offsets only to {planned}")
     if planned is not None:
-        _lines(checkpoint / "metadata", 1)
+        _json(checkpoint / "metadata", _lines(checkpoint / "metadata", 1)[0])
     return Progress(last_planned=planned, last_committed=committed)
 
 
@@ -83,7 +140,11 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     if lines[0] != "v1":
         raise _corrupt(path, f"it has format {lines[0]!r}; this Tidegate knows v1")
     metadata, offset = _json(path, lines[1]), _json(path, lines[2])
-    return PlannedBatch(batch_id=batch_id, timestamp_ms=int(metadata["batchTimestampMs"]), offset=offset)
+    try:
+        timestamp_ms = int(metadata["batchTimestampMs"])
+    except (KeyError, TypeError, ValueError):
+        raise _corrupt(path, "it does not say when the batch was planned") from None
+    return PlannedBatch(batch_id=batch_id, timestamp_ms=timestamp_ms, offset=offset, path=path)
 
 
 def batch_files(checkpoint: Path, batch_id: int) -> list[SeenFile]:
@@ -92,8 +153,8 @@ def batch_files(checkpoint: Path, batch_id: int) -> list[SeenFile]:
     Raises:
         CheckpointCorruptError: A log that tells them is torn or gone.
     """
-    up_to = int(planned_batch(checkpoint, batch_id).offset["logOffset"])
-    after = int(planned_batch(checkpoint, batch_id - 1).offset["logOffset"]) if batch_id else -1
+    up_to = planned_batch(checkpoint, batch_id).log_offset
+    after = planned_batch(checkpoint, batch_id - 1).log_offset if batch_id else -1
     return source_files(checkpoint, after=after, up_to=up_to)
 
 
@@ -110,7 +171,8 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
     last = newest if up_to is None else up_to
     if last > newest:
         raise _corrupt(folder, f"it goes up to {newest}, the offset log needs {last}")
-    base = min((number for number in compacted if number >= last), default=max(compacted, default=-1))
+    # Spark deletes what the newest compaction holds some minutes after it, so nothing older is opened.
+    base = max(compacted, default=-1)
     if base <= after:
         base = -1
     found: list[SeenFile] = []
@@ -125,17 +187,39 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
 
 def _seen(path: Path) -> list[SeenFile]:
     files = []
-    for line in _lines(path, 1)[1:]:
+    lines = _lines(path, 1)
+    if lines[0] != "v1":
+        raise _corrupt(path, f"it has format {lines[0]!r}; this Tidegate knows v1")
+    for line in lines[1:]:
         entry = _json(path, line)
-        files.append(
-            SeenFile(path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"]))
-        )
+        try:
+            files.append(
+                SeenFile(path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"]))
+            )
+        except (KeyError, TypeError, ValueError):
+            raise _corrupt(path, "an entry of it names no file") from None
     return files
 
 
+def newest_log_batch(checkpoint: Path) -> int:
+    """The last batch in the file source's own log; -1 when it never listed a file.
+
+    It is past the last planned batch's ``log_offset`` after a crash between listing and planning.
+    """
+    folder = checkpoint / "sources" / "0"
+    if not folder.is_dir():
+        return -1
+    names = (entry.name.removesuffix(".compact") for entry in folder.iterdir())
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
 def decoded(uri: str) -> str:
-    """The local path that a percent-encoded ``file:`` URI of Spark names."""
-    return unquote(urlsplit(uri.replace("?", quote("?")).replace("#", quote("#"))).path)
+    """The local path that a percent-encoded ``file:`` URI of Spark names.
+
+    Java encodes what a URI may not hold and leaves the rest (``*``, ``+``, letters beyond ASCII) as it is.
+    """
+    path = uri.removeprefix("file:")
+    return unquote(path.removeprefix("//") if path.startswith("///") else path)
 
 
 def _newest(folder: Path) -> int | None:
@@ -146,11 +230,13 @@ def _newest(folder: Path) -> int | None:
 
 def _lines(path: Path, at_least: int) -> list[str]:
     try:
-        lines = path.read_text().split("\n")
+        lines = path.read_bytes().decode("utf-8").split("\n")
     except FileNotFoundError:
         raise _corrupt(path, "it is gone") from None
     except UnicodeDecodeError:
         raise _corrupt(path, "it is not text") from None
+    except OSError as error:
+        raise _corrupt(path, f"it cannot be read ({error.strerror})") from None
     if len(lines) < at_least or not lines[0]:
         raise _corrupt(path, "it is empty or torn")
     return lines

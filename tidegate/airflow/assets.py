@@ -6,6 +6,8 @@ the last event, so an event that a crash swallowed is sent by the next run.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from airflow.sdk import Asset, Context
 
 from tidegate.layout import Layout
@@ -33,8 +35,20 @@ def last_told_version(context: Context, asset: Asset) -> int | None:
     return None
 
 
-def rows_since(layout: Layout, pipeline: Pipeline, flow: Flow, version: int | None) -> int:
-    """Rows that the flow wrote after a version of its target, by the ledger: whichever run or attempt wrote them.
+@dataclass(frozen=True)
+class News:
+    """What a table holds that Airflow has not been told of."""
+
+    rows: int
+    """Source rows for an append or an upsert, groups for a flow that recomputes."""
+    version: int
+    """The Delta version of the last batch that wrote them."""
+
+
+def news_since(layout: Layout, pipeline: Pipeline, flow: Flow, version: int | None) -> News | None:
+    """What the flow wrote after a version of its target, by the ledger: whichever run or attempt wrote it.
+
+    The ledger and not the table's own version, because upkeep makes new versions that hold nothing new.
 
     Args:
         layout: The paths of the lake.
@@ -43,21 +57,24 @@ def rows_since(layout: Layout, pipeline: Pipeline, flow: Flow, version: int | No
         version: A Delta version of the target; None counts from the beginning.
 
     Returns:
-        Source rows for an append or an upsert, groups for a flow that recomputes.
+        None when not a row was written since then.
     """
     # Imported here, in the process of the task: its threads do not survive a fork of whoever imports it earlier.
     from deltalake import DeltaTable, QueryBuilder
 
-    ledger = DeltaTable(str(layout.ops(pipeline.name, "ledger")))
-    after = -1 if version is None else version
-    # `flow` is a checked name and `after` a number, so neither can end the literal that it stands in.
-    counted = (
+    path = str(layout.ops(pipeline.name, "ledger"))
+    if not DeltaTable.is_deltatable(path):
+        return None
+    # `flow` is a checked name and `version` a number, so neither can end the literal that it stands in.
+    written = (
         QueryBuilder()
-        .register("ledger", ledger)
+        .register("ledger", DeltaTable(path))
         .execute(
-            "SELECT coalesce(sum(CASE WHEN kind IN ('recompute', 'swap') THEN upserted + deleted ELSE written END), 0)"
-            f" AS rows FROM ledger WHERE flow = '{flow.name}' AND target_version > {int(after)}"
+            "SELECT sum(CASE WHEN kind IN ('recompute', 'swap') THEN upserted + deleted ELSE written END) AS rows,"
+            " max(target_version) AS version"
+            f" FROM ledger WHERE flow = '{flow.name}' AND target_version > {-1 if version is None else int(version)}"
         )
         .read_all()
     )
-    return int(counted.column("rows")[0].as_py())
+    rows = written.column("rows")[0].as_py()
+    return News(int(rows), int(written.column("version")[0].as_py())) if rows else None

@@ -13,10 +13,12 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
 
+from tidegate.airflow.attempt import PLAN, RUN
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
-from tidegate.airflow.tasks import PLAN, RUN, PlanRun, ShowFlow
+from tidegate.airflow.tasks import PlanRun, ShowFlow
+from tidegate.errors import FieldError
 from tidegate.request import MODES
 from tidegate.spec import Flow, Pipeline
 
@@ -32,7 +34,14 @@ def build_dag(pipeline: Pipeline) -> DAG:
 
     Returns:
         The DAG, to be bound to a global name of a file under ``dags/``.
+
+    Raises:
+        FieldError: A flow has the name of a task that every DAG has.
     """
+    for flow in pipeline.flows:
+        if flow.name in (PLAN, RUN):
+            allowed = f"names other than {PLAN!r} and {RUN!r}, which are tasks of every DAG"
+            raise FieldError(f"Pipeline {pipeline.name!r}", "flows", flow.name, allowed)
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description or None,
@@ -57,7 +66,8 @@ def build_dag(pipeline: Pipeline) -> DAG:
             retry_policy=ReportRetryPolicy(),
             # Counts scheduled, manual and backfill runs alike, and needs no pool that somebody has to create.
             max_active_tis_per_dag=1,
-        ).as_setup()
+        )
+        run.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
         plan >> run
         shown: dict[str, ShowFlow] = {}
         for flow in pipeline.flows:

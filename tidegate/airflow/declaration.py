@@ -22,7 +22,8 @@ def describe(pipeline: Pipeline) -> str:
     ]
     for flow in pipeline.flows:
         if isinstance(flow.source, FileSource | KafkaSource):
-            lines += [f"Fields of one record that `{flow.name}` lands:", "", "```sql", _plain(flow.source.schema), "```", ""]
+            lines += [f"Fields of one record that `{flow.name}` lands:", ""]
+            lines += ["```sql", _plain(flow.source.schema), "```", ""]
     return "\n".join([*lines, f"Declaration `{fingerprint(pipeline.to_json())}`."])
 
 
@@ -38,7 +39,8 @@ def _source(flow: Flow) -> str:
     source = flow.source
     match source:
         case FileSource():
-            return f"{source.format} files `{source.path}/{source.glob}`, at most {source.max_files_per_trigger:,} a batch"
+            files = f"{source.format} files `{source.path}/{source.glob}`"
+            return f"{files}, at most {source.max_files_per_trigger:,} a batch"
         case KafkaSource():
             return f"topic `{source.topic}`, at most {source.max_offsets_per_trigger:,} messages a batch"
         case ChangeFeed():

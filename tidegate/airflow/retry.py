@@ -73,7 +73,8 @@ def decide(report: RunReport | None, try_number: int) -> RetryDecision:
 
 def _delay(try_number: int) -> timedelta:
     # The exponent is bounded first: a task that was cleared often has a high number, and timedelta overflows.
-    return min(FIRST_DELAY * 2 ** min(max(try_number - 1, 0), 10), LONGEST_DELAY)
+    doublings = min(max(try_number - 1, 0), 10)
+    return min(FIRST_DELAY * (1 << doublings), LONGEST_DELAY)
 
 
 def _told(error: dict[str, Any]) -> str:

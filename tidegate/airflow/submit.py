@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -21,7 +23,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from tidegate.airflow import attempt
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
-from tidegate.launch import submit_conf, submit_environment
+from tidegate.launch import application, arguments, submit_conf, submit_environment
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import Pipeline
@@ -56,27 +58,24 @@ class RunFlows(SparkSubmitOperator):
             AirflowFailException: There is no request or no connection; only a person can help.
             AirflowException: The application ended with an exit code other than 0.
         """
-        environment = Environment.read()
         dag_id, key = attempt.key_of(context)
         attempt_id = fresh_id("a")
         # Before anything can fail: whatever follows belongs to this attempt, and to no earlier one.
         context["ti"].xcom_push(key=attempt.ATTEMPT_KEY, value=attempt_id)
-        request_id = attempt.request_id(context) or "none"
-        try:
-            request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
-        except TidegateError as error:
-            raise AirflowFailException(f"{error.message}; or clear `{attempt.PLAN}` with its downstream") from error
         self.log.info("Attempt %s of run %s", attempt_id, key)
-        # Set here and not in the DAG, so that moving the project does not make a new version of it.
-        self.application = str(environment.project / "spark_jobs" / "run_pipeline.py")
-        self.conf = submit_conf(environment, small=request.small)
-        self.env_vars = submit_environment(environment)
-        self.application_args = [
-            *("--dag-id", dag_id),
-            *("--run-key", key),
-            *("--attempt", attempt_id),
-            *("--request", request_id),
-        ]
+        request_id = attempt.request_id(context)
+        if request_id is None:
+            raise AirflowFailException(f"there is no request of `{attempt.PLAN}`; clear it, with its downstream")
+        try:
+            environment = Environment.read()
+            request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
+            # Set here and not in the DAG, so that moving the project does not make a new version of it.
+            self.application = str(application(environment))
+            self.application_args = arguments(request, request_id, attempt_id)
+            self.conf = submit_conf(environment, small=request.small)
+            self.env_vars = submit_environment(environment)
+        except TidegateError as error:
+            raise AirflowFailException(error.message) from error
         super().execute(context)
 
     def on_kill(self) -> None:
@@ -91,7 +90,7 @@ class RunFlows(SparkSubmitOperator):
         except AirflowNotFoundException:
             raise AirflowFailException(
                 f"there is no Airflow connection {self._conn_id!r}; make one of type Spark that names the master, "
-                "for example host 'local[2]' with the extra {\"deploy-mode\": \"client\"}"
+                'for example host \'local[2]\' with the extra {"deploy-mode": "client"}'
             ) from None
         extra = connection.extra_dejson
         hook = SubmitHook(
@@ -128,6 +127,8 @@ class SubmitHook(SparkSubmitHook):
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run spark-submit and wait; its whole process group is gone when this returns or raises."""
         variables = without_secrets(os.environ) | {name: str(value) for name, value in (self._env_vars or {}).items()}
+        # The provider starts `spark-submit` by its name: the one of this Python goes before any other.
+        variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
         try:
             return super().submit(application, env=variables, start_new_session=True, **kwargs)
         finally:

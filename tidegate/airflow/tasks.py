@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidegate.airflow import attempt
-from tidegate.airflow.assets import last_told_version, rows_since, table_asset
+from tidegate.airflow.assets import last_told_version, news_since, table_asset
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
-from tidegate.lag import plan
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
 
 CLEARING_HINT = "Clear this task, with only-failed off; that clears `run` too."
-CRASHED = "the Spark application ended without a word about this flow: it crashed. Its last lines stand in the log of `run`."
+CRASHED = "the application crashed before it reported on this flow; its last lines stand in the log of `run`."
 
 
 class PlanRun(BaseOperator, SkipMixin):
@@ -34,8 +33,8 @@ class PlanRun(BaseOperator, SkipMixin):
     inherits_from_skipmixin = True
     """Tells Airflow that clearing a task that was skipped here must leave it skipped until `plan` is cleared too."""
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: object) -> None:
-        super().__init__(**kwargs)  # type: ignore[arg-type]  # Airflow's own keywords
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self._pipeline = pipeline
 
     def execute(self, context: Context) -> str | None:
@@ -76,6 +75,8 @@ class PlanRun(BaseOperator, SkipMixin):
         chosen = request.chosen(self._pipeline)
         for flow in chosen:
             check_compatible(layout, self._pipeline, flow)
+        from tidegate.lag import plan
+
         decided = plan(environment, self._pipeline, chosen)
         if not decided.work:
             return None, decided.reason
@@ -89,10 +90,10 @@ class ShowFlow(BaseOperator):
     Red: refused, failed or crashed; never retried, because the application is `run`'s to retry.
     """
 
-    def __init__(self, *, pipeline: Pipeline, flow: Flow, **kwargs: object) -> None:
+    def __init__(self, *, pipeline: Pipeline, flow: Flow, **kwargs: Any) -> None:
         asset = table_asset(flow.target.name)
         # The inlet is only there to read the Asset's last event.
-        super().__init__(inlets=[asset], outlets=[asset], **kwargs)  # type: ignore[arg-type]  # Airflow's own keywords
+        super().__init__(inlets=[asset], outlets=[asset], **kwargs)
         self._pipeline = pipeline
         self._flow = flow
 
@@ -134,17 +135,15 @@ class ShowFlow(BaseOperator):
 
     def _finish(self, context: Context, report: FlowReport) -> None:
         asset = table_asset(self._flow.target.name)
-        told = last_told_version(context, asset)
-        news = report.target_version is not None and (told is None or report.target_version > told)
-        if report.state == "idle" and not news:
-            raise AirflowSkipException("Nothing was new.")
-        if news:
-            rows = rows_since(attempt.layout(), self._pipeline, self._flow, told)
+        news = news_since(attempt.layout(), self._pipeline, self._flow, last_told_version(context, asset))
+        if news is not None:
             context["outlet_events"][asset].extra = {
-                "rows": rows,
-                "delta_version": report.target_version,
+                "rows": news.rows,
+                "delta_version": news.version,
                 "attempt": attempt.attempt_id(context),
             }
+        elif report.state == "idle":
+            raise AirflowSkipException("Nothing was new.")
         else:
             # Every row was set aside: the task is green, but Airflow would send an event for each outlet that is left.
             self.outlets = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, fingerprints, registry
 from tidegate.environment import Environment
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.gate import Suite
+    from tidegate.spark.gate import Suite, SuiteGate
 
 log = logging.getLogger("tidegate")
 
@@ -49,7 +49,8 @@ class _Job:
         self.path = self.layout.report(request.dag_id, request.run_key, attempt)
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
         self.suites: dict[str, Suite] = {}
-        self.results: list[Any] = []
+        self.suite_error: Exception | None = None
+        self.gates: list[tuple[str, SuiteGate]] = []
 
     def run(self) -> RunReport:
         started = time.monotonic()
@@ -59,15 +60,17 @@ class _Job:
             self.report.flows = [
                 FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=flow.checkpoint_version) for flow in flows
             ]
-            warming = self._warm_up(flows)
+            loading = self._load_suites(flows)
             with _Part(self.report, "preflight"):
                 self._preflight(pipeline, flows)
             self.tell()
             with _Part(self.report, "session"):
                 spark = self._session()
-            if warming is not None:
+            if loading is not None:
                 with _Part(self.report, "gx_wait"):
-                    warming.join()
+                    loading.join()
+            if self.suite_error is not None:
+                raise self.suite_error
             with _Part(self.report, "flows"):
                 self._run_flows(spark, pipeline, flows)
             with _Part(self.report, "docs"):
@@ -84,30 +87,37 @@ class _Job:
     def tell(self) -> None:
         self.report.write(self.path)
 
-    def _warm_up(self, flows: tuple[Flow, ...]) -> threading.Thread | None:
+    def _load_suites(self, flows: tuple[Flow, ...]) -> threading.Thread | None:
         """Great Expectations takes seconds to import; the session's start only waits for the JVM meanwhile."""
-        if not any(flow.gate for flow in flows):
+        gates = {flow.name: flow.gate.suite for flow in flows if flow.gate is not None}
+        if not gates:
             return None
+
+        # Both threads need pyspark; Python gives up when two import one package from two ends.
+        import pyspark.sql.functions  # noqa: F401
+
         from tidegate.spark import gate
 
         def load() -> None:
-            with _Part(self.report, "gx_import"):
-                gate.warm_up()
+            try:
+                with _Part(self.report, "gx_import"):
+                    gate.warm_up()
+                for name, suite in gates.items():
+                    path = self.environment.project / "expectations" / f"{suite}.json"
+                    self.suites[name] = gate.load_suite(path, suite)
+            except Exception as error:
+                self.suite_error = error
 
-        thread = threading.Thread(target=load, name="gx-import", daemon=True)
+        thread = threading.Thread(target=load, name="load-suites", daemon=True)
         thread.start()
         return thread
 
     def _preflight(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
         from tidegate import lag
-        from tidegate.spark.gate import load_suite
 
         self.layout.open()
         for flow in flows:
             checkpoint.check_compatible(self.layout, pipeline, flow)
-            if flow.gate is not None:
-                path = self.environment.project / "expectations" / f"{flow.gate.suite}.json"
-                self.suites[flow.name] = load_suite(path, flow.gate.suite)
         for flow, told in zip(flows, self.report.flows, strict=True):
             told.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
 
@@ -147,11 +157,9 @@ class _Job:
             verdict = refusal.verdict
             note_refusal(context, verdict.batch_id, verdict.suite_fingerprint, verdict.code_fingerprint)
             told.state, told.error = "refused", describe_error(refusal)
-        except TidegateError as error:
+        except Exception as error:
             told.state, told.error = "failed", describe_error(error)
-            log.error("%s: %s", flow.name, error.message)
-            if error.__cause__ is not None:
-                log.debug("%s", error.__cause__, exc_info=error.__cause__)
+            log.error("%s: %s", flow.name, told.error["message"], exc_info=not isinstance(error, TidegateError) or error.__cause__)
         self._measure_after(pipeline, flow, told)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",
@@ -193,7 +201,7 @@ class _Job:
         if flow.gate is not None:
             module = (flow.transform or "").partition(":")[0]
             gate = SuiteGate(self.suites[flow.name], fingerprints.code_fingerprint(module) if module else "")
-            self.results.append((flow.name, gate))
+            self.gates.append((flow.name, gate))
         return FlowContext(
             spark=spark,
             layout=self.layout,
@@ -216,13 +224,12 @@ class _Job:
     def _publish(self, pipeline: Pipeline) -> None:
         from tidegate.spark.gate import publish
 
-        for name, gate in self.results:
+        for name, gate in self.gates:
             if gate.last_result is None:
                 continue
             told = self.report.flow(name)
-            page = publish(
-                self.layout.docs(pipeline.name), gate.last_result, flow=name, batch_id=told.verdicts[-1].batch_id, run_key=self.report.run_key
-            )
+            site = self.layout.docs(pipeline.name)
+            page = publish(gate.last_result, site, verdict=told.verdicts[-1], run_key=self.report.run_key)
             told.docs = str(page.relative_to(self.layout.lake))
 
 

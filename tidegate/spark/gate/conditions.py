@@ -270,6 +270,6 @@ def _spec_error(rule: Rule, error: Exception) -> BaseException:
     elif type(cause).__module__.startswith("great_expectations"):
         told = str(cause).splitlines()[0][:300]
     return SpecError(
-        f"expectation {rule.name} ({rule.type}) raised on this batch: {told}. "
+        f"expectation {rule.name} ({rule.type}) raised on this batch: {told.rstrip('.')}. "
         "Mend the suite, or the transform that makes the column; nothing was decided."
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -28,6 +29,9 @@ SHOWN = 200
 _HISTORY = "history.jsonl"
 _LINE_AT_MOST = 2_000
 """Bytes of one line of the history, generously: only the end of the file is read."""
+
+_GX_LINKS = re.compile(r'href="(?:\.\./)+(?:index|expectations/[^"]*)\.html"')
+"""Where GX's pages point in a site that GX itself lays out, with pages that ours does not have."""
 
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Data quality: {title}</title>
@@ -65,7 +69,7 @@ def publish(results: ExpectationSuiteValidationResult, site: Path, *, verdict: V
     page = f"{verdict.flow}/{run_key}-batch-{verdict.batch_id}.html"
     (site / verdict.flow).mkdir(parents=True, exist_ok=True)
     body = render_page(results, f"{verdict.flow}, batch {verdict.batch_id}, run {run_key}")
-    _write(site / page, body.replace("<body>", '<body>\n<p><a href="../index.html">All batches</a></p>', 1))
+    _write(site / page, _GX_LINKS.sub('href="../index.html"', body))
     _remember(site, page, verdict, run_key)
     lines = [_line(entry) for entry in _newest(site)]
     _write(site / "index.html", _INDEX.format(title=html.escape(site.name), lines="\n".join(lines)))

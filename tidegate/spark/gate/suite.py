@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from tidegate.errors import SpecError
 from tidegate.fingerprints import suite_fingerprint
 from tidegate.report import Severity
-from tidegate.spark.gate.rules import BATCH_RULES, ROW_RULES, UNIQUENESS, UNSUPPORTED, short_name
+from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, short_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,10 +138,10 @@ def _check_kwargs(kind: str, kwargs: dict[str, Any], told: str) -> None:
         raise SpecError(f"{told}: batch_id is not allowed; a gate judges the batch at hand.")
     if any(isinstance(value, dict) and "$PARAMETER" in value for value in kwargs.values()):
         raise SpecError(f"{told}: $PARAMETER is not allowed; write the value, so that the suite alone decides.")
-    if kind in UNIQUENESS and kwargs.get("row_condition") is not None:
+    if kind in NO_ROW_CONDITION and kwargs.get("row_condition") is not None:
         raise SpecError(
-            f"{told}: row_condition is not allowed together with uniqueness: a row outside of it would count as a "
-            "duplicate. Make a column in the transform that is null for rows that do not matter."
+            f"{told}: row_condition is not allowed here: {NO_ROW_CONDITION[kind]}. "
+            "Make a column in the transform that is null for rows that do not matter."
         )
     query = kwargs.get("unexpected_rows_query")
     if query is not None and "{batch}" not in str(query):

@@ -1,0 +1,167 @@
+"""What a pipeline's DAG looks like to Airflow."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from airflow.sdk import CronDataIntervalTimetable
+from airflow.serialization.serialized_objects import DagSerialization
+
+from pipelines.clickstream import pipeline as clickstream
+from pipelines.flights import pipeline as flights
+from tidegate.airflow import build_dag
+from tidegate.airflow.retry import ReportRetryPolicy
+from tidegate.errors import FieldError
+from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
+
+pytestmark = pytest.mark.airflow
+
+
+def _branching() -> Pipeline:
+    other = Flow(
+        name="by_month",
+        source=ChangeFeed("silver.flights"),
+        transform="flights:daily_delay",
+        target=Table("gold.by_month", keys=("month",)),
+    )
+    return dataclasses.replace(flights, flows=(*flights.flows, other))
+
+
+def test_the_tasks_are_plan_run_and_one_for_each_flow_in_graph_order() -> None:
+    dag = build_dag(flights)
+    assert list(dag.task_dict) == ["plan", "run", "bronze", "silver", "gold"]
+    assert {task.task_id: task.upstream_task_ids for task in dag.tasks} == {
+        "plan": set(),
+        "run": {"plan"},
+        "bronze": {"run"},
+        "silver": {"bronze"},
+        "gold": {"silver"},
+    }
+
+
+def test_two_flows_that_read_the_same_table_do_not_wait_for_each_other() -> None:
+    dag = build_dag(_branching())
+    assert dag.task_dict["gold"].upstream_task_ids == {"silver"}
+    assert dag.task_dict["by_month"].upstream_task_ids == {"silver"}
+
+
+def test_run_is_the_setup_of_all_flows_so_that_clearing_one_clears_it_too() -> None:
+    dag = build_dag(flights)
+    assert [task.task_id for task in dag.tasks if task.is_setup] == ["run"]
+    assert set(dag.partial_subset(task_ids=["silver"], include_downstream=True, include_upstream=False).task_dict) == {
+        "run",
+        "silver",
+        "gold",
+    }
+
+
+def test_a_flow_without_rows_does_not_skip_the_next_and_a_refused_one_stops_it() -> None:
+    rules = {task.task_id: task.trigger_rule.value for task in build_dag(flights).tasks}
+    assert rules["bronze"] == "all_success", "Airflow allows nothing else behind a setup"
+    assert rules["silver"] == rules["gold"] == "none_failed"
+
+
+def test_only_plan_and_run_are_retried_and_run_by_its_report() -> None:
+    tasks = build_dag(flights).task_dict
+    assert {name: task.retries for name, task in tasks.items()} == {
+        "plan": flights.retries,
+        "run": flights.retries,
+        "bronze": 0,
+        "silver": 0,
+        "gold": 0,
+    }
+    assert isinstance(tasks["run"].retry_policy, ReportRetryPolicy)
+
+
+def test_one_run_at_a_time_without_a_pool_that_somebody_has_to_make() -> None:
+    dag = build_dag(flights)
+    assert dag.max_active_runs == 1
+    assert dag.task_dict["run"].max_active_tis_per_dag == 1
+    assert {task.pool for task in dag.tasks} == {"default_pool"}
+
+
+@pytest.mark.parametrize("schedule", ["@daily", "@hourly", "*/2 * * * *"])
+def test_a_schedule_has_data_intervals_that_hold_time(schedule: str) -> None:
+    dag = build_dag(dataclasses.replace(flights, schedule=schedule, timezone="Europe/Paris"))
+    assert isinstance(dag.timetable, CronDataIntervalTimetable)
+    core = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    interval = core.timetable.infer_manual_data_interval(run_after=core.start_date.add(days=1, minutes=7))
+    assert interval.start < interval.end
+    assert not dag.catchup
+
+
+def test_a_pipeline_without_a_schedule_runs_by_hand_only() -> None:
+    assert build_dag(dataclasses.replace(flights, schedule=None)).schedule is None
+
+
+def test_a_cleared_run_follows_the_declaration_of_today() -> None:
+    assert build_dag(flights).rerun_with_latest_version is True
+
+
+def test_owner_and_tags_come_from_the_declaration() -> None:
+    dag = build_dag(clickstream)
+    assert dag.tags == {"tidegate", "bronze", "silver", "gold", "kafka", "example"}
+    assert {task.owner for task in dag.tasks} == {"web-analytics"}
+
+
+def test_the_docs_hold_the_declaration_as_people_read_it() -> None:
+    doc = build_dag(flights).doc_md
+    assert doc is not None
+    for told in ("`silver.flights`: upsert by flight_id", "`flights/silver`", "`flights:clean`", "dep_delay INT", "v1"):
+        assert told in doc
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        dataclasses.replace(flights, description="Something else."),
+        dataclasses.replace(flights, retries=1),
+        dataclasses.replace(
+            flights, flows=(*flights.flows[:2], dataclasses.replace(flights.flows[2], checkpoint_version=2))
+        ),
+    ],
+)
+def test_another_declaration_has_another_fingerprint_in_the_docs(changed: Pipeline) -> None:
+    assert _fingerprint(changed) != _fingerprint(flights)
+    assert _fingerprint(flights) == _fingerprint(dataclasses.replace(flights))
+
+
+def test_nothing_of_this_machine_is_part_of_the_version() -> None:
+    told = json.dumps(DagSerialization.serialize_dag(build_dag(flights))["dag"]["tasks"], default=str)
+    assert "spark_jobs" not in told
+    assert "/jars" not in told
+
+
+def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has() -> None:
+    flow = dataclasses.replace(flights.flows[0], name="plan")
+    with pytest.raises(FieldError, match="'plan'"):
+        build_dag(dataclasses.replace(flights, flows=(flow,)))
+
+
+@pytest.mark.parametrize(
+    "asked", [{}, {"mode": "incremental"}, {"flows": None}, {"flows": ["silver", "gold"]}, {"flows": []}]
+)
+def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
+    params = build_dag(flights).params
+    params.update(asked)
+    params.validate()
+
+
+@pytest.mark.parametrize(
+    "asked", [{"mode": "everything"}, {"flows": ["platinum"]}, {"flows": "silver"}, {"flows": ["gold", "gold"]}]
+)
+def test_the_form_refuses_a_wrong_mode_or_flow(asked: dict[str, object]) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    params = build_dag(flights).params
+    with pytest.raises(ParamValidationError):
+        params.update(asked)
+        params.validate()
+
+
+def _fingerprint(pipeline: Pipeline) -> str:
+    doc = build_dag(pipeline).doc_md
+    assert doc is not None
+    return doc.rpartition("`")[0].rpartition("`")[2]

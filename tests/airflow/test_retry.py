@@ -1,0 +1,70 @@
+"""The retry policy decides by the report of the attempt that failed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import RetryAction
+
+from tidegate.airflow.retry import LONGEST_DELAY, ReportRetryPolicy, decide
+from tidegate.errors import LeaseHeldError, SourceUnavailableError, SpecError
+from tidegate.report import FlowReport, RunReport, describe_error
+
+pytestmark = pytest.mark.airflow
+
+BROKER_AWAY = describe_error(SourceUnavailableError("the broker does not answer"))
+WRONG_SUITE = describe_error(SpecError("the suite has no such rule"))
+
+
+def _report(error: dict[str, Any] | None = None, *flow_errors: dict[str, Any]) -> RunReport:
+    flows = [
+        FlowReport(flow=f"flow{n}", target="silver.x", checkpoint_version=1, state="failed", error=told)
+        for n, told in enumerate(flow_errors)
+    ]
+    return RunReport(dag_id="flights", run_key="k", attempt="a", started_at="", error=error, flows=flows)
+
+
+def test_a_transient_error_is_tried_again_and_says_why() -> None:
+    decision = decide(_report(describe_error(LeaseHeldError("table silver.x", "pid 7"))), 1)
+    assert decision.action is RetryAction.RETRY
+    assert decision.reason is not None
+    assert "LeaseHeldError" in decision.reason
+
+
+def test_a_transient_error_of_one_flow_is_tried_again() -> None:
+    assert decide(_report(None, WRONG_SUITE, BROKER_AWAY), 1).action is RetryAction.RETRY
+
+
+def test_a_terminal_error_of_the_application_fails_at_once() -> None:
+    decision = decide(_report(WRONG_SUITE), 1)
+    assert decision.action is RetryAction.FAIL
+    assert decision.reason == "SpecError: the suite has no such rule"
+
+
+def test_a_terminal_error_of_the_application_outweighs_what_a_flow_met() -> None:
+    assert decide(_report(WRONG_SUITE, BROKER_AWAY), 1).action is RetryAction.FAIL
+
+
+def test_without_a_report_the_plain_retries_apply() -> None:
+    assert decide(None, 1).action is RetryAction.DEFAULT
+
+
+def test_a_report_without_an_error_means_a_crash_and_the_plain_retries_apply() -> None:
+    assert decide(_report(), 1).action is RetryAction.DEFAULT
+
+
+def test_the_waits_double_and_end_at_the_longest() -> None:
+    waits = [decide(_report(BROKER_AWAY), number).retry_delay for number in (1, 2, 3, 20, 10_000)]
+    assert waits == [*(timedelta(seconds=s) for s in (30, 60, 120)), LONGEST_DELAY, LONGEST_DELAY]
+
+
+def test_the_policy_never_raises(caplog: pytest.LogCaptureFixture) -> None:
+    broken: Any = {"ti": None}
+    decision = ReportRetryPolicy().evaluate(RuntimeError("x"), 1, 3, broken)
+    assert decision.action is RetryAction.DEFAULT
+
+
+def test_airflow_can_keep_the_policy() -> None:
+    assert isinstance(ReportRetryPolicy.deserialize(ReportRetryPolicy().serialize()), ReportRetryPolicy)

@@ -1,0 +1,119 @@
+"""The independent answer itself, on cases that a person can work out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from duckdb import DuckDBPyConnection
+
+from demo import flights_feed, recompute
+from demo.recompute import Message
+
+HEADER = ",".join(flights_feed.FIELDS)
+ROW = "2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z,2013-01-02T11:00:00Z"
+
+
+def land(landing: Path, name: str, *rows: str) -> None:
+    (landing / "flights").mkdir(exist_ok=True)
+    (landing / "flights" / name).write_text("\n".join([HEADER, *rows]) + "\n")
+
+
+def count(answer: DuckDBPyConnection, table: str) -> int:
+    ((found,),) = answer.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(found)
+
+
+def test_a_flight_gets_its_key_its_day_and_its_time_in_utc(tmp_path: Path) -> None:
+    land(tmp_path, "a.csv", ROW)
+    answer = recompute.flights(tmp_path)
+    found = answer.execute("SELECT flight_id, day::VARCHAR, scheduled_at::VARCHAR, departed_at::VARCHAR FROM silver")
+    assert found.fetchall() == [
+        ("20130101T10Z-UA-1545", "2013-01-01", "2013-01-01 10:15:00+00", "2013-01-01 10:17:00+00")
+    ]
+
+
+def test_summer_time_is_new_yorks(tmp_path: Path) -> None:
+    land(tmp_path, "a.csv", ROW.replace("2013,1,1,", "2013,7,1,", 1))
+    found = recompute.flights(tmp_path).execute("SELECT scheduled_at::VARCHAR FROM silver").fetchall()
+    assert found == [("2013-07-01 09:15:00+00",)]
+
+
+def test_the_last_published_record_of_a_flight_counts(tmp_path: Path) -> None:
+    later = ROW.replace(",517,515,2,", ",527,515,12,").replace("2013-01-02T11", "2013-01-05T11")
+    land(tmp_path, "b.csv", later)
+    land(tmp_path, "c.csv", ROW)
+    answer = recompute.flights(tmp_path)
+    assert count(answer, "ids") == 2
+    assert answer.execute("SELECT flights, mean_delay, max_delay FROM gold").fetchall() == [(1, 12.0, 12)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ROW.replace(",515,2,", ",515,late,"),
+        ROW.replace(",EWR,", ",,"),
+        ROW.replace(",EWR,", ",ZRH,"),
+        ROW.replace("2013,1,1,", "2013,13,1,", 1),
+        ROW.rpartition(",")[0],
+        ROW + ",more",
+    ],
+)
+def test_a_record_that_breaks_a_rule_is_quarantined_and_in_no_table(tmp_path: Path, row: str) -> None:
+    land(tmp_path, "a.csv", row)
+    answer = recompute.flights(tmp_path)
+    assert (count(answer, "ids"), count(answer, "quarantined"), count(answer, "silver")) == (1, 1, 0)
+
+
+def test_files_that_are_still_being_written_are_not_there_yet(tmp_path: Path) -> None:
+    for name in ("a.csv.tmp", "_a.csv", ".a.csv", "notes.txt"):
+        land(tmp_path, name, ROW)
+    assert count(recompute.flights(tmp_path), "ids") == 0
+
+
+def test_the_waves_give_what_was_landed(tmp_path: Path) -> None:
+    landed = flights_feed.wave_two(tmp_path)
+    answer = recompute.flights(tmp_path)
+    readable = sum(file.rows for file in landed if not file.name.endswith(".gz"))
+    assert count(answer, "bad_files") == 1
+    assert count(answer, "ids") == readable
+    assert count(answer, "quarantined") == 12 + 40 + 1
+
+
+def click(number: int, sequence: int, kind: str = "view", **fields: object) -> Message:
+    seen = {"occurred_at": "2026-03-02T08:10:00Z", "user_id": "u1", "page": "/Boats?x=1", "duration_ms": 1500}
+    told = {**(seen if kind == "view" else {}), "event_id": f"e{number}", "sequence": sequence, "kind": kind, **fields}
+    return Message(0, number * 100 + sequence, 0, b"k", json.dumps(told).encode())
+
+
+def test_views_are_counted_per_page_and_hour() -> None:
+    answer = recompute.clickstream([click(1, 1), click(2, 1), click(3, 1, user_id="u2", agent="uptime-probe")])
+    assert answer.execute("SELECT page, hour::VARCHAR, views, users, longest_stay FROM gold").fetchall() == [
+        ("/boats", "2026-03-02 08:00:00+00", 2, 1, 1.5)
+    ]
+    assert count(answer, "filtered") == 1
+
+
+def test_an_older_version_after_a_deletion_changes_nothing() -> None:
+    answer = recompute.clickstream([click(1, 3, "delete"), click(1, 1), click(1, 2)])
+    assert answer.execute("SELECT event_id, sequence, _deleted FROM silver").fetchall() == [("e1", 3, True)]
+    assert count(answer, "gold") == 0
+
+
+def test_what_is_not_an_event_is_quarantined() -> None:
+    odd = [
+        Message(0, n, 0, b"k", value)
+        for n, value in enumerate((b"no", b"[1]", b'{"sequence": 1, "kind": "view"}', None))
+    ]
+    answer = recompute.clickstream(odd)
+    assert count(answer, "ids") == count(answer, "quarantined") == 4
+
+
+def test_differences_count_rows_on_either_side_as_often_as_they_stand_there() -> None:
+    answer = recompute.clickstream([click(1, 1), click(2, 1)])
+    same = pa.table({"page": ["/boats"], "views": [2]})
+    other = pa.table({"page": ["/boats", "/boats"], "views": [2, 3]})
+    assert recompute.differences(answer, "gold", ("page", "views"), same) == 0
+    assert recompute.differences(answer, "gold", ("page", "views"), other) == 1

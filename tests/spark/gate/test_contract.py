@@ -1,0 +1,250 @@
+"""The contract with Great Expectations: our flags are the rows that GX counts, for every rule that a suite may hold.
+
+Everything here is compared with GX's public way of validating a batch, in its most talkative format. The batch holds
+nulls, duplicates and values that break each rule.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidegate.spark.gate import SuiteGate, load_suite
+from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+NUMBERS_ONLY = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "number"}
+EITHER = {
+    "type": "or",
+    "conditions": [NUMBERS_ONLY, {"type": "nullity", "column": {"name": "a"}, "is_null": False}],
+}
+
+ROW_KWARGS: dict[str, list[dict[str, Any]]] = {
+    "expect_column_pair_values_a_to_be_greater_than_b": [
+        {"column_A": "a", "column_B": "b", "or_equal": True},
+        {"column_A": "a", "column_B": "b", "ignore_row_if": "either_value_is_missing"},
+        {"column_A": "a", "column_B": "b", "ignore_row_if": "neither"},
+    ],
+    "expect_column_pair_values_to_be_equal": [
+        {"column_A": "a", "column_B": "b"},
+        {"column_A": "a", "column_B": "b", "ignore_row_if": "either_value_is_missing"},
+        {"column_A": "a", "column_B": "b", "ignore_row_if": "neither"},
+    ],
+    "expect_column_pair_values_to_be_in_set": [{"column_A": "a", "column_B": "b", "value_pairs_set": [[1, 1], [2, 3]]}],
+    "expect_column_value_lengths_to_be_between": [{"column": "code", "min_value": 2, "max_value": 3}],
+    "expect_column_value_lengths_to_equal": [{"column": "code", "value": 3}],
+    "expect_column_value_z_scores_to_be_less_than": [{"column": "ratio", "threshold": 1.5, "double_sided": True}],
+    "expect_column_values_to_be_between": [
+        {"column": "a", "min_value": 2, "max_value": 7, "strict_max": True},
+        {"column": "ratio", "max_value": 0.5},
+    ],
+    "expect_column_values_to_be_in_set": [
+        {"column": "code", "value_set": ["AA", "BBB"]},
+        # Only the rows within the condition are numbers: outside of it the comparison would raise.
+        {"column": "measure", "value_set": [1, 2, 3], "row_condition": NUMBERS_ONLY},
+    ],
+    "expect_column_values_to_be_json_parseable": [{"column": "payload"}],
+    "expect_column_values_to_be_null": [{"column": "a"}],
+    "expect_column_values_to_be_unique": [{"column": "a"}, {"column": "code"}],
+    "expect_column_values_to_match_json_schema": [
+        {"column": "document", "json_schema": {"type": "object", "required": ["k"]}}
+    ],
+    "expect_column_values_to_match_regex": [{"column": "code", "regex": "^A"}],
+    "expect_column_values_to_match_regex_list": [{"column": "code", "regex_list": ["^A", "B$"], "match_on": "any"}],
+    "expect_column_values_to_match_strftime_format": [{"column": "day", "strftime_format": "%Y-%m-%d"}],
+    "expect_column_values_to_not_be_in_set": [{"column": "code", "value_set": ["AA", "BBB"]}],
+    "expect_column_values_to_not_be_null": [{"column": "a"}],
+    "expect_column_values_to_not_be_outliers": [{"column": "ratio"}, {"column": "ratio", "method": "std", "multiplier": 1}],
+    "expect_column_values_to_not_match_regex": [{"column": "code", "regex": "^A"}],
+    "expect_column_values_to_not_match_regex_list": [{"column": "code", "regex_list": ["^A", "B$"]}],
+    "expect_compound_columns_to_be_unique": [
+        {"column_list": ["a", "b"]},
+        {"column_list": ["a", "b"], "ignore_row_if": "any_value_is_missing"},
+        {"column_list": ["a", "b"], "ignore_row_if": "never"},
+    ],
+    "expect_multicolumn_sum_to_equal": [{"column_list": ["a", "b"], "sum_total": 5}],
+    "expect_multicolumn_values_to_be_equal": [{"column_list": ["a", "b"], "ignore_row_if": "any_value_is_missing"}],
+    "expect_select_column_values_to_be_unique_within_record": [
+        {"column_list": ["a", "b"]},
+        {"column_list": ["a", "b"], "ignore_row_if": "any_value_is_missing"},
+    ],
+}
+
+BATCH_KWARGS: dict[str, dict[str, Any]] = {
+    "expect_column_distinct_values_to_be_in_set": {"column": "kind", "value_set": ["number", "word"]},
+    "expect_column_distinct_values_to_contain_set": {"column": "kind", "value_set": ["number", "other"]},
+    "expect_column_distinct_values_to_equal_set": {"column": "kind", "value_set": ["number", "word"]},
+    "expect_column_kl_divergence_to_be_less_than": {
+        "column": "kind",
+        "partition_object": {"values": ["number", "word"], "weights": [0.5, 0.5]},
+        "threshold": 0.5,
+    },
+    "expect_column_max_to_be_between": {"column": "a", "max_value": 5},
+    "expect_column_mean_to_be_between": {"column": "a", "max_value": 100},
+    "expect_column_median_to_be_between": {"column": "a", "max_value": 100},
+    "expect_column_min_to_be_between": {"column": "a", "min_value": 0},
+    "expect_column_most_common_value_to_be_in_set": {"column": "kind", "value_set": ["other"]},
+    "expect_column_proportion_of_non_null_values_to_be_between": {"column": "a", "min_value": 0.99},
+    "expect_column_proportion_of_unique_values_to_be_between": {"column": "a", "max_value": 0.5},
+    "expect_column_quantile_values_to_be_between": {
+        "column": "a",
+        "quantile_ranges": {"quantiles": [0.5], "value_ranges": [[0, 100]]},
+    },
+    "expect_column_stdev_to_be_between": {"column": "a", "max_value": 0.001},
+    "expect_column_sum_to_be_between": {"column": "a", "min_value": 1},
+    "expect_column_to_exist": {"column": "nothing"},
+    "expect_column_type_to_be": {"column": "a", "type_": "IntegerType"},
+    "expect_column_unique_value_count_to_be_between": {"column": "a", "min_value": 2},
+    "expect_column_values_to_be_in_type_list": {"column": "a", "type_list": ["StringType"]},
+    "expect_column_values_to_be_of_type": {"column": "a", "type_": "IntegerType"},
+    "expect_table_column_count_to_be_between": {"min_value": 1, "max_value": 20},
+    "expect_table_column_count_to_equal": {"value": 9},
+    "expect_table_columns_to_match_ordered_list": {"column_list": ["id"]},
+    "expect_table_columns_to_match_set": {"column_set": ["id", "a"], "exact_match": False},
+    "expect_table_row_count_to_be_between": {"min_value": 1, "max_value": 5},
+    "expect_table_row_count_to_equal": {"value": 240},
+    "unexpected_rows_expectation": {"unexpected_rows_query": "SELECT * FROM {batch} WHERE a > 8"},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One expectation of the suite under test."""
+
+    type: str
+    kwargs: dict[str, Any]
+
+    def plain(self, number: int) -> dict[str, Any]:
+        return {
+            "type": self.type,
+            "kwargs": self.kwargs,
+            "severity": ("critical", "warning", "info")[number % 3],
+            "meta": {"number": number},
+        }
+
+
+def row_cases() -> list[Case]:
+    """Every row rule as it is, with a ``mostly``, and within two row conditions where that is allowed."""
+    cases = []
+    for kind, variants in ROW_KWARGS.items():
+        for kwargs in variants:
+            cases += [Case(kind, kwargs), Case(kind, {**kwargs, "mostly": 0.6})]
+            if kind not in NO_ROW_CONDITION and "row_condition" not in kwargs:
+                cases += [Case(kind, {**kwargs, "row_condition": only}) for only in (NUMBERS_ONLY, EITHER)]
+    return cases
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    chance = random.Random(7)
+
+    def some(*values: Any) -> Any:
+        return chance.choice((*values, None))
+
+    def row(number: int) -> tuple[Any, ...]:
+        kind = chance.choice(["number", "word"])
+        return (
+            number,
+            some(*range(10)) if number % 5 else number,
+            some(*range(10)),
+            chance.choice([0.1, 0.2, 0.3, 0.4, 25.0, -30.0, None]),
+            kind,
+            str(chance.randrange(100)) if kind == "number" else "not a number",
+            some("AA", "BBB", "AB", "X", ""),
+            some('{"k": 1}', '{"k": }', "[]", "null", "it's"),
+            some('{"k": 1}', '{"j": 1}', "[]"),
+            some("2013-01-01", "2013-13-01", "yesterday", ""),
+        )
+
+    schema = (
+        "id bigint, a int, b int, ratio double, kind string, measure string, code string, payload string, "
+        "document string, day string"
+    )
+    return spark.createDataFrame([row(number) for number in range(240)], schema).coalesce(2).persist()
+
+
+def gate_for(folder: Path, cases: list[Case]) -> SuiteGate:
+    path = folder / "suite.json"
+    plain = [case.plain(number) for number, case in enumerate(cases)]
+    path.write_text(json.dumps({"name": "contract", "expectations": plain}))
+    return SuiteGate(load_suite(path, "x/contract"), "code")
+
+
+def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str, Any]) -> list[Any]:
+    """What GX's public API says of each rule, in the suite's order."""
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    source = context.data_sources.add_spark("spark", persist=False)
+    batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("batch")
+    suite = gx.ExpectationSuite("contract", expectations=[rule.expectation for rule in gate.suite.expectations])
+    with warnings.catch_warnings(action="ignore"):
+        results = batch.get_batch({"dataframe": rows}).validate(suite, result_format=result_format).results
+    return sorted(results, key=lambda result: int(result.expectation_config.meta["number"]))
+
+
+def test_the_walk_covers_every_supported_rule() -> None:
+    assert set(ROW_KWARGS) == set(ROW_RULES)
+    assert set(BATCH_KWARGS) == set(BATCH_RULES)
+
+
+def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, tmp_path: Path) -> None:
+    cases = row_cases()
+    gate = gate_for(tmp_path, cases)
+    flagged = gate.flag(rows).persist()
+    verdict = gate.judge(flagged, flow="silver", batch_id=0)
+    carried: dict[str, set[int]] = {result.rule: set() for result in verdict.results}
+    for row in flagged.select("id", "_errors", "_notes").collect():
+        for name in row["_errors"] + row["_notes"]:
+            carried[name].add(row["id"])
+    flagged.unpersist()
+
+    truth = publicly_validated(rows, gate, {"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]})
+
+    some_broken = False
+    for case, result, true in zip(cases, verdict.results, truth, strict=True):
+        what = f"{result.rule} {case.kwargs}"
+        assert not true.exception_info["raised_exception"], (what, true.exception_info)
+        ids = {entry["id"] for entry in true.result.get("unexpected_index_list") or []}
+        assert carried[result.rule] == ids, what
+        assert result.unexpected == true.result["unexpected_count"] == len(ids), what
+        assert result.evaluated == true.result["element_count"] - (true.result.get("missing_count") or 0), what
+        assert result.success == true.success, what
+        some_broken = True if ids else some_broken
+        if "row_condition" not in case.kwargs:
+            assert ids, f"the batch holds no row that breaks {what}: it proves nothing"
+    assert some_broken
+
+
+def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, tmp_path: Path) -> None:
+    cases = [Case(kind, kwargs) for kind, kwargs in BATCH_KWARGS.items()]
+    gate = gate_for(tmp_path, cases)
+    flagged = gate.flag(rows)
+    verdict = gate.judge(flagged, flow="silver", batch_id=0)
+    truth = publicly_validated(rows, gate, {"result_format": "SUMMARY"})
+
+    for result, true in zip(verdict.results, truth, strict=True):
+        assert not true.exception_info["raised_exception"], (result.rule, true.exception_info)
+        assert result.success == true.success, result.rule
+        assert result.evaluated is None
+        assert result.unexpected is None
+    assert {result.success for result in verdict.results} == {True, False}
+    assert flagged.where("size(_errors) + size(_notes) > 0").isEmpty()
+
+
+def test_an_empty_batch_breaks_no_row_rule(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_for(tmp_path, row_cases())
+    verdict = gate.judge(gate.flag(rows.limit(0)).persist(), flow="silver", batch_id=0)
+    assert verdict.outcome == "passed"
+    assert {(result.success, result.evaluated, result.unexpected) for result in verdict.results} == {(True, 0, 0)}
