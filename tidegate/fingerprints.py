@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tidegate.errors import SpecError
 
 
 def suite_fingerprint(path: Path) -> str:
@@ -22,6 +23,18 @@ def suite_fingerprint(path: Path) -> str:
     """
     said = json.dumps(_without_ids(json.loads(path.read_text(encoding="utf-8"))), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def code_fingerprint(module_name: str) -> str:
+    """Of the source of ``spark_jobs/<module_name>.py``: 16 hex digits. The module is found and read, not imported.
+
+    Raises:
+        SpecError: There is no such module.
+    """
+    spec = importlib.util.find_spec(f"spark_jobs.{module_name}") if module_name.isidentifier() else None
+    if spec is None or spec.origin is None:
+        raise SpecError(f"there is no spark_jobs/{module_name}.py; write it, or correct the flow's transform")
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
 
 
 def _without_ids(value: Any) -> Any:

@@ -158,6 +158,15 @@ def batch_files(checkpoint: Path, batch_id: int) -> list[SeenFile]:
     return source_files(checkpoint, after=after, up_to=up_to)
 
 
+def log_offset(checkpoint: Path, batch_id: int) -> int:
+    """The last of the file source's own batches that belongs to a batch.
+
+    Raises:
+        CheckpointCorruptError: The batch's offsets are gone, torn or not of a file source.
+    """
+    return _number(checkpoint / "offsets" / str(batch_id), planned_batch(checkpoint, batch_id).offset, "logOffset")
+
+
 def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None) -> list[SeenFile]:
     """What the file source listed in its log's batches ``after`` < batch <= ``up_to``.
 
@@ -250,6 +259,13 @@ def _json(path: Path, line: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _corrupt(path, "it is not what Spark writes there")
     return found
+
+
+def _number(path: Path, found: dict[str, Any], name: str) -> int:
+    try:
+        return int(found[name])
+    except (KeyError, TypeError, ValueError):
+        raise _corrupt(path, f"it does not tell {name!r}") from None
 
 
 def _corrupt(path: Path, why: str) -> CheckpointCorruptError:

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.spec import Column, FileSource, KafkaSource, parse_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
-
-CARRIED = ("_row_id", "_origin")
-"""What a transform must carry along unchanged."""
-
 
 def parse(feed: DataFrame, source: FileSource | KafkaSource) -> DataFrame:
     """Parse bronze rows by their landing source's schema.
@@ -36,9 +32,9 @@ def parse(feed: DataFrame, source: FileSource | KafkaSource) -> DataFrame:
     """
     columns = parse_ddl("schema", source.schema)
     if isinstance(source, KafkaSource):
-        return _typed(_json_texts(_kafka_records(feed)), columns, ("",), extra=("_key", "_timestamp"))
+        return _typed(_json_texts(_kafka_records(feed), columns), columns, ("",), extra=("_key", "_timestamp"))
     records = _file_records(feed)
-    texts = _csv_texts(records, columns) if source.format == "csv" else _json_texts(records)
+    texts = _csv_texts(records, columns) if source.format == "csv" else _json_texts(records, columns)
     return _typed(texts, columns, source.null_values)
 
 
@@ -69,24 +65,29 @@ def _kafka_records(feed: DataFrame) -> DataFrame:
     )
 
 
-def _json_texts(records: DataFrame) -> DataFrame:
-    """Add ``_texts map<string,string>`` (NULL when the record is not a JSON object) and ``_malformed``."""
+def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Add a text per declared field (`_text`), ``_unknown map<string,string>`` and ``_malformed``."""
     from pyspark.sql import functions as F
 
-    texts = F.from_json("_raw", "map<string,string>", {"mode": "PERMISSIVE"})
-    malformed = F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json"))
-    return records.withColumn("_texts", texts).withColumn("_malformed", malformed)
+    texts = records.withColumn("_texts", F.from_json("_raw", "map<string,string>", {"mode": "PERMISSIVE"}))
+    declared = [F.lit(column.name) for column in columns]
+    return texts.select(
+        *records.columns,
+        *[F.col("_texts").getItem(column.name).alias(_text(column)) for column in columns],
+        F.map_filter("_texts", lambda name, text: ~name.isin(*declared) & text.isNotNull()).alias("_unknown"),
+        F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json")).alias("_malformed"),
+    )
 
 
 def _csv_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Add ``_texts`` and ``_malformed``, by each distinct header of the batch on its own.
+    """The same for CSV, by each distinct header of the batch on its own.
 
     One ``from_csv`` needs one schema, and files may order, lack or add columns; so the batch is split by header,
     which costs one small query over a dictionary-encoded column.
     """
     from pyspark.sql import functions as F
 
-    headers = [row["_header"] for row in records.select("_header").distinct().collect()]
+    headers = sorted(row["_header"] for row in records.select("_header").distinct().collect())
     parts = []
     for header in headers or [""]:
         part = records if len(headers) < 2 else records.where(F.col("_header") == header)
@@ -102,36 +103,47 @@ def _csv_part(records: DataFrame, header: str, columns: Sequence[Column]) -> Dat
 
     names = [name.strip() for name in next(csv.reader([header]), [])]
     declared = {column.name for column in columns}
+    no_text, no_map = F.lit(None).cast("string"), F.lit(None).cast("map<string,string>")
     if not declared & set(names) or len(set(names)) != len(names):
         problem = "repeated_header" if declared & set(names) else "unknown_header"
-        return records.withColumn("_texts", F.lit(None).cast("map<string,string>")).withColumn("_malformed", F.lit(problem))
+        nothing = [no_text.alias(_text(column)) for column in columns]
+        return records.select("*", *nothing, no_map.alias("_unknown"), F.lit(problem).alias("_malformed"))
     fields = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
-    cells = records.withColumn("_cells", F.from_csv("_raw", fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}))
-    pairs: list[SparkColumn] = []
-    for position, name in enumerate(names):
-        pairs += [F.lit(name), F.col(f"_cells._{position}")]
-    malformed = F.when(F.col("_cells._corrupt").isNotNull(), F.lit("malformed_line"))
-    return cells.withColumn("_texts", F.create_map(*pairs)).withColumn("_malformed", malformed).drop("_cells")
+    parsed = F.from_csv("_raw", fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
+    place = {name: F.col(f"_cells._{position}") for position, name in enumerate(names)}
+    pairs = [part for name, cell in place.items() if name not in declared for part in (F.lit(name), cell)]
+    unknown = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull()) if pairs else no_map
+    return records.withColumn("_cells", parsed).select(
+        *records.columns,
+        *[place.get(column.name, no_text).alias(_text(column)) for column in columns],
+        unknown.alias("_unknown"),
+        F.when(F.col("_cells._corrupt").isNotNull(), F.lit("malformed_line")).alias("_malformed"),
+    )
 
 
-def _typed(texts: DataFrame, columns: Sequence[Column], null_values: tuple[str, ...], extra: tuple[str, ...] = ()) -> DataFrame:
+def _typed(
+    texts: DataFrame, columns: Sequence[Column], null_values: tuple[str, ...], extra: tuple[str, ...] = ()
+) -> DataFrame:
+    """Cast each text on its own, then say which fields broke: three projections, so that no cast is done twice."""
     from pyspark.sql import functions as F
 
-    values, broken = [], [F.col("_malformed")]
+    def meant(column: Column) -> SparkColumn:
+        text = F.col(_text(column))
+        return F.when(F.col("_malformed").isNull() & ~text.isin(*null_values), text).alias(_text(column))
+
+    envelope = ["_row_id", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
+    kept = texts.select(*envelope, "_unknown", *[meant(column) for column in columns])
+    values = [_cast(F.col(_text(column)), column.type).alias(column.name) for column in columns]
+    typed = kept.select("*", *values)
     fine = F.col("_malformed").isNull()
+    broken = [F.col("_malformed")]
     for column in columns:
-        text = F.col("_texts").getItem(column.name)
-        text = F.when(~text.isin(*null_values), text) if null_values else text
-        value = _cast(text, column.type)
-        values.append(F.when(fine, value).alias(column.name))
-        wrong = fine & text.isNotNull() & value.isNull()
-        broken.append(F.when(wrong, F.lit(f"wrong_type({column.name})")))
+        text, value = F.col(_text(column)), F.col(column.name)
+        if column.type.lower() != "string":
+            broken.append(F.when(text.isNotNull() & value.isNull(), F.lit(f"wrong_type({column.name})")))
         if column.required:
             missing = fine & F.col("_raw").isNotNull() & text.isNull()
             broken.append(F.when(missing, F.lit(f"required({column.name})")))
-    declared = [F.lit(column.name) for column in columns]
-    unknown = F.map_filter("_texts", lambda name, text: ~name.isin(*declared) & text.isNotNull())
-    rescued = F.when(fine & (F.size(unknown) > 0), unknown)
     origin = F.struct(
         F.col("_at").alias("at"),
         F.col("_raw").alias("raw"),
@@ -139,7 +151,13 @@ def _typed(texts: DataFrame, columns: Sequence[Column], null_values: tuple[str, 
         F.array_compact(F.array(*broken)).alias("broken"),
         F.col("_ingested_at").alias("ingested_at"),
     )
-    return texts.select("_row_id", origin.alias("_origin"), *values, rescued.alias("_rescued"), *extra)
+    rescued = F.when(fine & (F.size("_unknown") > 0), F.col("_unknown"))
+    names = [column.name for column in columns]
+    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *extra)
+
+
+def _text(column: Column) -> str:
+    return f"_text_{column.name}"
 
 
 def _cast(text: SparkColumn, kind: str) -> SparkColumn:
@@ -181,8 +199,3 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         F.col("_commit_timestamp").alias("ingested_at"),
     )
     return feed.select(row_id.alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *own)
-
-
-def describe_order(schema: Any) -> str:
-    """The DDL of an ``_origin.at`` struct, for error messages."""
-    return str(schema.simpleString())

@@ -134,13 +134,15 @@ class Case:
 
 
 def row_cases() -> list[Case]:
-    """Every row rule as it is, with a ``mostly``, and within two row conditions where that is allowed."""
+    """Every row rule on all rows, and with a ``mostly`` on some of them where a row condition is allowed."""
     cases = []
     for kind, variants in ROW_KWARGS.items():
         for kwargs in variants:
-            cases += [Case(kind, kwargs), Case(kind, {**kwargs, "mostly": 0.6})]
-            if kind not in NO_ROW_CONDITION and "row_condition" not in kwargs:
-                cases += [Case(kind, {**kwargs, "row_condition": only}) for only in (NUMBERS_ONLY, EITHER)]
+            if "row_condition" in kwargs:
+                cases.append(Case(kind, kwargs))
+                continue
+            some = {} if kind in NO_ROW_CONDITION else {"row_condition": EITHER if len(cases) % 4 else NUMBERS_ONLY}
+            cases += [Case(kind, kwargs), Case(kind, {**kwargs, **some, "mostly": 0.6})]
     return cases
 
 
@@ -212,7 +214,6 @@ def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, t
 
     truth = publicly_validated(rows, gate, {"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]})
 
-    some_broken = False
     for case, result, true in zip(cases, verdict.results, truth, strict=True):
         what = f"{result.rule} {case.kwargs}"
         assert not true.exception_info["raised_exception"], (what, true.exception_info)
@@ -221,10 +222,8 @@ def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, t
         assert result.unexpected == true.result["unexpected_count"] == len(ids), what
         assert result.evaluated == true.result["element_count"] - (true.result.get("missing_count") or 0), what
         assert result.success == true.success, what
-        some_broken = True if ids else some_broken
         if "row_condition" not in case.kwargs:
             assert ids, f"the batch holds no row that breaks {what}: it proves nothing"
-    assert some_broken
 
 
 def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, tmp_path: Path) -> None:

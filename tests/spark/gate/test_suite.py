@@ -123,7 +123,7 @@ def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
         ({**NOT_NULL, "kwargs": ["origin"]}, "kwargs must be an object"),
         (rule("expect_column_values_to_not_be_null"), "column: field required"),
         (rule("expect_column_values_to_not_be_null", colunm="a", column="b"), "colunm='a': extra fields not permitted"),
-        (rule("expect_column_values_to_not_be_null", column="a", mostly=1.5), "mostly=1.5: .*; allowed: a number from 0 to 1"),
+        (rule("expect_column_values_to_not_be_null", column="a", mostly=1.5), "mostly=1.5: allowed: a number from 0 to 1"),
         (rule("expect_column_values_to_not_be_null", column="a", mostly=-0.1), "mostly=-0.1"),
         (rule("expect_column_values_to_not_be_null", column="a", batch_id="b"), "batch_id is not allowed"),
         (rule("expect_column_values_to_be_in_set", column="a", value_set={"$PARAMETER": "p"}), r"\$PARAMETER is not allowed"),

@@ -78,22 +78,49 @@ def flag_columns(rules: Sequence[Rule], rows: DataFrame) -> list[Column]:
 def validate(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> list[ExpectationValidationResult]:
     """What GX says of each rule, with counts and without any value of the data.
 
-    All metrics are resolved in one graph, so that GX bundles those of one domain into one Spark job.
-
-    Raises:
-        SpecError: An expectation raised; its type is named. That is an error, never a verdict.
+    All metrics are resolved in one graph, so that GX bundles those of one domain into one Spark job. Whatever raises
+    comes through as it is: `explain` says what it means.
     """
+    from great_expectations.validator.validation_graph import ValidationGraph
+
+    graph = ValidationGraph(engine)
+    needed = [_dependencies(rule, engine) for rule in rules]
     try:
-        return _validate(rules, engine)
-    except Exception as error:
-        for rule in rules:
-            try:
-                _validate([rule], engine)
-            except Exception as alone:
-                raise _spec_error(rule, alone) from error
-        raise _cause(error) from error
+        for dependencies in needed:
+            for metric in dependencies.values():
+                graph.build_metric_dependency_graph(metric, runtime_configuration=_quiet())
+        metrics = _resolve(graph)
     finally:
         engine.spark.catalog.dropTempView(_GX_VIEW)
+    return [
+        _result(rule, {name: metrics[metric.id] for name, metric in dependencies.items()}, engine)
+        for rule, dependencies in zip(rules, needed, strict=True)
+    ]
+
+
+def explain(rules: Sequence[Rule], rows: DataFrame, error: Exception) -> BaseException:
+    """The error to raise when `validate` raised: who is to blame is found by trying one thing after the other.
+
+    Args:
+        rules: What was validated.
+        rows: The batch without flags; a flag that raises makes every reading of the flagged rows raise.
+        error: What was raised.
+
+    Returns:
+        The rows' own error if they cannot be read at all, a `SpecError` that names the expectation that raises, or else
+        the error that was raised (a lost executor, a full disk), without GX's wrapping.
+    """
+    try:
+        rows.write.format("noop").mode("overwrite").save()
+    except Exception as unreadable:
+        return unreadable
+    engine = build_engine(rows)
+    for rule in rules:
+        try:
+            validate([rule], engine)
+        except Exception as alone:
+            return _spec_error(rule, alone)
+    return _cause(error)
 
 
 def summarize(name: str, results: Sequence[ExpectationValidationResult]) -> ExpectationSuiteValidationResult:
@@ -153,21 +180,6 @@ def _flag(
 ) -> Column:
     within = _domain({**compute, **accessor}, engine)
     return F.coalesce(condition if within is None else F.when(within, condition), F.lit(False))
-
-
-def _validate(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> list[ExpectationValidationResult]:
-    from great_expectations.validator.validation_graph import ValidationGraph
-
-    graph = ValidationGraph(engine)
-    needed = [_dependencies(rule, engine) for rule in rules]
-    for dependencies in needed:
-        for metric in dependencies.values():
-            graph.build_metric_dependency_graph(metric, runtime_configuration=_quiet())
-    metrics = _resolve(graph)
-    return [
-        _result(rule, {name: metrics[metric.id] for name, metric in dependencies.items()}, engine)
-        for rule, dependencies in zip(rules, needed, strict=True)
-    ]
 
 
 def _result(rule: Rule, metrics: dict[str, Any], engine: SparkDFExecutionEngine) -> ExpectationValidationResult:

@@ -112,13 +112,11 @@ class SuiteGate:
 
     def _validate(self, flagged: DataFrame) -> list[ExpectationValidationResult]:
         rules = self.suite.expectations
+        rows = flagged.drop(ERRORS, NOTES)
         try:
-            return conditions.validate(rules, conditions.build_engine(flagged.drop(ERRORS, NOTES)))
-        except SpecError:
-            # A flag that raises makes every reading of the flagged rows raise. The bare rows say which one it is.
-            if self._unflagged is not None:
-                conditions.validate(rules, conditions.build_engine(self._unflagged))
-            raise
+            return conditions.validate(rules, conditions.build_engine(rows))
+        except Exception as error:
+            raise conditions.explain(rules, rows if self._unflagged is None else self._unflagged, error) from error
 
     def _count(self, flagged: DataFrame, told: Sequence[ExpectationResult]) -> int:
         """Rows with ``_errors``; and a guard that the rows we split are the rows that GX counted."""

@@ -163,14 +163,15 @@ def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, to
 
 def _refuse_kwargs(error: Any, kwargs: dict[str, Any], told: str) -> NoReturn:
     allowed = sorted(name for name in error.model.__fields__ if name not in {*_KEYS, "windows", "batch_id"})
-    wrong: list[str] = []
+    reasons: dict[str, list[str]] = {}
     for item in error.errors():
-        name = str(item["loc"][0])
-        value = f"{name}={kwargs[name]!r}" if name in kwargs else name
-        hint = "; allowed: a number from 0 to 1" if name == "mostly" else ""
-        text = f"{value}: {item['msg']}{hint}"
-        if text not in wrong:
-            wrong.append(text)
+        reasons.setdefault(str(item["loc"][0]), []).append(item["msg"])
+    if "mostly" in reasons:
+        reasons["mostly"] = ["allowed: a number from 0 to 1"]
+    wrong = [
+        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(said))}"
+        for name, said in reasons.items()
+    ]
     raise SpecError(f"{told}: {'; '.join(wrong)}. Its kwargs: {', '.join(allowed)}.") from error
 
 

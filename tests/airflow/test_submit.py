@@ -1,0 +1,179 @@
+"""How the application is started and ended: the command, the environment, the processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from pipelines.flights import pipeline
+from tidegate.airflow.submit import RunFlows, SubmitHook, end_group, without_secrets
+
+pytestmark = pytest.mark.airflow
+
+STUBBORN = """
+import signal, subprocess, sys, time
+if len(sys.argv) == 2:
+    child = subprocess.Popen([sys.executable, __file__, sys.argv[1], "child"])
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[1] == "stubborn" else signal.SIG_DFL)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def _connection(monkeypatch: pytest.MonkeyPatch, host: str, **extra: str) -> None:
+    told = {"conn_type": "spark", "host": host, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+
+
+def _hook() -> Any:
+    run = RunFlows(pipeline=pipeline, task_id="run")
+    run.conf = {"spark.driver.memory": "2g"}
+    run.env_vars = {"TIDEGATE_LAKE": "/lake"}
+    run.application_args = ["--attempt", "a1"]
+    return run._get_hook()
+
+
+def test_a_local_command_holds_ids_and_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "local[2]", **{"deploy-mode": "client"})
+    command = _hook()._build_spark_submit_command("run_pipeline.py")
+    assert command[:3] == ["spark-submit", "--master", "local[2]"]
+    assert command[command.index("--conf") + 1] == "spark.driver.memory=2g"
+    assert command[-3:] == ["run_pipeline.py", "--attempt", "a1"]
+
+
+def test_a_standalone_cluster_gets_the_driver_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "client"})
+    command = _hook()._build_spark_submit_command("run_pipeline.py")
+    assert command[1:3] == ["--master", "spark://master:7077"]
+    assert command[command.index("--deploy-mode") + 1] == "client"
+
+
+def test_cluster_mode_on_a_standalone_cluster_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "cluster"})
+    with pytest.raises(AirflowFailException, match="client mode"):
+        _hook()
+
+
+@pytest.mark.parametrize("address", [None, "http://rm:8088"])
+def test_yarn_is_given_the_environment_and_tracked_where_it_can_be(
+    monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    extra = {"deploy-mode": "cluster"} | ({"yarn_resourcemanager_webapp_address": address} if address else {})
+    _connection(monkeypatch, "yarn", **extra)
+    hook = _hook()
+    command = hook._build_spark_submit_command("run_pipeline.py")
+    assert command[1:3] == ["--master", "yarn"]
+    assert "spark.yarn.appMasterEnv.TIDEGATE_LAKE=/lake" in command
+    assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
+
+
+def test_kubernetes_gets_the_environment_as_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "namespace": "data"})
+    command = _hook()._build_spark_submit_command("run_pipeline.py")
+    assert "spark.kubernetes.driverEnv.TIDEGATE_LAKE=/lake" in command
+    assert "spark.kubernetes.namespace=data" in command
+
+
+def test_a_missing_connection_is_said_and_never_becomes_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    with pytest.raises(AirflowFailException, match="spark_default"):
+        _hook()
+
+
+def test_secrets_of_airflow_stay_behind() -> None:
+    kept = without_secrets(
+        {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://user:word@db",
+            "AIRFLOW_CONN_SPARK_DEFAULT": "{}",
+            "AIRFLOW_VAR_TOKEN": "x",
+            "AIRFLOW_CTX_DAG_ID": "flights",
+            "JAVA_HOME": "/java",
+        }
+    )
+    assert kept == {"AIRFLOW_CTX_DAG_ID": "flights", "JAVA_HOME": "/java"}
+
+
+def test_the_process_really_runs_without_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark_submit: Any) -> None:
+    seen = tmp_path / "seen.json"
+    spark_submit(f"import json; pathlib.Path({str(seen)!r}).write_text(json.dumps(dict(os.environ)))")
+    monkeypatch.setenv("AIRFLOW_VAR_TOKEN", "x")
+    hook = _hook()
+    hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
+    hook.submit("run_pipeline.py")
+    variables = json.loads(seen.read_text())
+    assert variables["TIDEGATE_LAKE"] == "/lake"
+    assert [name for name in variables if name.startswith(("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_"))] == []
+
+
+def test_a_failed_application_raises_so_that_the_policy_is_asked(spark_submit: Any) -> None:
+    spark_submit("sys.exit(75)")
+    hook = _hook()
+    hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
+    with pytest.raises(AirflowException, match="Error code is: 75"):
+        hook.submit("run_pipeline.py")
+
+
+@pytest.mark.parametrize(("manners", "longest"), [("polite", 1.5), ("stubborn", 4.0)])
+def test_the_whole_process_group_is_gone_within_four_seconds(tmp_path: Path, manners: str, longest: float) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(STUBBORN)
+    leader = subprocess.Popen([sys.executable, str(script), manners], stdout=subprocess.PIPE, start_new_session=True)
+    assert leader.stdout is not None
+    assert [leader.stdout.readline() for _ in range(2)] == [b"up\n", b"up\n"], "parent and child run"
+    started = time.monotonic()
+    end_group(leader, grace=3.0)
+    assert time.monotonic() - started < longest
+    leader.stdout.close()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(leader.pid, 0)
+
+
+def test_ending_a_group_that_is_gone_is_no_error() -> None:
+    leader = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
+    leader.wait()
+    end_group(leader, grace=1.0)
+
+
+def test_killing_the_task_ends_the_application(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark_submit: Any) -> None:
+    pids = tmp_path / "pid"
+    spark_submit(f"pathlib.Path({str(pids)!r}).write_text(str(os.getpid())); time.sleep(60)")
+    run = RunFlows(pipeline=pipeline, task_id="run")
+    run.application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
+    run._hook = run._get_hook()
+
+    def kill_when_up(*_: object) -> None:
+        if pids.exists():
+            run.on_kill()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+
+    before = signal.signal(signal.SIGALRM, kill_when_up)
+    try:
+        # As Airflow does it: a signal handler calls on_kill while execute waits.
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        started = time.monotonic()
+        with pytest.raises(AirflowException):
+            run._hook.submit("run_pipeline.py")
+        assert time.monotonic() - started < 20
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pids.read_text()), 0)
+
+
+def test_on_kill_before_a_submission_does_nothing() -> None:
+    RunFlows(pipeline=pipeline, task_id="run").on_kill()
+
+
+def test_the_hook_is_ours() -> None:
+    assert isinstance(_hook(), SubmitHook)

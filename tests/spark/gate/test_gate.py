@@ -1,0 +1,250 @@
+"""The gate as a micro-batch uses it: what it flags, what it says, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidegate.errors import SpecError
+from tidegate.report import Verdict
+from tidegate.spark.gate import SuiteGate, load_suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+CANARY = "canary-4711"
+"""A value that may not leave the tables."""
+
+
+def rule(kind: str, severity: str, **kwargs: Any) -> dict[str, Any]:
+    return {"type": kind, "kwargs": kwargs, "severity": severity}
+
+
+def gate_of(folder: Path, *expectations: dict[str, Any]) -> SuiteGate:
+    path = folder / "silver.json"
+    path.write_text(json.dumps({"name": "flights/silver", "expectations": list(expectations)}))
+    return SuiteGate(load_suite(path, "flights/silver"), "0123456789abcdef")
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    """Ten flights: two without an origin, one with a tail number that nobody has, two with one and the same id."""
+    flights = [
+        (number if number < 9 else 8, None if number < 2 else "JFK", CANARY if number == 5 else f"N{number}", number * 10)
+        for number in range(10)
+    ]
+    return spark.createDataFrame(flights, "id bigint, origin string, tail string, delay int").coalesce(1)
+
+
+def judged(gate: SuiteGate, rows: DataFrame) -> tuple[Verdict, list[list[str]], list[list[str]]]:
+    """The verdict, and the errors and notes of each row."""
+    flagged = gate.flag(rows).persist()
+    try:
+        verdict = gate.judge(flagged, flow="silver", batch_id=3)
+        found = flagged.orderBy("delay").select("_errors", "_notes").collect()
+    finally:
+        flagged.unpersist()
+    return verdict, [row["_errors"] for row in found], [row["_notes"] for row in found]
+
+
+def test_a_critical_rule_below_its_mostly_refuses_the_batch_and_its_rows_are_flagged(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.9))
+    verdict, errors, _ = judged(gate, rows)
+
+    assert verdict.outcome == "refused"
+    (refusing,) = verdict.refusing()
+    assert refusing.told() == "not_null(origin) (2 of 10 rows break it, mostly 0.9)"
+    assert errors == [["not_null(origin)"]] * 2 + [[]] * 8
+    assert (verdict.flow, verdict.batch_id, verdict.suite) == ("silver", 3, "flights/silver")
+    assert verdict.suite_fingerprint == gate.suite.fingerprint
+    assert verdict.code_fingerprint == "0123456789abcdef"
+
+
+def test_a_critical_rule_within_its_mostly_splits_the_batch(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.8))
+    verdict, errors, _ = judged(gate, rows)
+    assert verdict.outcome == "split"
+    assert sum(map(bool, errors)) == 2
+
+
+def test_a_warning_that_is_not_met_splits_and_never_refuses(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_match_regex", "warning", column="tail", regex="^N"),
+        rule("expect_table_row_count_to_equal", "warning", value=1),
+    )
+    verdict, errors, _ = judged(gate, rows)
+    assert verdict.outcome == "split"
+    assert [result.success for result in verdict.results] == [False, False]
+    assert errors[5] == ["match_regex(tail)"]
+
+
+def test_an_info_rule_only_marks_its_rows(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, rule("expect_column_values_to_match_regex", "info", column="tail", regex="^N"))
+    verdict, errors, notes = judged(gate, rows)
+    assert verdict.outcome == "passed"
+    assert errors == [[]] * 10
+    assert notes == [[]] * 5 + [["match_regex(tail)"]] + [[]] * 4
+
+
+def test_a_critical_rule_about_the_batch_refuses_it(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(tmp_path, rule("expect_table_row_count_to_be_between", "critical", min_value=11))
+    verdict, errors, _ = judged(gate, rows)
+    assert verdict.outcome == "refused"
+    assert errors == [[]] * 10
+
+
+def test_every_row_of_a_group_of_duplicates_is_flagged(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_be_unique", "warning", column="id"),
+        rule("expect_compound_columns_to_be_unique", "warning", column_list=["id", "origin"]),
+    )
+    verdict, errors, _ = judged(gate, rows)
+    assert errors == [[]] * 8 + [["unique(id)", "unique(id, origin)"]] * 2
+    assert [result.unexpected for result in verdict.results] == [2, 2]
+
+
+def test_a_row_that_breaks_several_rules_names_them_all(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.1),
+        rule("expect_column_values_to_be_between", "warning", column="delay", min_value=5),
+        rule("expect_column_values_to_be_between", "info", column="delay", min_value=15),
+    )
+    _, errors, notes = judged(gate, rows)
+    assert errors[:3] == [["not_null(origin)", "between(delay)"], ["not_null(origin)"], []]
+    assert notes[:3] == [["between(delay)#2"], ["between(delay)#2"], []]
+
+
+def test_flagging_reads_no_row(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "critical", column="origin"))
+    read = spark.sparkContext.accumulator(0)
+
+    def counted(value: Any) -> Any:
+        read.add(1)
+        return value
+
+    flagged = gate.flag(rows.withColumn("origin", F.udf(counted, "string")("origin")))
+    assert read.value == 0
+    flagged.collect()
+    assert read.value == 10
+
+
+def test_judging_leaves_nothing_cached_and_no_view(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_be_between", "warning", column="delay", max_value=50),
+        rule("unexpected_rows_expectation", "warning", unexpected_rows_query="SELECT * FROM {batch} WHERE delay > 50"),
+    )
+    cached = spark.sparkContext._jsc.getPersistentRDDs().size()
+    verdict, _, _ = judged(gate, rows)
+    assert [result.success for result in verdict.results] == [False, False]
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == cached
+    assert spark.catalog.listTables() == []
+
+
+def test_the_result_kept_for_the_docs_holds_no_value_of_the_data(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_match_regex", "warning", column="tail", regex="^N"),
+        rule("expect_column_max_to_be_between", "warning", column="weight", max_value=1),
+        rule("expect_column_most_common_value_to_be_in_set", "warning", column="tail", value_set=["A"]),
+        rule("expect_column_distinct_values_to_be_in_set", "warning", column="tail", value_set=["A"]),
+        rule("unexpected_rows_expectation", "warning", unexpected_rows_query="SELECT * FROM {batch} WHERE delay = 50"),
+    )
+    verdict, _, _ = judged(gate, rows.selectExpr("*", "47114711 AS weight"))
+    assert [result.success for result in verdict.results] == [False] * 5
+    assert gate.last_result is not None
+    for kept in (gate.last_result.to_json_dict(), verdict.to_json()):
+        assert CANARY not in json.dumps(kept)
+        assert "47114711" not in json.dumps(kept)
+    assert '"unexpected_count": 1' in json.dumps(gate.last_result.to_json_dict())
+
+
+def test_a_rule_about_a_column_that_is_missing_is_an_error_that_names_it(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_not_be_null", "critical", column="origin"),
+        rule("expect_column_values_to_not_be_null", "critical", column="nothing"),
+    )
+    with pytest.raises(SpecError, match=r"not_null\(nothing\) \(expect_column_values_to_not_be_null\) raised"):
+        gate.flag(rows)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        rule("unexpected_rows_expectation", "critical", unexpected_rows_query="SELECT * FROM {batch} WHERE no_such > 1"),
+        rule("expect_column_mean_to_be_between", "info", column="no_such", min_value=1),
+        rule("expect_column_values_to_be_of_type", "info", column="delay", type_="NoSuchType"),
+    ],
+)
+def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(rows: DataFrame, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "info", column="origin"), wrong)
+    flagged = gate.flag(rows)
+    with pytest.raises(SpecError, match=rf"{wrong['type']}\) raised on this batch") as caught:
+        gate.judge(flagged, flow="silver", batch_id=0)
+    assert gate.last_result is None
+    assert CANARY not in str(caught.value)
+
+
+def test_a_row_rule_that_raises_on_a_value_is_named_without_the_value(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_not_be_null", "info", column="origin"),
+        rule("expect_column_values_to_be_in_set", "warning", column="tail", value_set=[1, 2]),
+    )
+    flagged = gate.flag(rows).persist()
+    with pytest.raises(SpecError, match=r"in_set\(tail\) .* raised on this batch: CAST_INVALID_INPUT") as caught:
+        gate.judge(flagged, flow="silver", batch_id=0)
+    flagged.unpersist()
+    assert CANARY not in str(caught.value)
+
+
+def test_rows_that_cannot_be_read_are_not_blamed_on_the_suite(rows: DataFrame, tmp_path: Path) -> None:
+    from pyspark.errors import NumberFormatException
+
+    gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "info", column="origin"))
+    flagged = gate.flag(rows.selectExpr("CAST(tail AS int) AS origin"))
+    with pytest.raises(NumberFormatException):
+        gate.judge(flagged, flow="silver", batch_id=0)
+
+
+def test_a_query_works_in_a_stream_whose_batches_have_a_session_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("unexpected_rows_expectation", "critical", unexpected_rows_query="SELECT * FROM {batch} WHERE delay < 0"),
+        rule("expect_column_values_to_be_between", "warning", column="delay", max_value=50, mostly=0.5),
+    )
+    landing = tmp_path / "landing"
+    spark.createDataFrame([(10,), (60,)], "delay int").coalesce(1).write.parquet(str(landing))
+    outcomes: list[str] = []
+    clones: list[bool] = []
+    views: list[int] = []
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        clones.append(batch.sparkSession._jsparkSession.equals(spark._jsparkSession))
+        flagged = gate.flag(batch).persist()
+        outcomes.append(gate.judge(flagged, flow="silver", batch_id=batch_id).outcome)
+        views.append(len(batch.sparkSession.catalog.listTables()))
+        flagged.unpersist()
+
+    def drain() -> None:
+        stream = spark.readStream.schema("delay int").parquet(str(landing)).writeStream.foreachBatch(write)
+        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+
+    drain()
+    spark.createDataFrame([(-1,)], "delay int").coalesce(1).write.mode("append").parquet(str(landing))
+    drain()
+    assert outcomes == ["split", "refused"]
+    assert clones == [False, False]
+    assert views == [0, 0]

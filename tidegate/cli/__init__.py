@@ -1,0 +1,73 @@
+"""The command ``tidegate``: what is behind, why, run it now, and what became of it. Only ``run`` starts a JVM.
+
+Exit codes (``sysexits.h``)::
+
+    0    all is well, or nothing was new
+    64   the command was called in a wrong way: unknown pipeline, flow or option
+    65   a gate refused a batch; the target is untouched and the same batch waits
+    70   a job crashed without a report, or a fault of Tidegate itself
+    75   it may heal by waiting: a source is away, another run holds the lease
+    78   a declaration, a checkpoint, a source or this machine needs a person
+    130  stopped with Ctrl-C (143 and 129 for SIGTERM and SIGHUP)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import NoReturn
+
+import typer
+
+from tidegate.cli import checkpoint, lag, ledger, new, plan, quarantine, run, status, version
+from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
+
+_EX_CLICK_USAGE = 2
+
+app = typer.Typer(
+    name="tidegate",
+    help="Files and Kafka topics into bronze, silver and gold Delta tables, one bounded increment at a time.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(status.status)
+app.command()(lag.lag)
+app.command()(plan.plan)
+app.command()(run.run)
+app.command()(new.new)
+app.add_typer(quarantine.app, name="quarantine")
+app.command()(checkpoint.checkpoint)
+app.command()(ledger.ledger)
+app.command()(version.version)
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process with its exit code; errors of ours are one line, never a traceback."""
+    _leave(_run())
+
+
+def _run() -> int:
+    try:
+        app(prog_name="tidegate")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else EX_SOFTWARE
+        return EX_USAGE if code == _EX_CLICK_USAGE else code
+    except TidegateError as error:
+        sys.stdout.flush()
+        print(f"tidegate: {' '.join(error.message.split())}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever reads us (`| head`) has seen enough; Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _leave(code: int) -> NoReturn:
+    if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()):
+        # A probe that ran out of time may sit inside a native library, which does not survive the interpreter's end.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,111 @@
+"""The project that a command works on: its environment, its declarations, and names that people type."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.environment import Environment
+from tidegate.errors import RequestError, SetupError, SpecError, TidegateError
+
+if TYPE_CHECKING:
+    from tidegate.spec import Flow, Pipeline
+
+
+def read() -> Environment:
+    """The environment, with the project's own `pipelines` and `spark_jobs` importable here and in child processes.
+
+    An installed project is importable already; one that ``TIDEGATE_PROJECT`` names comes before any other.
+
+    Raises:
+        SetupError: There is no project there.
+    """
+    environment = Environment.read()
+    project = environment.project.absolute()
+    if not (project / "pipelines").is_dir():
+        raise SetupError(f"{project} holds no project (no pipelines/ folder); let TIDEGATE_PROJECT name the project's folder")
+    if not _is_importable(project):
+        sys.path.insert(0, str(project))
+        importlib.invalidate_caches()
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")]))
+    return dataclasses.replace(environment, project=project)
+
+
+def _is_importable(project: Path) -> bool:
+    found = importlib.util.find_spec("pipelines")
+    places = found.submodule_search_locations if found is not None else None
+    return (project / "pipelines").resolve() in [Path(place).resolve() for place in places or ()]
+
+
+def load(name: str) -> Pipeline:
+    """The pipeline of that name.
+
+    Raises:
+        RequestError: There is none; the message names the nearest.
+        SpecError: Its file does not load; the message says where.
+    """
+    from tidegate import registry
+
+    try:
+        return registry.load(name)
+    except TidegateError:
+        raise
+    except Exception as error:
+        raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {type(error).__name__}: {error}") from error
+
+
+def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
+    """The named pipeline, or all of them; a file that does not load does not hide the others.
+
+    Raises:
+        RequestError: There is no pipeline of the given name.
+    """
+    from tidegate import registry
+
+    found: list[tuple[str, Pipeline | TidegateError]] = []
+    for each in [name] if name is not None else registry.names():
+        try:
+            found.append((each, load(each)))
+        except RequestError:
+            raise
+        except TidegateError as error:
+            found.append((each, error))
+    return found
+
+
+def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
+    """The named flows in graph order; all of them when none is named.
+
+    Raises:
+        RequestError: The pipeline has no such flow; the message names the nearest.
+    """
+    known = [flow.name for flow in pipeline.flows]
+    asked = list(names)
+    for name in asked:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise RequestError(f"pipeline {pipeline.name!r} has no flow {name!r}{hint} It has: {', '.join(known)}.")
+    return tuple(flow for flow in pipeline.flows if not asked or flow.name in asked)
+
+
+def complete_name(incomplete: str) -> list[str]:
+    """Names of pipelines that begin as typed, for the shell's completion; loads no declaration."""
+    folder = Environment.read().project / "pipelines"
+    names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _line(error: Exception, name: str) -> str:
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f" (line {error.lineno})"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(f"pipelines/{name}.py")]
+    return f" (line {lines[-1]})" if lines else ""

@@ -1,0 +1,26 @@
+"""``tidegate version``."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+from tidegate import __version__
+from tidegate.layout import LAKE_FORMAT
+
+_PARTS = ("apache-airflow", "pyspark", "delta-spark", "great-expectations", "deltalake")
+
+
+def version() -> None:
+    """Show the versions of Tidegate and of what it stands on."""
+    print(f"tidegate {__version__} (lake format {LAKE_FORMAT})")
+    print(f"python {platform.python_version()}")
+    for name in _PARTS:
+        print(f"{name} {_installed(name)}")
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,176 @@
+"""What a Delta table holds and what each commit changed, read from its log.
+
+Commits become visible by a rename, so a log can be read while jobs write to the table. Which files of a commit the
+change feed serves follows Delta's ``CDCReader``: change files when there are some, else the files added and removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedFile:
+    """One file that the change feed, or the table's first snapshot, serves."""
+
+    rows: int | None
+    """None where the log does not tell: change files have no statistics."""
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """What one commit means to a reader of the change feed."""
+
+    version: int
+    files: tuple[ChangedFile, ...]
+    """In the order of the log, which is the order of the stream's ``index``; empty when no row changed."""
+    rows: int | None
+    """Rows inserted, deleted and updated (an update once); None where the log does not tell."""
+    whole: bool
+    """It has change files, so the stream admits it as a whole."""
+    table_id: str | None
+    """The table's id, in a commit that sets it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in self.files)
+
+
+def current_version(path: Path) -> int | None:
+    """The table's newest version; None without a table."""
+    return max(_logged(path), default=None)
+
+
+def transaction_version(path: Path, app_id: str) -> int | None:
+    """The last batch that the application ``app_id`` wrote to the table; None without one, or without a table."""
+    if current_version(path) is None:
+        return None
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(path)).transaction_version(app_id)
+
+
+def table_id(path: Path) -> str:
+    """The id that the table was given when it was created or replaced. There must be a table."""
+    from deltalake import DeltaTable
+
+    return str(DeltaTable(str(path)).metadata().id)
+
+
+def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
+    """The files of one version in the order in which a stream serves its first snapshot: by time, then by path.
+
+    Args:
+        path: The table.
+        version: None for the newest.
+
+    Raises:
+        deltalake.exceptions.DeltaError: The log no longer goes back to that version.
+    """
+    from deltalake import DeltaTable
+
+    found = DeltaTable(str(path), version=version).get_add_actions(flatten=True)
+    names = found.schema.names
+    columns = {
+        name: found.column(name).to_pylist() if name in names else [None] * found.num_rows
+        for name in ("modification_time", "path", "num_records", "size_bytes")
+    }
+    files = sorted(zip(*columns.values(), strict=True), key=lambda file: file[:2])
+    return [ChangedFile(rows=rows, size=size) for _, _, rows, size in files]
+
+
+def commits_since(path: Path, version: int) -> list[Commit]:
+    """Every commit from ``version`` to the newest, oldest first.
+
+    Raises:
+        FileNotFoundError: The log no longer holds one of them.
+    """
+    newest = current_version(path)
+    if newest is None:
+        return []
+    return [read_commit(path, number) for number in range(version, newest + 1)]
+
+
+def read_commit(path: Path, version: int) -> Commit:
+    """One commit.
+
+    Raises:
+        FileNotFoundError: The log no longer holds it.
+    """
+    info: dict[str, Any] = {}
+    cdc: list[ChangedFile] = []
+    changed: list[tuple[str, str, dict[str, Any]]] = []
+    table: str | None = None
+    with open(path / "_delta_log" / f"{version:020d}.json", encoding="utf-8") as log:
+        for line in log:
+            ((kind, action),) = json.loads(line).items() if line.strip() else (("", {}),)
+            if kind == "commitInfo":
+                info = action
+            elif kind == "metaData":
+                table = action.get("id")
+            elif kind == "cdc":
+                cdc.append(ChangedFile(rows=None, size=int(action.get("size") or 0)))
+            elif kind in ("add", "remove") and action.get("dataChange", True):
+                changed.append((kind, action["path"], action))
+    metrics = info.get("operationMetrics") or {}
+    if _changed_nothing(info.get("operation"), metrics):
+        cdc, changed = [], []
+    files = tuple(cdc) if cdc else tuple(_data_file(action) for _, _, action in changed)
+    rows = _rows_told(metrics) if cdc else _rows_of(changed)
+    return Commit(version=version, files=files, rows=rows, whole=bool(cdc), table_id=table)
+
+
+def _logged(path: Path) -> list[int]:
+    try:
+        names = os.listdir(path / "_delta_log")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [int(match[1]) for name in names if (match := _VERSION.fullmatch(name))]
+
+
+def _changed_nothing(operation: str | None, metrics: dict[str, str]) -> bool:
+    """A MERGE that only copied rows: ``CDCReader.shouldSkipFileActionsInCommit``."""
+    told = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
+    return operation == "MERGE" and all(count == "0" for count in told)
+
+
+def _rows_told(metrics: dict[str, str]) -> int | None:
+    for names in (
+        ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
+        ("numUpdatedRows",),
+        ("numDeletedRows",),
+    ):
+        if all(name in metrics for name in names):
+            return sum(int(metrics[name]) for name in names)
+    return None
+
+
+def _data_file(action: dict[str, Any]) -> ChangedFile:
+    stats = json.loads(action.get("stats") or "{}")
+    records = stats.get("numRecords")
+    hidden = (action.get("deletionVector") or {}).get("cardinality", 0)
+    return ChangedFile(rows=None if records is None else int(records) - hidden, size=int(action.get("size") or 0))
+
+
+def _rows_of(changed: list[tuple[str, str, dict[str, Any]]]) -> int | None:
+    """Rows of the files added and removed; of a file that is both, only those that its deletion vectors differ in."""
+    rows: dict[str, dict[str, int | None]] = {}
+    for kind, path, action in changed:
+        rows.setdefault(path, {})[kind] = _data_file(action).rows
+    total = 0
+    for sides in rows.values():
+        known = [count for count in sides.values() if count is not None]
+        if len(known) < len(sides):
+            return None
+        total += abs(known[0] - known[1]) if len(known) == 2 else known[0]
+    return total

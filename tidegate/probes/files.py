@@ -1,0 +1,183 @@
+"""What lies in a landing folder, listed by the rules of Spark's file source.
+
+The rules are those of ``readStream.format("binaryFile")`` with ``recursiveFileLookup`` and ``pathGlobFilter``: Spark's
+``HadoopFSUtils.shouldFilterOutPathName`` hides names of files and of folders, Hadoop's ``GlobPattern`` reads the glob.
+"""
+
+from __future__ import annotations
+
+import bz2
+import os
+import re
+import stat
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tidegate.errors import SourceError
+
+_SAMPLE_BYTES = 64 * 1024
+_SAMPLED_FILES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandedFile:
+    """One file that the stream would list."""
+
+    path: str
+    """The local path, as Spark's source log names it once decoded."""
+    size: int
+    """Bytes as they lie there, compressed or not."""
+    modified_ms: int
+    """Milliseconds since 1970, rounded down as Java does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A landing folder at one moment."""
+
+    files: tuple[LandedFile, ...]
+    """What the stream would list, sorted by path."""
+    ignored: int
+    """Files that lie there too and that the stream does not see: hidden names, or names that do not fit the glob."""
+
+
+def list_files(folder: Path, glob: str) -> Listing:
+    """List a landing folder and all folders in it.
+
+    A file that vanishes meanwhile, a symbolic link to nothing and a name that is no UTF-8 (Java cannot open it) are
+    left out, as Spark does.
+
+    Args:
+        folder: The landing folder.
+        glob: Hadoop's glob for file names, for example ``*.{csv,csv.gz}``.
+
+    Raises:
+        SourceError: The folder is missing, is no folder or cannot be read; says what to do.
+    """
+    fits = glob_pattern(glob)
+    listed = _Listed()
+    _walk(os.path.normpath(folder), fits, listed, frozenset(), visible=True)
+    return Listing(files=tuple(sorted(listed.files, key=lambda file: file.path)), ignored=listed.ignored)
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """Hadoop's glob as a regular expression for whole names (its ``GlobPattern``: ``* ? [a-c] [^a] {a,b}`` and ``\\``).
+
+    Raises:
+        SourceError: It is not a glob.
+    """
+    pattern, depth, in_set, position = "", 0, False, 0
+    while position < len(glob):
+        letter = glob[position]
+        if letter == "\\" and position + 1 < len(glob):
+            position += 1
+            pattern += re.escape(glob[position])
+        elif in_set:
+            in_set = letter != "]"
+            pattern += "^" if letter == "!" and glob[position - 1] == "[" else ("\\[" if letter == "[" else letter)
+        elif letter in "*?":
+            pattern += ".*" if letter == "*" else "."
+        elif letter == "[":
+            in_set = True
+            pattern += "["
+        elif letter in "{}," and (letter == "{" or depth):
+            depth += (letter == "{") - (letter == "}")
+            pattern += {"{": "(?:", "}": ")", ",": "|"}[letter]
+        else:
+            pattern += re.escape(letter)
+        position += 1
+    try:
+        return re.compile(pattern, re.DOTALL)
+    except re.error as error:
+        raise SourceError(f"glob {glob!r} cannot be read ({error}); write it as in '*.{{csv,csv.gz}}'") from None
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark hides a file or a folder of this name (``HadoopFSUtils.shouldFilterOutPathName``)."""
+    excluded = (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+    return excluded and not name.startswith(("_common_metadata", "_metadata"))
+
+
+def estimate_rows(files: tuple[LandedFile, ...]) -> int | None:
+    """About how many lines the files hold, from the first 64 KiB of the three largest; None when none can be read."""
+    lines = read = 0
+    for file in sorted(files, key=lambda file: -file.size)[:_SAMPLED_FILES]:
+        try:
+            with open(file.path, "rb") as raw:
+                sample = raw.read(_SAMPLE_BYTES)
+            text = _inflated(file.path, sample)
+        except (OSError, zlib.error, EOFError, ValueError):
+            continue
+        lines += text.count(b"\n")
+        read += len(sample)
+    if not read:
+        return None
+    return round(lines / read * sum(file.size for file in files))
+
+
+@dataclass
+class _Listed:
+    files: list[LandedFile] = field(default_factory=list)
+    ignored: int = 0
+
+
+def _walk(folder: str, fits: re.Pattern[str], listed: _Listed, above: frozenset[tuple[int, int]], *, visible: bool) -> None:
+    try:
+        entries = sorted(os.listdir(folder))
+        here = os.stat(folder)
+    except OSError as error:
+        if above and isinstance(error, FileNotFoundError):
+            return
+        raise _unreadable(folder, error, landing=not above) from None
+    identity = (here.st_dev, here.st_ino)
+    if identity in above:
+        raise SourceError(f"landing folder {folder} links to a folder above itself; remove the link")
+    for name in entries:
+        path = os.path.join(folder, name)
+        try:
+            facts = os.stat(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _unreadable(path, error, landing=False) from None
+        seen = visible and not is_hidden(name) and _is_text(name)
+        if stat.S_ISDIR(facts.st_mode):
+            _walk(path, fits, listed, above | {identity}, visible=seen)
+        elif seen and fits.fullmatch(name):
+            listed.files.append(LandedFile(path=path, size=facts.st_size, modified_ms=facts.st_mtime_ns // 1_000_000))
+        else:
+            listed.ignored += 1
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unreadable(path: str, error: OSError, *, landing: bool) -> SourceError:
+    what = f"landing folder {path}" if landing else f"{path} in a landing folder"
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"{what} does not exist; create it, or correct the declaration's path or TIDEGATE_LANDING")
+    if isinstance(error, NotADirectoryError):
+        return SourceError(f"{what} is a file; a landing zone is a folder: move the file into one")
+    return SourceError(f"{what} cannot be read ({error.strerror}); give the user of the job the right to read and to list it")
+
+
+class _Inflater(Protocol):
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _inflated(path: str, sample: bytes) -> bytes:
+    inflater: _Inflater
+    if path.endswith(".gz"):
+        inflater = zlib.decompressobj(wbits=31)
+    elif path.endswith(".bz2"):
+        inflater = bz2.BZ2Decompressor()
+    else:
+        return sample
+    return inflater.decompress(sample)

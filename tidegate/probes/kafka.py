@@ -1,0 +1,89 @@
+"""What a Kafka topic holds, asked from the broker with librdkafka; nothing is subscribed, committed or created."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import SourceError, SourceUnavailableError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+
+def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, int]:
+    """The offset that the next message of each partition will get.
+
+    Args:
+        bootstrap: ``host:port``, or several with commas.
+        topic: Its name.
+        timeout: Seconds for everything.
+
+    Raises:
+        SourceError: The broker knows no such topic.
+        SourceUnavailableError: No broker answers in time. Transient.
+    """
+    return {partition: end for partition, (_, end) in offset_bounds(bootstrap, topic, timeout).items()}
+
+
+def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, tuple[int, int]]:
+    """The first offset that each partition still holds, and the one that its next message will get.
+
+    Raises:
+        SourceError: The broker knows no such topic.
+        SourceUnavailableError: No broker answers in time. Transient.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    until = time.monotonic() + timeout
+    _check_listening(bootstrap, timeout)
+    # Both silence librdkafka, which would tell each refused connection on standard error.
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _error: None})
+    try:
+        partitions = _partitions(client, topic, until)
+        asked = [
+            client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        ]
+        begin, end = ({found.partition: answer.result(_left(until)).offset for found, answer in one.items()} for one in asked)
+    except (KafkaException, TimeoutError) as error:
+        raise _unavailable(bootstrap, error) from None
+    return {partition: (begin[partition], end[partition]) for partition in sorted(end)}
+
+
+def _partitions(client: AdminClient, topic: str, until: float) -> list[Any]:
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+
+    try:
+        asked = client.describe_topics(TopicCollection([topic]), request_timeout=_left(until))
+        described = asked[topic].result(_left(until))
+    except KafkaException as error:
+        if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            raise SourceError(f"Kafka has no topic {topic!r}; create it, or correct the declaration's topic") from None
+        raise
+    return [TopicPartition(topic, partition.id) for partition in described.partitions]
+
+
+def _check_listening(bootstrap: str, timeout: float) -> None:
+    """Fail at once when nobody listens: librdkafka would try again until the time is up."""
+    servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
+    reason: Exception | None = None
+    for server in servers:
+        host, _, port = server.rpartition("://")[2].rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=max(0.2, timeout / 2 / len(servers))):
+                return
+        except (OSError, ValueError) as error:
+            reason = error
+    raise _unavailable(bootstrap, reason)
+
+
+def _left(until: float) -> float:
+    return max(0.1, until - time.monotonic())
+
+
+def _unavailable(bootstrap: str, error: Exception | None) -> SourceUnavailableError:
+    told = f" ({type(error).__name__ if not str(error) else error})" if error is not None else ""
+    return SourceUnavailableError(f"no Kafka broker answers at {bootstrap}{told}; start it, or correct TIDEGATE_KAFKA")

@@ -1,0 +1,27 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("kB", "MB", "GB", "TB", "PB")
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 file``, ``1,204 files``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: int) -> str:
+    """Bytes in powers of 1000: ``512 B``, ``12.3 MB``."""
+    if number < 1000:
+        return f"{number} B"
+    value = float(number)
+    for unit in _UNITS:
+        value /= 1000
+        if value < 999.95 or unit == _UNITS[-1]:
+            return f"{value:.1f} {unit}"
+    raise AssertionError("the last unit takes every size")
+
+
+def marked(told: str, exact: bool) -> str:
+    """An estimate with a ``~`` before it."""
+    return told if exact else f"~{told}"
