@@ -87,7 +87,8 @@ def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> 
     from confluent_kafka import Producer
 
     refused: list[str] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+    # log_level 3: a young broker makes the client wait, which it would tell on the terminal as a warning.
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 3})
 
     def told(error: object, _: object) -> None:
         if error is not None:

@@ -99,8 +99,9 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
     """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    settings = {"bootstrap.servers": bootstrap, "group.id": "tidegate-recompute", "enable.auto.commit": False}
-    consumer = Consumer(settings)
+    # The client wants the name of a group; none is joined and nothing is committed.
+    group = {"group.id": "tidegate-recompute", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 3, **group})
     try:
         partitions = consumer.list_topics(topic, timeout=patience).topics[topic].partitions
         ranges = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=patience) for p in partitions}

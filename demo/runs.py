@@ -42,10 +42,15 @@ class DagRun:
     state: str
     """Airflow's: ``success`` or ``failed``."""
     tasks: Mapping[str, str]
-    """Every task's state."""
+    """Every task's state: ``success``, ``skipped``, ``failed``, …"""
     seconds: float
     error: str = ""
     """Why there is no end, if there is none."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether Airflow marked the run green."""
+        return self.state == "success"
 
 
 @dataclass
@@ -176,12 +181,17 @@ def _run(loaded: Mapping[str, Any], dag_id: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"dag_id": dag_id, "run_id": "", "state": "", "tasks": {}}
     try:
         ended = loaded[dag_id].test(run_conf={})
-        tasks = {instance.task_id: str(instance.state) for instance in ended.get_task_instances()}
-        answer |= {"run_id": ended.run_id, "state": str(ended.state), "tasks": tasks}
+        tasks = {instance.task_id: _plain(instance.state) for instance in ended.get_task_instances()}
+        answer |= {"run_id": ended.run_id, "state": _plain(ended.state), "tasks": tasks}
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)
         answer["error"] = type(error).__name__
     return answer | {"seconds": round(time.monotonic() - started, 3)}
+
+
+def _plain(state: object) -> str:
+    """A state without the name of its enumeration."""
+    return str(state).rpartition(".")[2].lower()
 
 
 def check_installed(project: Path) -> None:

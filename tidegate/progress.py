@@ -29,6 +29,12 @@ class DeltaPosition:
     of_snapshot: bool
     """Whether files of the table as of ``version`` are read (the first load) and not that commit's changes."""
 
+    def told(self) -> str:
+        """For people: the last version that was read, or how much of one; files are counted from 1."""
+        if self.of_snapshot:
+            return f"first load of version {self.version}, file {self.index + 1}"
+        return f"version {self.version - 1}" if self.index < 0 else f"version {self.version}, file {self.index + 1}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedBatch:
@@ -158,15 +164,6 @@ def batch_files(checkpoint: Path, batch_id: int) -> list[SeenFile]:
     return source_files(checkpoint, after=after, up_to=up_to)
 
 
-def log_offset(checkpoint: Path, batch_id: int) -> int:
-    """The last of the file source's own batches that belongs to a batch.
-
-    Raises:
-        CheckpointCorruptError: The batch's offsets are gone, torn or not of a file source.
-    """
-    return _number(checkpoint / "offsets" / str(batch_id), planned_batch(checkpoint, batch_id).offset, "logOffset")
-
-
 def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None) -> list[SeenFile]:
     """What the file source listed in its log's batches ``after`` < batch <= ``up_to``.
 
@@ -175,7 +172,11 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
     """
     folder = checkpoint / "sources" / "0"
     logs = {int(entry.name): entry for entry in folder.glob("*") if entry.name.isdigit()} if folder.is_dir() else {}
-    compacted = {int(entry.stem): entry for entry in folder.glob("*.compact") if entry.stem.isdigit()} if folder.is_dir() else {}
+    compacted = (
+        {int(entry.stem): entry for entry in folder.glob("*.compact") if entry.stem.isdigit()}
+        if folder.is_dir()
+        else {}
+    )
     newest = max([*logs, *compacted], default=-1)
     last = newest if up_to is None else up_to
     if last > newest:
@@ -203,7 +204,9 @@ def _seen(path: Path) -> list[SeenFile]:
         entry = _json(path, line)
         try:
             files.append(
-                SeenFile(path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"]))
+                SeenFile(
+                    path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"])
+                )
             )
         except (KeyError, TypeError, ValueError):
             raise _corrupt(path, "an entry of it names no file") from None
@@ -259,13 +262,6 @@ def _json(path: Path, line: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _corrupt(path, "it is not what Spark writes there")
     return found
-
-
-def _number(path: Path, found: dict[str, Any], name: str) -> int:
-    try:
-        return int(found[name])
-    except (KeyError, TypeError, ValueError):
-        raise _corrupt(path, f"it does not tell {name!r}") from None
 
 
 def _corrupt(path: Path, why: str) -> CheckpointCorruptError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import subprocess
@@ -32,7 +33,8 @@ os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{HOME / 'airflow
 @pytest.fixture(scope="session")
 def database() -> Path:
     """The home, with a migrated database."""
-    done = subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], capture_output=True, text=True, check=False)
+    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+    done = subprocess.run(migrate, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return HOME
 
@@ -65,8 +67,9 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     counter = tmp_path / "submissions"
     # The provider allows this name beside `spark-submit`, and no real one is on the path.
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    connection = '{"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client", "spark-binary": "spark3-submit"}}'
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    extra = {"deploy-mode": "client", "spark-binary": "spark3-submit"}
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
 
     def put(body: str) -> None:
         script = folder / "spark3-submit"
@@ -100,7 +103,8 @@ def wrote(name, rows, version):
     import pyarrow
     from deltalake import write_deltalake
 
-    batch = BatchRecord(flow=name, batch_id=version, app_id=name, kind="append", read=rows, written=rows, target_version=version)
+    counts = dict(read=rows, written=rows, target_version=version)
+    batch = BatchRecord(flow=name, batch_id=version, app_id=name, kind="append", **counts)
     flow = report.flow(name)
     flow.batches.append(batch)
     flow.state, flow.target_version = "done", version

@@ -6,6 +6,7 @@ really gone when Airflow kills the task, and an environment without Airflow's se
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Connection, Context
@@ -164,14 +166,21 @@ def end_group(leader: subprocess.Popen[Any], grace: float) -> None:
         leader: A process that was started with ``start_new_session=True``.
         grace: Seconds between the two; it returns as soon as all are gone.
     """
-    try:
-        os.killpg(leader.pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace
-        while time.monotonic() < deadline:
-            leader.poll()
-            os.killpg(leader.pid, 0)
+    deadline = time.monotonic() + grace
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not _alive(leader.pid):
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader.pid, number)
+        while _alive(leader.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.killpg(leader.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     leader.wait()
+
+
+def _alive(group: int) -> bool:
+    # Those that only wait to be reaped count as gone: nobody may reap the orphans of a killed parent for a while.
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False

@@ -14,6 +14,7 @@ from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
+from tidegate.lag import plan
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
@@ -75,8 +76,6 @@ class PlanRun(BaseOperator, SkipMixin):
         chosen = request.chosen(self._pipeline)
         for flow in chosen:
             check_compatible(layout, self._pipeline, flow)
-        from tidegate.lag import plan
-
         decided = plan(environment, self._pipeline, chosen)
         if not decided.work:
             return None, decided.reason

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidegate import wording
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -51,7 +53,13 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right:
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(plain(cell), style=_STYLES.get(cell, "")) for cell in row))
-    console().print(table)
+    out = console()
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as printed:
+        out.print(table)
+    print("\n".join(line.rstrip() for line in printed.get().rstrip("\n").split("\n")))
 
 
 def print_json(value: Any) -> None:
@@ -74,28 +82,26 @@ def complain(text: str) -> None:
 
 def plain(text: str) -> str:
     """The text with what a terminal would obey (escape sequences, line ends) written out."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode() for letter in text)
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
+        for letter in text
+    )
 
 
 def count(number: int | None, *, exact: bool = True) -> str:
     """``1,204``, ``~1,204`` for an estimate, ``?`` when it is not known."""
-    return "?" if number is None else f"{'' if exact else '~'}{number:,}"
+    return "?" if number is None else wording.marked(f"{number:,}", exact)
 
 
 def size(number: int | None, *, exact: bool = True) -> str:
-    """Bytes for people, in powers of 1024: ``88.1 KiB``."""
-    if number is None:
-        return "?"
-    mark, value = "" if exact else "~", float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{mark}{value:,.0f} {unit}" if unit == "B" else f"{mark}{value:,.1f} {unit}"
-        value /= 1024
-    return f"{mark}{value:,.1f} TiB"
+    """Bytes: ``88.1 kB``, ``~88.1 kB`` for an estimate, ``?`` when it is not known."""
+    return "?" if number is None else wording.marked(wording.size(number), exact)
 
 
 def moment(milliseconds: int | None) -> str:
     """``2026-11-21 10:41:07`` in UTC, from milliseconds since 1970."""
     from datetime import UTC, datetime
 
-    return "-" if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        "-" if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    )

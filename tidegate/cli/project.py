@@ -31,7 +31,9 @@ def read() -> Environment:
     environment = Environment.read()
     project = environment.project.absolute()
     if not (project / "pipelines").is_dir():
-        raise SetupError(f"{project} holds no project (no pipelines/ folder); let TIDEGATE_PROJECT name the project's folder")
+        raise SetupError(
+            f"{project} holds no project (no pipelines/ folder); let TIDEGATE_PROJECT name the project's folder"
+        )
     if not _is_importable(project):
         sys.path.insert(0, str(project))
         importlib.invalidate_caches()
@@ -59,7 +61,9 @@ def load(name: str) -> Pipeline:
     except TidegateError:
         raise
     except Exception as error:
-        raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {type(error).__name__}: {error}") from error
+        raise SpecError(
+            f"pipelines/{name}.py does not load{_line(error, name)}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
@@ -107,5 +111,9 @@ def complete_name(incomplete: str) -> list[str]:
 def _line(error: Exception, name: str) -> str:
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f" (line {error.lineno})"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(f"pipelines/{name}.py")]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.endswith(f"pipelines/{name}.py")
+    ]
     return f" (line {lines[-1]})" if lines else ""

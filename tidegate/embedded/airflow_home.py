@@ -1,14 +1,10 @@
-"""The project's own Airflow home, ``.airflow/``: git-ignored, readable by its owner only, never the user's own Airflow.
-
-Usable as ``python -m tidegate.embedded.airflow_home``, which makes it.
-"""
+"""The project's own Airflow home, ``.airflow/``: git-ignored, owner-readable, never the user's own Airflow."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -16,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.embedded import places
-from tidegate.errors import SetupError, TidegateError
+from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-log = logging.getLogger(__name__)
-
 _MIGRATED = "migrated.txt"
+_DATABASE = "airflow.db"
 _SPARK_CONNECTION = {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
 
 
@@ -56,12 +51,26 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         # Also when this shell belongs to another Airflow: its database must never be migrated from here.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow_home(root) / 'airflow.db'}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow_home(root) / _DATABASE}",
         "AIRFLOW__API__HOST": "127.0.0.1",
         # Airflow starts `airflow` and `spark-submit` by name, Spark's workers start `python3`.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), given.get("PATH", os.defpath)]),
     }
     return defaults | given | fixed
+
+
+def is_ready(project_root: Path) -> bool:
+    """Whether the home is there, with a database of the installed Airflow.
+
+    Raises:
+        SetupError: Airflow is not installed.
+    """
+    home = places.airflow_home(project_root)
+    try:
+        migrated = (home / _MIGRATED).read_text(encoding="utf-8").strip()
+    except OSError:
+        return False
+    return (home / _DATABASE).exists() and migrated == _installed_version()
 
 
 def ensure(project_root: Path) -> bool:
@@ -76,14 +85,9 @@ def ensure(project_root: Path) -> bool:
     Raises:
         SetupError: Airflow is not installed, or the database could not be made; the message holds the end of the log.
     """
-    home = places.airflow_home(project_root)
-    try:
-        version = importlib.metadata.version("apache-airflow-core")
-    except importlib.metadata.PackageNotFoundError as error:
-        raise SetupError("Airflow is not installed in this Python environment: run `make setup`.") from error
-    stamp = home / _MIGRATED
-    if (home / "airflow.db").exists() and stamp.exists() and stamp.read_text(encoding="utf-8").strip() == version:
+    if is_ready(project_root):
         return False
+    home, version = places.airflow_home(project_root), _installed_version()
     with _owner_only():
         home.mkdir(parents=True, exist_ok=True)
         # A folder that somebody made before with a wider mask.
@@ -100,8 +104,15 @@ def ensure(project_root: Path) -> bool:
         if done.returncode:
             end = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
             raise SetupError(f"Airflow's database in {home} could not be made. The end of its log:\n{end}")
-        stamp.write_text(f"{version}\n", encoding="utf-8")
+        (home / _MIGRATED).write_text(f"{version}\n", encoding="utf-8")
     return True
+
+
+def _installed_version() -> str:
+    try:
+        return importlib.metadata.version("apache-airflow-core")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise SetupError("Airflow is not installed in this Python environment: run `make setup`.") from error
 
 
 @contextlib.contextmanager
@@ -112,18 +123,3 @@ def _owner_only() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-def main(project_root: Path) -> int:
-    """Makes the home; returns the exit code."""
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    try:
-        ensure(project_root)
-    except TidegateError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path.cwd()))

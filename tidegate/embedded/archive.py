@@ -3,8 +3,6 @@
 A JVM that starts Spark loads and verifies some twenty thousand classes; with an archive it maps them, ready made, from
 one file. The file fits one JVM and one exact class path. Both are part of its name, so a stale one is never used; and
 when it does not fit all the same, the JVM starts as if it were not there, and says nothing.
-
-Usable as ``python -m tidegate.embedded.archive``, which makes it.
 """
 
 from __future__ import annotations
@@ -23,6 +21,9 @@ from tidegate.errors import TidegateError
 log = logging.getLogger(__name__)
 
 _TRAINING_SECONDS = 600
+_IMPOSSIBLE = ".failed.txt"
+"""Beside where the archive would lie: the log of a training that made none, so that not every set-up tries again."""
+
 # A JVM that finds its archive unusable would warn on stdout, in every job's log.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
@@ -64,6 +65,16 @@ def options(project_root: Path) -> list[str]:
     return [_quoted(f"-XX:SharedArchiveFile={archive}"), "-Xshare:auto", *_SILENT]
 
 
+def is_settled(project_root: Path) -> bool:
+    """Whether ``build`` has nothing to do: the archive is there, or this JVM was found unable to make one.
+
+    Raises:
+        SetupError: There is no Java, no PySpark, or a jar is missing.
+    """
+    archive = file(project_root)
+    return archive.exists() or archive.with_suffix(_IMPOSSIBLE).exists()
+
+
 def build(project_root: Path) -> Path | None:
     """Makes the archive by a small training job, unless it is there. Takes about half a minute and 100 MB.
 
@@ -81,10 +92,11 @@ def build(project_root: Path) -> Path | None:
         part = Path(scratch) / "driver.jsa"
         end = _train(project_root, part)
         if not part.exists():
-            log.warning("No class data archive could be made; jobs start slower. The end of the training's log:\n%s", end)
+            log.warning("no class data archive could be made, so jobs start slower; see %s", archive.parent)
+            archive.with_suffix(_IMPOSSIBLE).write_text(f"{end}\n", encoding="utf-8")
             return None
         part.replace(archive)
-    for path in archive.parent.glob("*.jsa"):
+    for path in archive.parent.glob("driver-*"):
         # A driver that runs from it now has it mapped and keeps it.
         if path != archive:
             path.unlink(missing_ok=True)
@@ -128,18 +140,3 @@ def _train(project_root: Path, part: Path) -> str:
 
 def _quoted(flag: str) -> str:
     return f'"{flag}"' if any(char.isspace() for char in flag) else flag
-
-
-def main(project_root: Path) -> int:
-    """Makes the archive; returns the exit code, 0 also when this JVM cannot make one."""
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    try:
-        build(project_root)
-    except TidegateError as error:
-        log.error("%s", error)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path.cwd()))

@@ -175,7 +175,8 @@ class Broker:
             confluent_kafka.KafkaException: The broker refuses.
         """
         from confluent_kafka import KafkaError, KafkaException
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))

@@ -1,4 +1,7 @@
-"""Finds the Java that Spark and the Kafka broker run on; one sentence says what to install when there is none."""
+"""Finds the Java that Spark and the Kafka broker run on; one sentence says what to install when there is none.
+
+``python -m tidegate.embedded.java`` says it, with nothing but the standard library: set-up runs it first of all.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,3 +99,17 @@ def _ask(executable: Path) -> str:
     if version := re.search(r'version "([^"]+)"', answer.stderr):
         return version[1]
     raise MissingJavaError(f"{executable} does not tell its version: {_ADVICE}")
+
+
+def main() -> int:
+    """Says what is missing, if anything; returns the exit code."""
+    try:
+        find()
+    except MissingJavaError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

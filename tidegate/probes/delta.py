@@ -7,7 +7,6 @@ change feed serves follows Delta's ``CDCReader``: change files when there are so
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +100,21 @@ def commits_since(path: Path, version: int) -> list[Commit]:
     return [read_commit(path, number) for number in range(version, newest + 1)]
 
 
+def row_bytes(path: Path) -> float | None:
+    """How many bytes a row of the table takes in its newest commits; None when none of the last ten tells."""
+    newest = current_version(path)
+    if newest is None:
+        return None
+    for version in range(newest, max(-1, newest - 10), -1):
+        try:
+            commit = read_commit(path, version)
+        except FileNotFoundError:
+            return None
+        if commit.rows and not commit.whole:
+            return commit.size / commit.rows
+    return None
+
+
 def read_commit(path: Path, version: int) -> Commit:
     """One commit.
 
@@ -111,7 +125,7 @@ def read_commit(path: Path, version: int) -> Commit:
     cdc: list[ChangedFile] = []
     changed: list[tuple[str, str, dict[str, Any]]] = []
     table: str | None = None
-    with open(path / "_delta_log" / f"{version:020d}.json", encoding="utf-8") as log:
+    with Path(path / "_delta_log" / f"{version:020d}.json").open(encoding="utf-8") as log:
         for line in log:
             ((kind, action),) = json.loads(line).items() if line.strip() else (("", {}),)
             if kind == "commitInfo":
@@ -132,7 +146,7 @@ def read_commit(path: Path, version: int) -> Commit:
 
 def _logged(path: Path) -> list[int]:
     try:
-        names = os.listdir(path / "_delta_log")
+        names = [entry.name for entry in (path / "_delta_log").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [int(match[1]) for name in names if (match := _VERSION.fullmatch(name))]

@@ -58,12 +58,12 @@ def list_files(folder: Path, glob: str) -> Listing:
     """
     fits = glob_pattern(glob)
     listed = _Listed()
-    _walk(os.path.normpath(folder), fits, listed, frozenset(), visible=True)
+    _walk(os.path.normpath(folder), fits, listed, frozenset(), True)
     return Listing(files=tuple(sorted(listed.files, key=lambda file: file.path)), ignored=listed.ignored)
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Hadoop's glob as a regular expression for whole names (its ``GlobPattern``: ``* ? [a-c] [^a] {a,b}`` and ``\\``).
+    r"""Hadoop's glob as a regular expression for whole names (its ``GlobPattern``: ``* ? [a-c] [^a] {a,b}`` and ``\``).
 
     Raises:
         SourceError: It is not a glob.
@@ -100,12 +100,17 @@ def is_hidden(name: str) -> bool:
     return excluded and not name.startswith(("_common_metadata", "_metadata"))
 
 
-def estimate_rows(files: tuple[LandedFile, ...]) -> int | None:
-    """About how many lines the files hold, from the first 64 KiB of the three largest; None when none can be read."""
+def estimate_rows(files: tuple[LandedFile, ...], *, has_header: bool) -> int | None:
+    """About how many records the files hold, from the first 64 KiB of the three largest; None when none can be read.
+
+    Args:
+        files: Compressed or not.
+        has_header: Whether the first line of each is no record.
+    """
     lines = read = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLED_FILES]:
         try:
-            with open(file.path, "rb") as raw:
+            with Path(file.path).open("rb") as raw:
                 sample = raw.read(_SAMPLE_BYTES)
             text = _inflated(file.path, sample)
         except (OSError, zlib.error, EOFError, ValueError):
@@ -114,7 +119,7 @@ def estimate_rows(files: tuple[LandedFile, ...]) -> int | None:
         read += len(sample)
     if not read:
         return None
-    return round(lines / read * sum(file.size for file in files))
+    return max(0, round(lines / read * sum(file.size for file in files)) - has_header * len(files))
 
 
 @dataclass
@@ -123,30 +128,33 @@ class _Listed:
     ignored: int = 0
 
 
-def _walk(folder: str, fits: re.Pattern[str], listed: _Listed, above: frozenset[tuple[int, int]], *, visible: bool) -> None:
+def _walk(
+    folder: str, fits: re.Pattern[str], listed: _Listed, above: frozenset[tuple[int, int]], visible: bool
+) -> None:
     try:
-        entries = sorted(os.listdir(folder))
-        here = os.stat(folder)
+        here = Path(folder).stat()
+        with os.scandir(folder) as found:
+            entries = list(found)
     except OSError as error:
         if above and isinstance(error, FileNotFoundError):
             return
         raise _unreadable(folder, error, landing=not above) from None
     identity = (here.st_dev, here.st_ino)
     if identity in above:
-        raise SourceError(f"landing folder {folder} links to a folder above itself; remove the link")
-    for name in entries:
-        path = os.path.join(folder, name)
+        raise SourceError(f"{folder} in a landing folder links to a folder above itself; remove the link")
+    for entry in entries:
         try:
-            facts = os.stat(path)
+            facts = entry.stat()
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise _unreadable(path, error, landing=False) from None
-        seen = visible and not is_hidden(name) and _is_text(name)
+            raise _unreadable(entry.path, error, landing=False) from None
+        seen = visible and not is_hidden(entry.name) and _is_text(entry.name)
         if stat.S_ISDIR(facts.st_mode):
-            _walk(path, fits, listed, above | {identity}, visible=seen)
-        elif seen and fits.fullmatch(name):
-            listed.files.append(LandedFile(path=path, size=facts.st_size, modified_ms=facts.st_mtime_ns // 1_000_000))
+            _walk(entry.path, fits, listed, above | {identity}, seen)
+        elif seen and fits.fullmatch(entry.name):
+            modified_ms = facts.st_mtime_ns // 1_000_000
+            listed.files.append(LandedFile(path=entry.path, size=facts.st_size, modified_ms=modified_ms))
         else:
             listed.ignored += 1
 
@@ -165,7 +173,9 @@ def _unreadable(path: str, error: OSError, *, landing: bool) -> SourceError:
         return SourceError(f"{what} does not exist; create it, or correct the declaration's path or TIDEGATE_LANDING")
     if isinstance(error, NotADirectoryError):
         return SourceError(f"{what} is a file; a landing zone is a folder: move the file into one")
-    return SourceError(f"{what} cannot be read ({error.strerror}); give the user of the job the right to read and to list it")
+    return SourceError(
+        f"{what} cannot be read ({error.strerror}); give the user of the job the right to read and to list it"
+    )
 
 
 class _Inflater(Protocol):

@@ -34,20 +34,24 @@ def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int,
         SourceError: The broker knows no such topic.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka import KafkaException, admin
+
+    # Its stubs leave out what it exports.
+    kafka: Any = admin
 
     until = time.monotonic() + timeout
     _check_listening(bootstrap, timeout)
     # Both silence librdkafka, which would tell each refused connection on standard error.
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _error: None})
+    client = kafka.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _error: None})
     try:
         partitions = _partitions(client, topic, until)
         asked = [
             client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            for spec in (kafka.OffsetSpec.earliest(), kafka.OffsetSpec.latest())
         ]
-        begin, end = ({found.partition: answer.result(_left(until)).offset for found, answer in one.items()} for one in asked)
+        begin, end = (
+            {found.partition: answer.result(_left(until)).offset for found, answer in one.items()} for one in asked
+        )
     except (KafkaException, TimeoutError) as error:
         raise _unavailable(bootstrap, error) from None
     return {partition: (begin[partition], end[partition]) for partition in sorted(end)}

@@ -64,7 +64,10 @@ ROW_KWARGS: dict[str, list[dict[str, Any]]] = {
     "expect_column_values_to_match_strftime_format": [{"column": "day", "strftime_format": "%Y-%m-%d"}],
     "expect_column_values_to_not_be_in_set": [{"column": "code", "value_set": ["AA", "BBB"]}],
     "expect_column_values_to_not_be_null": [{"column": "a"}],
-    "expect_column_values_to_not_be_outliers": [{"column": "ratio"}, {"column": "ratio", "method": "std", "multiplier": 1}],
+    "expect_column_values_to_not_be_outliers": [
+        {"column": "ratio"},
+        {"column": "ratio", "method": "std", "multiplier": 1},
+    ],
     "expect_column_values_to_not_match_regex": [{"column": "code", "regex": "^A"}],
     "expect_column_values_to_not_match_regex_list": [{"column": "code", "regex_list": ["^A", "B$"]}],
     "expect_compound_columns_to_be_unique": [

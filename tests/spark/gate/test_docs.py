@@ -28,12 +28,18 @@ EXPECTATIONS = [
     ("expect_column_max_to_be_between", {"column": "weight", "max_value": 1}, "info"),
     ("expect_column_distinct_values_to_be_in_set", {"column": "tail", "value_set": ["A"]}, "info"),
     ("expect_table_row_count_to_be_between", {"min_value": 1}, "critical"),
-    ("unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM {batch} WHERE tail NOT LIKE 'N%'"}, "warning"),
+    (
+        "unexpected_rows_expectation",
+        {"unexpected_rows_query": "SELECT * FROM {batch} WHERE tail NOT LIKE 'N%'"},
+        "warning",
+    ),
 ]
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[ExpectationSuiteValidationResult, Verdict]:
+def judged(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[ExpectationSuiteValidationResult, Verdict]:
     path = tmp_path_factory.mktemp("suite") / "silver.json"
     plain = [{"type": kind, "kwargs": kwargs, "severity": severity} for kind, kwargs, severity in EXPECTATIONS]
     path.write_text(json.dumps({"name": "flights/silver", "expectations": plain}))
@@ -46,7 +52,9 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     return gate.last_result, verdict
 
 
-def test_a_batch_gets_a_page_and_a_line_in_the_index(judged: tuple[ExpectationSuiteValidationResult, Verdict], tmp_path: Path) -> None:
+def test_a_batch_gets_a_page_and_a_line_in_the_index(
+    judged: tuple[ExpectationSuiteValidationResult, Verdict], tmp_path: Path
+) -> None:
     results, verdict = judged
     index = publish(results, tmp_path / "flights", verdict=verdict, run_key="manual-1a2b3c4d")
 
@@ -62,7 +70,9 @@ def test_a_batch_gets_a_page_and_a_line_in_the_index(judged: tuple[ExpectationSu
         assert ((index.parent / page).parent / link).resolve() == index.resolve()
 
 
-def test_no_file_of_a_site_holds_a_value_of_the_data(judged: tuple[ExpectationSuiteValidationResult, Verdict], tmp_path: Path) -> None:
+def test_no_file_of_a_site_holds_a_value_of_the_data(
+    judged: tuple[ExpectationSuiteValidationResult, Verdict], tmp_path: Path
+) -> None:
     results, verdict = judged
     site = publish(results, tmp_path / "flights", verdict=verdict, run_key="run").parent
     files = [path for path in site.rglob("*") if path.is_file()]
@@ -93,7 +103,9 @@ def test_a_batch_that_is_judged_again_has_one_line_with_its_last_outcome(
 ) -> None:
     results, verdict = judged
     publish(results, tmp_path, verdict=dataclasses.replace(verdict, outcome="refused"), run_key="run")
-    index = publish(results, tmp_path, verdict=dataclasses.replace(verdict, outcome="passed"), run_key="run").read_text()
+    index = publish(
+        results, tmp_path, verdict=dataclasses.replace(verdict, outcome="passed"), run_key="run"
+    ).read_text()
     assert index.count("batch-7.html") == 1
     assert '<span class="passed">' in index
     assert '<span class="refused">' not in index
@@ -112,7 +124,9 @@ def test_a_line_that_a_crash_cut_off_does_not_break_the_index(
     assert "third-batch-7.html" in index
 
 
-def test_a_site_with_a_long_history_costs_no_more(judged: tuple[ExpectationSuiteValidationResult, Verdict], tmp_path: Path) -> None:
+def test_a_site_with_a_long_history_costs_no_more(
+    judged: tuple[ExpectationSuiteValidationResult, Verdict], tmp_path: Path
+) -> None:
     results, verdict = judged
     publish(results, tmp_path, verdict=verdict, run_key="first")
     line = (tmp_path / "history.jsonl").read_text()

@@ -38,7 +38,9 @@ def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]
 
 def test_a_suite_keeps_the_order_the_severities_and_the_thresholds_of_its_file(tmp_path: Path) -> None:
     delay = rule("expect_column_values_to_be_between", "info", column="delay", min_value=0, mostly=0.9)
-    suite = load_suite(written(tmp_path, NOT_NULL, delay, rule("expect_table_row_count_to_be_between", min_value=1)), "x/y")
+    suite = load_suite(
+        written(tmp_path, NOT_NULL, delay, rule("expect_table_row_count_to_be_between", min_value=1)), "x/y"
+    )
 
     assert [(one.name, one.severity, one.mostly, one.of_rows) for one in suite.expectations] == [
         ("not_null(origin)", "critical", 1.0, True),
@@ -91,6 +93,15 @@ def test_the_fingerprint_follows_what_the_suite_says_and_not_how_it_is_written(t
     assert load_suite(path, "x/y").fingerprint != before
 
 
+def test_the_fingerprint_sees_a_change_to_something_that_a_rule_itself_calls_id(tmp_path: Path) -> None:
+    def fingerprint(kind: str) -> str:
+        schema = {"type": "object", "properties": {"id": {"type": kind}}}
+        entry = rule("expect_column_values_to_match_json_schema", column="payload", json_schema=schema)
+        return load_suite(written(tmp_path, entry), "x/y").fingerprint
+
+    assert fingerprint("string") != fingerprint("integer")
+
+
 def test_a_missing_suite_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"'flights/silver' .*silver\.json\) does not exist"):
         load_suite(tmp_path / "flights" / "silver.json", "flights/silver")
@@ -107,7 +118,7 @@ def test_a_suite_that_is_not_json_is_refused_with_the_line(tmp_path: Path) -> No
 def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, NOT_NULL)
     path.write_text(text)
-    with pytest.raises(SpecError, match="is not a suite|holds no expectation"):
+    with pytest.raises(SpecError, match=r"is not a suite|holds no expectation"):
         load_suite(path, "x/y")
 
 
@@ -123,11 +134,20 @@ def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
         ({**NOT_NULL, "kwargs": ["origin"]}, "kwargs must be an object"),
         (rule("expect_column_values_to_not_be_null"), "column: field required"),
         (rule("expect_column_values_to_not_be_null", colunm="a", column="b"), "colunm='a': extra fields not permitted"),
-        (rule("expect_column_values_to_not_be_null", column="a", mostly=1.5), "mostly=1.5: allowed: a number from 0 to 1"),
+        (
+            rule("expect_column_values_to_not_be_null", column="a", mostly=1.5),
+            "mostly=1.5: allowed: a number from 0 to 1",
+        ),
         (rule("expect_column_values_to_not_be_null", column="a", mostly=-0.1), "mostly=-0.1"),
         (rule("expect_column_values_to_not_be_null", column="a", batch_id="b"), "batch_id is not allowed"),
-        (rule("expect_column_values_to_be_in_set", column="a", value_set={"$PARAMETER": "p"}), r"\$PARAMETER is not allowed"),
-        (rule("expect_column_values_to_be_unique", column="a", row_condition=ONLY_JFK), "row_condition is not allowed here: a row outside"),
+        (
+            rule("expect_column_values_to_be_in_set", column="a", value_set={"$PARAMETER": "p"}),
+            r"\$PARAMETER is not allowed",
+        ),
+        (
+            rule("expect_column_values_to_be_unique", column="a", row_condition=ONLY_JFK),
+            "row_condition is not allowed here: a row outside",
+        ),
         (
             rule("expect_compound_columns_to_be_unique", column_list=["a", "b"], row_condition=ONLY_JFK),
             "row_condition is not allowed here: a row outside",
@@ -135,7 +155,10 @@ def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
         (
             rule(
                 "expect_column_pair_values_to_be_in_set",
-                column_A="a", column_B="b", value_pairs_set=[[1, 2]], row_condition=ONLY_JFK,
+                column_A="a",
+                column_B="b",
+                value_pairs_set=[[1, 2]],
+                row_condition=ONLY_JFK,
             ),
             "row_condition is not allowed here: Great Expectations ignores it",
         ),

@@ -1,8 +1,8 @@
 """Great Expectations from the inside: the one module that uses what GX does not promise to keep.
 
-GX is pinned exactly, and a contract test compares every flag made here with GX's own ``unexpected_count``, so an upgrade
-that moves something shows there. No GX context is made (it is a singleton of the process): a metric graph over an
-execution engine of our own is all that judging needs, and it leaves nothing behind.
+GX is pinned exactly, and a contract test compares every flag made here with the rows that GX counts, so an upgrade that
+moves something shows there. No GX context is made (it is a singleton of the process): a metric graph over an execution
+engine of our own is all that judging needs, and it leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
-    from great_expectations.execution_engine import SparkDFExecutionEngine
+    from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
     from great_expectations.validator.metric_configuration import MetricConfiguration
     from pyspark.sql import Column, DataFrame
 
@@ -33,8 +33,10 @@ _GX_VIEW = "tmp_view"
 def build_expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: dict[str, Any] | None) -> Any:
     """GX's object for one expectation of a suite; GX raises pydantic's ``ValidationError`` for wrong kwargs."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.metadata_types import FailureSeverity
 
-    return ExpectationConfiguration(type=kind, kwargs=kwargs, severity=severity, meta=meta).to_domain_obj()
+    configuration = ExpectationConfiguration(type=kind, kwargs=kwargs, severity=FailureSeverity(severity), meta=meta)
+    return configuration.to_domain_obj()
 
 
 def build_engine(rows: DataFrame) -> SparkDFExecutionEngine:
@@ -43,7 +45,7 @@ def build_engine(rows: DataFrame) -> SparkDFExecutionEngine:
     It gets the session of the frame: in foreachBatch that is a clone, and a query would look for its view elsewhere.
     It never persists: GX does not unpersist.
     """
-    from great_expectations.execution_engine import SparkDFExecutionEngine
+    from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
 
     engine = SparkDFExecutionEngine(persist=False, spark=rows.sparkSession)
     engine.load_batch_data(_BATCH, rows)
@@ -141,20 +143,22 @@ def summarize(name: str, results: Sequence[ExpectationValidationResult]) -> Expe
 
 def render_page(results: ExpectationSuiteValidationResult, run_name: str) -> str:
     """GX's own Data Docs page of one validation, as HTML."""
-    import pendulum
+    from great_expectations.core.run_identifier import RunIdentifier
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view import DefaultJinjaPageView
+    from great_expectations.render.view.view import DefaultJinjaPageView
 
-    results.meta["run_id"] = {"run_name": run_name, "run_time": pendulum.now("UTC").to_iso8601_string()}
+    results.meta["run_id"] = RunIdentifier(run_name=run_name)
     document = ValidationResultsPageRenderer(run_info_at_end=True).render(results)
-    return str(DefaultJinjaPageView().render(document, show_how_to_buttons=False))
+    view: Any = DefaultJinjaPageView()
+    return str(view.render(document, show_how_to_buttons=False))
 
 
 def _blaming(rule: Rule, engine: SparkDFExecutionEngine) -> dict[str, Column]:
     try:
         return _flags([rule], engine)
     except Exception as error:
-        raise _spec_error(rule, error) from error
+        # From None: the cause may quote values of the data, and whoever logs this would log them.
+        raise _spec_error(rule, error) from None
 
 
 def _flags(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> dict[str, Column]:
@@ -172,12 +176,11 @@ def _flags(rules: Sequence[Rule], engine: SparkDFExecutionEngine) -> dict[str, C
         graph.build_metric_dependency_graph(condition, runtime_configuration=_quiet())
         wanted[rule.name] = condition
     metrics = _resolve(graph)
-    return {name: _flag(*metrics[condition.id], engine) for name, condition in wanted.items()}
+    return {name: _flag(metrics[condition.id], engine) for name, condition in wanted.items()}
 
 
-def _flag(
-    condition: Column, compute: dict[str, Any], accessor: dict[str, Any], engine: SparkDFExecutionEngine
-) -> Column:
+def _flag(metric: tuple[Column, dict[str, Any], dict[str, Any]], engine: SparkDFExecutionEngine) -> Column:
+    condition, compute, accessor = metric
     within = _domain({**compute, **accessor}, engine)
     return F.coalesce(condition if within is None else F.when(within, condition), F.lit(False))
 
@@ -202,9 +205,7 @@ def _result(rule: Rule, metrics: dict[str, Any], engine: SparkDFExecutionEngine)
 
 
 def _dependencies(rule: Rule, engine: SparkDFExecutionEngine) -> dict[str, MetricConfiguration]:
-    dependencies = rule.expectation.get_validation_dependencies(
-        execution_engine=engine, runtime_configuration=_quiet()
-    )
+    dependencies = rule.expectation.get_validation_dependencies(execution_engine=engine, runtime_configuration=_quiet())
     return dict(dependencies.metric_configurations)
 
 
@@ -232,17 +233,19 @@ def _domain(kwargs: dict[str, Any], engine: SparkDFExecutionEngine) -> Column | 
 
 
 def _clauses(kwargs: dict[str, Any], engine: SparkDFExecutionEngine) -> Iterator[str]:
-    from great_expectations.expectations.row_conditions import PassThroughCondition, deserialize_row_condition
+    from great_expectations.expectations.row_conditions import (
+        Condition,
+        PassThroughCondition,
+        deserialize_row_condition,
+    )
 
-    condition = kwargs.get("row_condition")
-    if condition:
-        condition = deserialize_row_condition(condition)
-        if isinstance(condition, PassThroughCondition):
-            yield condition.pass_through_filter
-        elif isinstance(condition, str):
-            yield condition
-        else:
-            yield str(engine.condition_to_filter_clause(condition))
+    condition = deserialize_row_condition(kwargs.get("row_condition"))
+    if isinstance(condition, PassThroughCondition):
+        yield condition.pass_through_filter
+    elif isinstance(condition, Condition):
+        yield str(engine.condition_to_filter_clause(condition))
+    elif condition:
+        yield condition
     for extra in kwargs.get("filter_conditions", ()):
         yield extra.condition
 

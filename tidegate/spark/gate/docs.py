@@ -42,9 +42,9 @@ _INDEX = """<!DOCTYPE html>
  .passed {{ color: #1a7f37; }} .split {{ color: #9a6700; }} .refused {{ color: #cf222e; font-weight: 600; }}
 </style></head><body>
 <h1>Data quality: {title}</h1>
-<p>One line for each batch that a gate judged, newest first. <em>passed</em>: every row went on; <em>split</em>: the rows
-that broke a critical or warning rule are in quarantine; <em>refused</em>: the target is untouched and the batch waits.
-These pages hold counts only; the rows themselves are in the quarantine table.</p>
+<p>One line for each batch that a gate judged, newest first. <em>passed</em>: every row went on; <em>split</em>: the
+rows that broke a critical or warning rule are in quarantine; <em>refused</em>: the target is untouched and the batch
+waits. These pages hold counts only; the rows themselves are in the quarantine table.</p>
 <table><thead><tr><th>Judged (UTC)</th><th>Flow</th><th>Run</th><th>Batch</th><th>Outcome</th><th>Rules met</th>
 <th>Rules not met</th></tr></thead><tbody>
 {lines}
@@ -130,4 +130,4 @@ def _write(path: Path, text: str) -> None:
     """So that a reader sees the old page or the new one, never half of one."""
     draft = path.with_suffix(".tmp")
     draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
+    draft.replace(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 import threading
 from typing import TYPE_CHECKING, Literal
 
@@ -29,12 +31,8 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def warm_up() -> None:
     """Import Great Expectations (5 to 10 s): for a background thread while the JVM starts."""
-    import logging
-
-    import great_expectations  # noqa: F401 - the import is the point
-    import great_expectations.render.renderer.page_renderer
-    import great_expectations.render.view  # noqa: F401
-
+    for part in ("great_expectations", "great_expectations.render.renderer.page_renderer"):
+        importlib.import_module(part)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
 
@@ -116,7 +114,9 @@ class SuiteGate:
         try:
             return conditions.validate(rules, conditions.build_engine(rows))
         except Exception as error:
-            raise conditions.explain(rules, rows if self._unflagged is None else self._unflagged, error) from error
+            bare = rows if self._unflagged is None else self._unflagged
+            # From None: the cause may quote values of the data, and whoever logs this would log them.
+            raise conditions.explain(rules, bare, error) from None
 
     def _count(self, flagged: DataFrame, told: Sequence[ExpectationResult]) -> int:
         """Rows with ``_errors``; and a guard that the rows we split are the rows that GX counted."""

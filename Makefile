@@ -1,0 +1,37 @@
+# Everything runs in the project's own .venv; `make setup` makes it, and a set-up tree passes it in a blink.
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+
+.PHONY: help setup setup-python demo test test-fast lint format clean
+
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Make everything that a fresh clone lacks: .venv, jars, Airflow home, class data archive.
+	@scripts/setup.sh
+
+setup-python:
+	@scripts/setup.sh python
+
+demo: setup ## Run the demo: real files, a real Kafka broker, real increments.
+	@$(BIN)/python -m demo
+
+test: setup ## Run all tests.
+	@$(BIN)/pytest
+
+test-fast: setup-python ## Run the tests that need no JVM; Java is not needed either.
+	@$(BIN)/pytest tests -m "not jvm"
+
+lint: setup-python ## Check style, types and the direction of imports.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup-python ## Put imports and layout in order.
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+clean: ## Remove what set-up, tests and linters made (all git-ignored); the lake in .data stays.
+	@rm -rf .venv jars .airflow .cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
+	@find . -path ./.data -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,95 @@
+"""Does the lake hold what it must? Read without a JVM, and compared with the independent answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from demo import recompute
+from tidegate.layout import Layout
+from tidegate.report import BatchRecord
+from tidegate.spec import Pipeline
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must be true."""
+
+    what: str
+    told: str
+    """What was compared, in numbers."""
+    fine: bool
+
+
+def table(path: Any) -> Any:
+    """A Delta table's rows as Arrow, or None when there is no table yet."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    if not DeltaTable.is_deltatable(str(path)):
+        return None
+    import pyarrow
+
+    return pyarrow.table(QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT * FROM t").read_all())
+
+
+def query(sql: str, **tables: Any) -> list[tuple[Any, ...]]:
+    """The rows of a query over Arrow tables, by DuckDB in UTC."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for name, rows in tables.items():
+            connection.register(name, rows)
+        return connection.execute(sql).fetchall()
+
+
+def balance(layout: Layout, pipeline: Pipeline) -> Check:
+    """Whether every line of the ledger balances: no row without a fate, and none with two."""
+    lines = table(layout.ops(pipeline.name, "ledger"))
+    plain = [] if lines is None else lines.to_pylist()
+    for line in plain:
+        line["filtered"], line["rules"] = dict(line["filtered"] or ()), dict(line["rules"] or ())
+    records = [BatchRecord.from_json(line) for line in plain]
+    read = sum(record.read for record in records if record.kind != "recompute")
+    uneven = sum(record.imbalance() != 0 for record in records)
+    told = f"{len(records)} batches, {read:,} rows read, {uneven} lines that do not balance"
+    return Check(f"{pipeline.name}: the ledger balances", told, bool(records) and uneven == 0)
+
+
+def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection) -> list[Check]:
+    """Whether each table holds exactly what DuckDB makes of the input.
+
+    Args:
+        layout: The lake.
+        pipeline: Flights or clickstream: its flows are bronze, silver and gold.
+        answer: From `demo.recompute`.
+    """
+    bronze, silver, gold = (table(layout.table(flow.target.name)) for flow in pipeline.flows)
+    keys = pipeline.flow("silver").target.keys
+    refused = table(layout.quarantine(pipeline.name, "silver"))
+    name = pipeline.name
+    compared = (
+        ("every record is in bronze once", "ids", ("_row_id",), bronze, "true"),
+        ("the same records are in quarantine", "quarantined", ("_row_id",), refused, "true"),
+        ("silver equals the recomputation", "silver", _columns(answer, "silver"), silver, "NOT _deleted"),
+        ("the same keys are deleted", "silver", keys, silver, "_deleted"),
+        ("gold equals the recomputation", "gold", _columns(answer, "gold"), gold, "true"),
+    )
+    checks = []
+    for what, of, columns, rows, where in compared:
+        ((wanted,),) = answer.execute(f"SELECT count(*) FROM {of} WHERE {where}").fetchall()
+        if rows is None:
+            checks.append(Check(f"{name}: {what}", "the table is not there", wanted == 0))
+        elif wanted or where != "_deleted":
+            wrong = recompute.differences(answer, of, columns, rows, where)
+            checks.append(Check(f"{name}: {what}", f"{wanted:,} rows, {wrong} differences", wrong == 0))
+    return checks
+
+
+def _columns(answer: DuckDBPyConnection, of: str) -> tuple[str, ...]:
+    """All columns of an answer but the flag of deletions, which is the condition."""
+    described = answer.execute(f"DESCRIBE {of}").fetchall()
+    return tuple(row[0] for row in described if row[0] != "_deleted")

@@ -1,0 +1,158 @@
+"""The plot: three waves land, the real DAGs move them, and an independent engine says whether all is there, once."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from demo import checks, clicks_feed, flights_feed, recompute, scenes
+from demo.runs import RunCrashedError
+from demo.stage import Stage, check_set_up, set_up
+from demo.watch import watch
+from tidegate import lag, registry
+from tidegate.report import RunReport
+from tidegate.spec import Pipeline
+
+STORM = (
+    f"SELECT * REPLACE (round(mean_delay, 1) AS mean_delay) FROM gold WHERE day = '{flights_feed.STORM_DAY}'"
+    " ORDER BY flights DESC, carrier LIMIT 4"
+)
+BUSIEST = (
+    "SELECT page, strftime(hour, '%Y-%m-%d %H:00') AS hour, views, users, longest_stay FROM gold"
+    " ORDER BY views DESC, page, gold.hour LIMIT 4"
+)
+
+
+@dataclass
+class Story:
+    """One telling of the demo."""
+
+    console: Console
+    stage: Stage
+    flights: Pipeline = field(default_factory=lambda: registry.load("flights"))
+    clickstream: Pipeline = field(default_factory=lambda: registry.load("clickstream"))
+    all_well: bool = True
+
+    def first_wave(self) -> None:
+        """Two months of flights and half a day of clicks."""
+        scenes.heading(self.console, "Wave 1: two months of flights, a file a day, and half a day of clicks")
+        files = flights_feed.wave_one(self.stage.environment.landing)
+        messages = clicks_feed.wave_one()
+        clicks_feed.produce(self.stage.environment.kafka, messages)
+        scenes.landed_files(self.console, files)
+        scenes.landed_messages(self.console, clicks_feed.counts(messages))
+        self._run(self.flights, sum(file.rows for file in files))
+        self._storm("the day of the snowstorm, as first published")
+        self._run(self.clickstream, len(messages))
+        self._busiest("the busiest pages and hours")
+
+    def second_wave(self) -> None:
+        """The next days, a correction, a late file, and everything that goes wrong with files and messages."""
+        scenes.heading(self.console, "Wave 2: the next days, a correction, a late file, and broken ones")
+        files = flights_feed.wave_two(self.stage.environment.landing)
+        messages = clicks_feed.wave_two()
+        clicks_feed.produce(self.stage.environment.kafka, messages)
+        scenes.landed_files(self.console, files)
+        scenes.landed_messages(self.console, clicks_feed.counts(messages))
+        self._run(self.flights, sum(file.rows for file in files))
+        self._storm("the same day, seven minutes later each: the correction has arrived")
+        self._run(self.clickstream, len(messages))
+        self._busiest("as corrections and deletions left them")
+
+    def third_wave(self) -> None:
+        """Nothing lands, and it costs almost nothing."""
+        scenes.heading(self.console, "Wave 3: nothing lands")
+        for pipeline in (self.flights, self.clickstream):
+            report = self._run(pipeline, 0)
+            self.all_well &= report is None
+
+    def verdict(self) -> None:
+        """Does the ledger balance, and does an independent engine find the same?"""
+        scenes.heading(self.console, "Is everything there, once? DuckDB works it out anew from the files and the topic")
+        layout = self.stage.layout
+        answers = (
+            (self.flights, recompute.flights(self.stage.environment.landing)),
+            (self.clickstream, recompute.clickstream(recompute.read_topic(self.stage.environment.kafka))),
+        )
+        found = [checks.balance(layout, pipeline) for pipeline, _ in answers]
+        for pipeline, answer in answers:
+            found += checks.exactly_once(layout, pipeline, answer)
+            answer.close()
+        scenes.checked(self.console, found)
+        self.all_well &= all(check.fine for check in found)
+
+    def what_next(self, seconds: float) -> None:
+        """Where to look, and what to do."""
+        scenes.heading(self.console, f"Done in {seconds:.0f} seconds" if self.all_well else "Something is wrong")
+        told, layout = self.stage.told, self.stage.layout
+        lake = told(layout.lake)
+        reports = [
+            page for p in (self.flights, self.clickstream) if (page := layout.docs(p.name) / "index.html").exists()
+        ]
+        for page in reports:
+            self.console.print(f"Data quality report:  {told(page)}", highlight=False, soft_wrap=True)
+        self.console.print(f"Tables:               {told(layout.lake / 'tables')}", highlight=False, soft_wrap=True)
+        self.console.print(f"Airflow's and Spark's log: {told(self.stage.log)}", highlight=False, soft_wrap=True)
+        self.console.print("\n[bold]Next[/]")
+        landing = told(self.stage.environment.landing)
+        for command, why in (
+            (
+                f"TIDEGATE_LAKE={lake} TIDEGATE_LANDING={landing} .venv/bin/tidegate status flights",
+                "how far each flow got",
+            ),
+            (".venv/bin/tidegate new NAME", "a pipeline of your own, that runs at once"),
+            ("make test", "everything that is promised here, tested"),
+        ):
+            self.console.print(f"  {command}", style="cyan", highlight=False, soft_wrap=True, markup=False)
+            self.console.print(f"      [dim]{why}[/]")
+
+    def _run(self, pipeline: Pipeline, expected: int) -> RunReport | None:
+        environment = self.stage.environment
+        before = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
+        ended, report = watch(self.console, self.stage.layout, self.stage.runs.start(pipeline.name), expected)
+        after = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
+        scenes.run_told(self.console, ended, report, before, after)
+        if report is not None:
+            scenes.quarantined(self.console, self.stage.layout, pipeline, report)
+        if not ended.succeeded:
+            log = self.stage.told(self.stage.log)
+            raise RunCrashedError(f"The run of {pipeline.name!r} failed, and the demo ends here; its log is {log}.")
+        return report
+
+    def _storm(self, title: str) -> None:
+        scenes.gold(self.console, self.stage.layout, "gold.daily_delay", STORM, title)
+
+    def _busiest(self, title: str) -> None:
+        scenes.gold(self.console, self.stage.layout, "gold.page_views", BUSIEST, title)
+
+
+def tell(project: Path, folder: Path, console: Console) -> bool:
+    """Set up, tell the story, take down.
+
+    Args:
+        project: The project's folder.
+        folder: Where the demo keeps everything.
+        console: Where to tell it.
+
+    Returns:
+        Whether everything was as it must be.
+
+    Raises:
+        TidegateError: A part is missing or did not come up; its message is for the reader.
+    """
+    check_set_up(project)
+    started = time.monotonic()
+    console.print("[bold]Tidegate[/]: files and Kafka topics into Delta tables, one bounded increment at a time.")
+    console.print("[dim]A local Spark, a real Kafka broker, the real DAGs of dags/. All of it lies in one folder.[/]")
+    with contextlib.ExitStack() as parts:
+        with console.status("starting the broker and Airflow"):
+            stage = parts.enter_context(set_up(project, folder))
+        story = Story(console, stage)
+        for part in (story.first_wave, story.second_wave, story.third_wave, story.verdict):
+            part()
+        story.what_next(time.monotonic() - started)
+        return story.all_well

@@ -1,0 +1,95 @@
+"""Progress bars of a run that goes on, read from the report that the job writes after every batch."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from demo.runs import DagRun, PendingRun
+from tidegate.layout import Layout
+from tidegate.report import FlowReport, RunReport
+
+SECONDS_BETWEEN_LOOKS = 0.25
+_ENDED = ("done", "idle", "refused", "failed", "skipped")
+
+
+def newest_report(layout: Layout, dag_id: str, since: float) -> RunReport | None:
+    """The report of the last attempt that wrote one after an instant (seconds since 1970)."""
+
+    def written(path: Path) -> float:
+        return path.stat().st_mtime
+
+    found = [path for path in layout.reports(dag_id).glob("*/*/report.json") if written(path) >= since]
+    return RunReport.read(max(found, key=written)) if found else None
+
+
+def watch(console: Console, layout: Layout, run: PendingRun, expected: int) -> tuple[DagRun, RunReport | None]:
+    """Show a run until it has ended.
+
+    Args:
+        console: Where to draw; without a terminal nothing is drawn.
+        layout: Where the report appears.
+        run: The run.
+        expected: Rows that were landed for it, for the length of the bars.
+
+    Returns:
+        How Airflow says it ended, and the job's own report; None when no Spark was started.
+
+    Raises:
+        RunCrashedError: The run has no end.
+    """
+    columns = (
+        SpinnerColumn(finished_text="[green]✔[/]"),
+        TextColumn("{task.description:<8}"),
+        BarColumn(bar_width=32),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+    )
+    since = run.started - 1
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        waiting = progress.add_task(run.dag_id, total=None, told="Airflow asks whether anything is new")
+        bars: dict[str, TaskID] = {}
+        while run.going_on:
+            run.wait(SECONDS_BETWEEN_LOOKS)
+            report = newest_report(layout, run.dag_id, since)
+            if report is None:
+                if time.time() - run.started > 4:
+                    progress.update(waiting, told="Airflow starts Spark")
+                continue
+            progress.update(waiting, told=_phase(report))
+            for flow in report.flows:
+                if flow.flow not in bars:
+                    bars[flow.flow] = progress.add_task(flow.flow, total=expected or None, told="", start=False)
+                _draw(progress, bars[flow.flow], flow, _expected(report, flow, expected))
+    return run.result(), newest_report(layout, run.dag_id, since)
+
+
+def _phase(report: RunReport) -> str:
+    if "session" not in report.parts:
+        return "the JVM starts"
+    return "the application has ended" if report.ended_at else "Spark works"
+
+
+def _expected(report: RunReport, flow: FlowReport, landed: int) -> int:
+    """A landing flow reads what landed, the flow behind it what that one wrote; groups are not known before."""
+    place = report.flows.index(flow)
+    if place == 0:
+        return landed
+    above = report.flows[place - 1]
+    return above.total("written") if place == 1 and above.state in _ENDED else 0
+
+
+def _draw(progress: Progress, bar: TaskID, flow: FlowReport, expected: int) -> None:
+    if flow.state in ("waiting", "skipped"):
+        progress.update(bar, told=flow.state)
+        return
+    progress.start_task(bar)
+    read = flow.total("read")
+    batches = f"{len(flow.batches)} batch{'' if len(flow.batches) == 1 else 'es'}"
+    if flow.state in _ENDED:
+        progress.update(bar, total=1, completed=1, told=f"{read:,} rows in {batches}, {flow.state}")
+    else:
+        progress.update(bar, total=expected or None, completed=read, told=f"{read:,} rows in {batches}")

@@ -1,0 +1,1 @@
+"""Tests: they mirror the tree and read as sentences."""

@@ -1,0 +1,55 @@
+"""A driver that runs one attempt for real and SIGKILLs itself and its JVM at one step of one micro-batch."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.request import RunRequest, fresh_id
+from tidegate.spark import flow as flow_module
+from tidegate.spark import micro_batch
+from tidegate.spark.job import run_job
+
+
+def main() -> None:
+    at, batch, marker, dag_id, run_key, request_id = sys.argv[1:]
+    when, step, flow = at.split(":")
+    module = flow_module if step.startswith("_") else micro_batch
+    original = getattr(module, step)
+    reached = -1
+
+    @functools.wraps(original)
+    def watched(context: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal reached
+        if context.flow.name == flow:
+            reached += 1
+        due = context.flow.name == flow and reached == int(batch)
+        if due and when == "before":
+            kill(context, Path(marker), at)
+        result = original(context, *arguments, **named)
+        if due and when == "after":
+            kill(context, Path(marker), at)
+        return result
+
+    setattr(module, step, watched)
+    environment = Environment.read()
+    request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
+    run_job(environment, request, fresh_id("a"))
+
+
+def kill(context: Any, marker: Path, at: str) -> None:
+    """The JVM first: it is what commits."""
+    marker.write_text(at)
+    jvm = int(context.spark._jvm.java.lang.ProcessHandle.current().pid())
+    os.kill(jvm, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""A whole deployment in a folder of its own, run for real: in this process's Spark, or in a driver that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate import registry
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.report import RunReport
+from tidegate.request import RunRequest, fresh_id
+
+if TYPE_CHECKING:
+    import pyarrow
+
+DRIVER = Path(__file__).parent / "chaos" / "driver.py"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Places of one test."""
+
+    environment: Environment
+    source: Path
+    """The project's own folder."""
+
+    @classmethod
+    def make(cls, folder: Path, source: Path) -> Deployment:
+        """Lake, landing zone and a project folder with copies of what a person edits there."""
+        project = folder / "project"
+        shutil.copytree(source / "expectations", project / "expectations")
+        (project / "spark_jobs").mkdir()
+        shutil.copy(source / "spark_jobs" / "run_pipeline.py", project / "spark_jobs" / "run_pipeline.py")
+        (project / "jars").symlink_to(source / "jars")
+        (project / "jars.lock.json").symlink_to(source / "jars.lock.json")
+        variables = {
+            "TIDEGATE_PROJECT": str(project),
+            "TIDEGATE_LAKE": str(folder / "lake"),
+            "TIDEGATE_LANDING": str(folder / "landing"),
+        }
+        (folder / "landing").mkdir()
+        return cls(Environment.read(variables), source)
+
+    def at(self, kafka: str) -> Deployment:
+        """The same with a broker."""
+        return Deployment(replace(self.environment, kafka=kafka), self.source)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.environment)
+
+    def land(self, name: str, content: str | bytes, folder: str = "flights") -> Path:
+        """A file under its final name, in one step."""
+        path = self.environment.landing / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.parent / f".{os.getpid()}.draft"
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+        draft.rename(path)
+        return path
+
+    def request(self, name: str = "flights", flows: Iterable[str] = ()) -> RunRequest:
+        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows)})
+
+    def run(self, name: str = "flights", flows: Iterable[str] = ()) -> RunReport:
+        """One run in this process's session."""
+        from tidegate.spark.job import run_job
+
+        return run_job(self.environment, self.request(name, flows), fresh_id("a"))
+
+    def run_and_kill(self, at: str, name: str = "flights", flows: Iterable[str] = (), *, batch: int = 0) -> None:
+        """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
+
+        Args:
+            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch`.
+            name: The pipeline.
+            flows: Only these.
+            batch: In which batch.
+        """
+        request = self.request(name, flows)
+        request_id, marker = request.write(self.layout), self.environment.lake.parent / f"killed-{fresh_id('k')}"
+        command = [sys.executable, str(DRIVER), at, str(batch), str(marker), name, request.run_key, request_id]
+        done = subprocess.run(
+            command,
+            env={**os.environ, **self.environment.variables(), "PYTHONPATH": str(self.source)},
+            cwd=self.environment.lake.parent,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == -signal.SIGKILL, f"the driver was not killed but ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert marker.read_text() == at
+
+    def rows(self, path: Path) -> pyarrow.Table:
+        """A Delta table as delta-rs reads it: another reader than the one that wrote it."""
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(path)).to_pyarrow_table()
+
+    def table(self, name: str) -> pyarrow.Table:
+        return self.rows(self.layout.table(name))
+
+    def rows_of_feed(self, name: str, since: int) -> list[dict[str, Any]]:
+        """The table's change feed after a version, pre-images left out."""
+        import pyarrow
+        from deltalake import DeltaTable
+
+        feed = DeltaTable(str(self.layout.table(name))).load_cdf(starting_version=since)
+        rows: list[dict[str, Any]] = pyarrow.table(feed.read_all()).to_pylist()
+        return [row for row in rows if row["_change_type"] != "update_preimage"]
+
+    def quarantined(self, flow: str, pipeline: str = "flights") -> pyarrow.Table:
+        return self.rows(self.layout.quarantine(pipeline, flow))
+
+    def ledger(self, pipeline: str = "flights") -> list[dict[str, Any]]:
+        return sorted(self.rows(self.layout.ops(pipeline, "ledger")).to_pylist(), key=lambda line: line["recorded_at"])
+
+    def edit_suite(self, suite: str, expectations: list[Mapping[str, Any]]) -> None:
+        """Replace a suite's expectations, as a person would in an editor."""
+        path = self.environment.project / "expectations" / f"{suite}.json"
+        path.write_text(json.dumps({"name": suite, "expectations": expectations}))

@@ -1,0 +1,163 @@
+"""A real broker: bronze keeps messages as they are, silver keeps the latest of each key, deletes stay deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo import clicks_feed, recompute
+from tests.deployment import Deployment
+from tidegate.embedded.broker import Broker
+from tidegate.embedded.jars import class_path
+
+pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
+
+PROJECT = Path(__file__).parents[2]
+SILVER = ["event_id", "sequence", "kind", "hour", "user_id", "page", "seconds"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker"), class_path=class_path(PROJECT, "broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def clicks(deployment: Deployment, broker: Broker, spark: Any, monkeypatch: pytest.MonkeyPatch, request: Any) -> Deployment:
+    """A topic of its own for each test: the pipeline declares another name for it."""
+    import dataclasses
+
+    import pipelines.clickstream
+
+    topic = f"clicks-{request.node.name.replace('[', '-').replace(']', '')}"[:200]
+    declared = pipelines.clickstream.pipeline
+    bronze = declared.flow("bronze")
+    source = dataclasses.replace(bronze.source, topic=topic, max_offsets_per_trigger=300)
+    flows = (dataclasses.replace(bronze, source=source), *declared.flows[1:])
+    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
+    broker.create_topic(topic, clicks_feed.PARTITIONS)
+    return deployment.at(broker.bootstrap)
+
+
+def topic_of(clicks: Deployment) -> str:
+    import pipelines.clickstream
+
+    return str(pipelines.clickstream.pipeline.flow("bronze").source.topic)  # type: ignore[union-attr]
+
+
+def expect_the_answer_of_duckdb(clicks: Deployment) -> None:
+    topic = topic_of(clicks)
+    answer = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic), topic)
+    assert recompute.differences(answer, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
+    assert recompute.differences(answer, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
+    assert recompute.differences(answer, "quarantined", ["_row_id"], clicks.quarantined("silver", "clickstream")) == 0
+    assert recompute.differences(answer, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views")) == 0
+
+
+def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_answer(clicks: Deployment) -> None:
+    topic = topic_of(clicks)
+    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=500), topic)
+    first = clicks.run("clickstream")
+    assert [flow.error for flow in first.flows] == [None, None, None]
+    assert len(first.flow("bronze").batches) > 1, "bounded by maxOffsetsPerTrigger"
+    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_two(views=100, already=500), topic)
+
+    second = clicks.run("clickstream")
+
+    assert [flow.error for flow in second.flows] == [None, None, None]
+    assert second.flow("silver").total("superseded") > 0
+    assert first.flow("silver").total("deduplicated") > 0
+    expect_the_answer_of_duckdb(clicks)
+    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
+
+
+def test_a_late_older_row_does_not_bring_a_deleted_key_back(clicks: Deployment) -> None:
+    def event(sequence: int, kind: str) -> clicks_feed.Message:
+        value = {"event_id": "e1", "sequence": sequence, "kind": kind, "occurred_at": "2026-03-01T10:00:00Z", "user_id": "u1", "page": "/", "duration_ms": 1000}
+        return clicks_feed.Message(b"u1", json.dumps(value).encode(), kind)
+
+    topic = topic_of(clicks)
+    for message in (event(1, "view"), event(9, "delete"), event(5, "view")):
+        clicks_feed.produce(clicks.environment.kafka, [message], topic)
+        clicks.run("clickstream")
+
+    (row,) = clicks.table("silver.clicks").to_pylist()
+    assert (row["_deleted"], row["sequence"]) == (True, 9)
+    assert clicks.table("gold.page_views").num_rows == 0
+    expect_the_answer_of_duckdb(clicks)
+
+
+def test_bronze_keeps_key_value_headers_and_coordinates_raw(clicks: Deployment) -> None:
+    from confluent_kafka import Producer
+
+    topic = topic_of(clicks)
+    producer = Producer({"bootstrap.servers": clicks.environment.kafka, "log_level": 3})
+    producer.produce(topic, b"\xff\xfe not text", b"k\x00", 2, headers=[("trace", b"\x01"), ("trace", b"\x02")])
+    producer.produce(topic, None, b"tombstone", 1)
+    assert producer.flush(20) == 0
+
+    clicks.run("clickstream", ["bronze"])
+
+    rows = sorted(clicks.table("bronze.clicks").to_pylist(), key=lambda row: row["_partition"])
+    assert [(row["_partition"], row["_offset"], row["key"], row["value"]) for row in rows] == [
+        (1, 0, b"tombstone", None),
+        (2, 0, b"k\x00", b"\xff\xfe not text"),
+    ]
+    assert [header["value"] for header in rows[1]["headers"]] == [b"\x01", b"\x02"]
+
+
+def test_no_consumer_group_is_committed(clicks: Deployment) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=50), topic_of(clicks))
+    clicks.run("clickstream", ["bronze"])
+
+    groups = AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_consumer_groups().result(20).valid
+    assert [group.group_id for group in groups if group.group_id.startswith("spark")] == []
+
+
+def test_a_kill_between_target_and_record_leaves_every_message_once(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    import pipelines.clickstream
+
+    # The killed driver reads the declared topic, so that one is filled and the declaration is as it stands in the file.
+    declared = pipelines.clickstream.pipeline
+    bronze = declared.flow("bronze")
+    source = dataclasses.replace(bronze.source, topic=clicks_feed.TOPIC)
+    flows = (dataclasses.replace(bronze, source=source), *declared.flows[1:])
+    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
+    with Broker(clicks.environment.lake.parent / "broker", class_path=class_path(PROJECT, "broker")) as own:
+        own.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
+        clicks = clicks.at(own.bootstrap)
+        clicks_feed.produce(own.bootstrap, clicks_feed.wave_one(views=200), clicks_feed.TOPIC)
+        clicks.run_and_kill("after:write_target:bronze", "clickstream")
+
+        report = clicks.run("clickstream")
+
+        assert [flow.error for flow in report.flows] == [None, None, None]
+        expect_the_answer_of_duckdb(clicks)
+
+
+def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    import pipelines.clickstream
+
+    topic = topic_of(clicks)
+    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=100), topic)
+    clicks.run("clickstream")
+    declared = pipelines.clickstream.pipeline
+    flows = (dataclasses.replace(declared.flow("bronze"), checkpoint_version=2), *declared.flows[1:])
+    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
+    sent = clicks_feed.wave_two(views=50, already=100)
+    clicks_feed.produce(clicks.environment.kafka, sent, topic)
+
+    report = clicks.run("clickstream")
+
+    assert report.flow("bronze").total("read") == len(sent)
+    expect_the_answer_of_duckdb(clicks)

@@ -1,0 +1,222 @@
+"""A version bump derives a table anew while readers see the old one, and bronze does not duplicate."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import date
+from typing import Any
+
+import pytest
+
+from demo import flights_feed, recompute
+from tests.deployment import Deployment
+from tidegate import registry
+from tidegate.spec import Flow, Pipeline
+
+pytestmark = pytest.mark.jvm
+
+GOLD = ["day", "carrier", "flights", "cancelled", "late", "max_delay"]
+
+
+@pytest.fixture
+def flights(deployment: Deployment, spark: Any) -> Deployment:
+    for day in (date(2013, 1, 1), date(2013, 1, 2)):
+        flights_feed.land_day(deployment.environment.landing, day)
+    assert [flow.state for flow in deployment.run().flows] == ["done", "done", "done"]
+    return deployment
+
+
+def declare(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> Pipeline:
+    """Today's declaration with some flows' fields changed, as if a person had edited the file."""
+    import pipelines.flights
+
+    declared = pipelines.flights.pipeline
+    flows = tuple(edit(flow, changes.get(flow.name, {})) for flow in declared.flows)
+    pipeline = dataclasses.replace(declared, flows=flows)
+    monkeypatch.setattr(pipelines.flights, "pipeline", pipeline)
+    assert registry.load("flights") is pipeline
+    return pipeline
+
+
+def edit(flow: Flow, changes: dict[str, Any]) -> Flow:
+    return dataclasses.replace(flow, **changes)
+
+
+def without_united(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New code: silver no longer makes one carrier, and says that every flight of another was 1 minute late."""
+    import spark_jobs.flights
+    from pyspark.sql import functions as F
+
+    clean = spark_jobs.flights.clean
+
+    def changed(rows: Any) -> Any:
+        made = clean(rows)
+        late = F.when(F.col("carrier") == "AA", F.lit(1)).otherwise(F.col("dep_delay"))
+        filtered = F.when(F.col("carrier") == "UA", F.lit("no_united")).otherwise(F.col("_filtered"))
+        return made.withColumns({"dep_delay": late, "_filtered": filtered})
+
+    monkeypatch.setattr(spark_jobs.flights, "clean", changed)
+
+
+def test_with_the_bump_silver_and_gold_become_what_the_new_code_makes_of_bronze(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import DeltaTable
+
+    before = flights.table("silver.flights").num_rows
+    without_united(monkeypatch)
+    declare(monkeypatch, silver={"checkpoint_version": 2})
+
+    report = flights.run()
+
+    assert [(flow.flow, flow.state, flow.error) for flow in report.flows] == [
+        ("bronze", "idle", None),
+        ("silver", "done", None),
+        ("gold", "done", None),
+    ]
+    swap = report.flow("silver").batches[-1]
+    silver = flights.table("silver.flights")
+    assert swap.kind == "swap"
+    assert swap.deleted == before - silver.num_rows > 0
+    assert swap.imbalance() == 0
+    assert "UA" not in silver["carrier"].to_pylist()
+    gold = {(row["day"], row["carrier"]): row for row in flights.table("gold.daily_delay").to_pylist()}
+    assert not [carrier for _, carrier in gold if carrier == "UA"]
+    assert {row["max_delay"] for (_, carrier), row in gold.items() if carrier == "AA"} == {1}
+    history = DeltaTable(str(flights.layout.table("silver.flights"))).history()
+    assert [commit["operation"] for commit in history] == ["MERGE", "WRITE"], "readers never saw it empty: one MERGE swapped it"
+    changed = swap.upserted + swap.deleted
+    feed = flights.rows_of_feed("silver.flights", since=1)
+    assert len({row["flight_id"] for row in feed}) == changed, "the feed carries only real changes"
+    assert not flights.layout.staging("flights", "silver", 2, 0).exists()
+
+
+def test_without_the_bump_the_change_is_refused_before_spark_and_names_the_fields(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.checkpoint import check_compatible
+    from tidegate.errors import CheckpointIncompatibleError
+
+    pipeline = declare(monkeypatch, silver={"transform": "flights:clean_anew"})
+
+    with pytest.raises(CheckpointIncompatibleError, match="transform: 'flights:clean' -> 'flights:clean_anew'") as caught:
+        check_compatible(flights.layout, pipeline, pipeline.flow("silver"))
+
+    assert caught.value.changed == {"transform": ("flights:clean", "flights:clean_anew")}
+    assert "checkpoint_version=2" in caught.value.message
+
+
+def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    flights.land("empty.csv", "")
+    flights.run()
+    declare(monkeypatch, bronze={"checkpoint_version": 2})
+    flights_feed.land_day(flights.environment.landing, date(2013, 1, 3))
+
+    report = flights.run()
+
+    (batch,) = report.flow("bronze").batches
+    assert (batch.files_listed, batch.files_opened, batch.files_already_read) == (4, 1, 3)
+    ids = flights.table("bronze.flights")["_row_id"].to_pylist()
+    assert len(ids) == len(set(ids))
+    answer = recompute.flights(flights.environment.landing)
+    assert recompute.differences(answer, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
+    assert recompute.differences(answer, "gold", GOLD, flights.table("gold.daily_delay")) == 0
+    assert flights.quarantined("bronze").num_rows == 1
+
+
+def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import spark_jobs.flights
+
+    daily_delay = spark_jobs.flights.daily_delay
+    monkeypatch.setattr(spark_jobs.flights, "daily_delay", lambda rows: daily_delay(rows.where("carrier != 'DL'")))
+    declare(monkeypatch, gold={"checkpoint_version": 2})
+
+    report = flights.run()
+
+    assert report.flow("gold").error is None
+    assert "DL" not in flights.table("gold.daily_delay")["carrier"].to_pylist()
+    assert report.flow("gold").batches[-1].kind == "swap"
+    assert report.flow("gold").batches[-1].upserted == 0
+
+
+def test_a_killed_swap_is_finished_by_the_next_run(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidegate.spark import flow as flow_module
+
+    without_united(monkeypatch)
+    declare(monkeypatch, silver={"checkpoint_version": 2})
+    swap = flow_module._swap
+
+    def dies(context: Any) -> None:
+        raise ConnectionError("the process died here")
+
+    monkeypatch.setattr(flow_module, "_swap", dies)
+    assert flights.run().flow("silver").state == "failed"
+    assert "UA" in flights.table("silver.flights")["carrier"].to_pylist(), "the live table is as it was"
+    monkeypatch.setattr(flow_module, "_swap", swap)
+
+    report = flights.run()
+
+    assert report.flow("silver").state == "done"
+    assert "UA" not in flights.table("silver.flights")["carrier"].to_pylist()
+
+
+def test_a_bump_is_refused_while_the_old_version_has_a_half_written_batch(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = flights.layout.checkpoint("flights", "silver", 1, 0) / "commits"
+    (commits / "0").unlink()
+    declare(monkeypatch, silver={"checkpoint_version": 2})
+
+    report = flights.run()
+
+    assert report.flow("silver").state == "failed"
+    error = report.flow("silver").error
+    assert error is not None
+    assert error["kind"] == "CheckpointIncompatibleError"
+    assert "finish it with the old declaration first" in error["message"]
+    assert report.flow("gold").state == "skipped"
+
+
+def test_a_renamed_flow_whose_target_is_filled_is_refused(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, silver={"name": "cleaned"})
+
+    report = flights.run()
+
+    error = report.flow("cleaned").error
+    assert error is not None
+    assert error["kind"] == "SpecDriftError"
+    assert "was filled by flights/silver" in error["message"]
+
+
+def test_a_checkpoint_older_than_its_table_is_refused(flights: Deployment) -> None:
+    checkpoint = flights.layout.checkpoint("flights", "bronze", 1, 0)
+    flights_feed.land_day(flights.environment.landing, date(2013, 1, 3))
+    flights.run()
+    for log in ("offsets/1", "commits/1", "sources/0/1"):
+        (checkpoint / log).unlink()
+        (checkpoint / log).with_name(f".{log.rpartition('/')[2]}.crc").unlink(missing_ok=True)
+    before = flights.table("bronze.flights").num_rows
+
+    report = flights.run()
+
+    error = report.flow("bronze").error
+    assert error is not None
+    assert error["kind"] == "CheckpointCorruptError"
+    assert "restored from an older copy" in error["message"]
+    assert flights.table("bronze.flights").num_rows == before
+
+
+def test_a_table_that_is_gone_is_not_filled_from_the_middle(flights: Deployment) -> None:
+    import shutil
+
+    shutil.rmtree(flights.layout.table("silver.flights"))
+    flights_feed.land_day(flights.environment.landing, date(2013, 1, 3))
+
+    report = flights.run()
+
+    error = report.flow("silver").error
+    assert error is not None
+    assert error["kind"] == "CheckpointCorruptError"
+    assert "gone or was replaced" in error["message"]

@@ -1,0 +1,85 @@
+"""``tidegate ledger``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegate import wording
+from tidegate.cli import project
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+
+_HEADERS = ("recorded at (UTC)", "flow", "batch", "checkpoint", "kind", "in", "out", "fates", "seconds", "balance")
+
+
+def ledger(
+    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
+    last: Annotated[int, typer.Option(help="At most so many lines, the newest last.", min=1)] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show what the last batches did with every row: the ledger's lines and whether they balance. Starts no JVM.
+
+    The exit code is 70 when a line does not balance.
+    """
+    from tidegate.cli import console
+    from tidegate.errors import EX_SOFTWARE
+    from tidegate.layout import Layout
+
+    environment = project.read()
+    project.load(name)
+    lines = _read(Layout.of(environment), name, last)
+    if as_json:
+        console.print_json({"format": 1, "batches": lines})
+    elif lines:
+        console.print_table(_HEADERS, [_row(line) for line in lines], right=("batch", "in", "out", "seconds"))
+    else:
+        console.say(f"The ledger of pipeline {name!r} is empty: no batch is recorded yet.")
+    raise typer.Exit(EX_SOFTWARE if any(line["imbalance"] for line in lines) else 0)
+
+
+def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
+    """The newest lines, oldest first, each with its ``imbalance``."""
+    from tidegate.report import BatchRecord
+
+    path = layout.ops(pipeline, "ledger")
+    if not (path / "_delta_log").is_dir():
+        return []
+    from deltalake import DeltaTable
+
+    table = DeltaTable(str(path)).to_pyarrow_table()
+    order = [("recorded_at", "ascending"), ("batch_id", "ascending")]
+    newest = table.sort_by(order).slice(max(table.num_rows - last, 0))
+    lines = []
+    for line in newest.to_pylist():
+        line |= {name: dict(line[name] or ()) for name in ("filtered", "rules")}
+        line["recorded_at"] = line["recorded_at"].isoformat()
+        lines.append({**line, "imbalance": BatchRecord.from_json(line).imbalance()})
+    return lines
+
+
+def _row(line: dict[str, Any]) -> tuple[str, ...]:
+    groups = line["kind"] in ("recompute", "swap")
+    names = ("upserted", "deleted", "unchanged") if groups else _FATES
+    came, went = (line["groups"], line["upserted"] + line["deleted"]) if groups else (line["read"], line["written"])
+    fates = [f"{line[name]:,} {name.replace('_', ' ')}" for name in names if line[name]]
+    fates += [f"{rows:,} filtered by {rule}" for rule, rows in sorted(line["filtered"].items())]
+    fates += [f"{wording.count(line[name], 'file')} {what}" for name, what in _FILES.items() if line[name]]
+    return (
+        line["recorded_at"][:19].replace("T", " "),
+        line["flow"],
+        str(line["batch_id"]),
+        f"v{line['checkpoint_version']}/{line['refresh']}",
+        line["kind"],
+        f"{came:,}",
+        f"{went:,}",
+        ", ".join(fates) or "nothing",
+        f"{line['seconds']:.1f}",
+        "ok" if not line["imbalance"] else f"off by {line['imbalance']:,}",
+    )
+
+
+_FATES = ("written", "quarantined", "deduplicated", "superseded", "already_read")
+_FILES = {"files_opened": "opened", "files_quarantined": "quarantined", "files_already_read": "already read"}

@@ -1,0 +1,108 @@
+"""The files of a new pipeline: which they are, what they say, and how they are written, all of them or none."""
+
+from __future__ import annotations
+
+import importlib.resources
+import keyword
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.errors import RequestError, SpecError, TidegateError
+
+if TYPE_CHECKING:
+    from tidegate.environment import Environment
+
+Kind = Literal["files", "kafka"]
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no pipeline can have.
+
+    Raises:
+        RequestError: It is not a pipeline's name, or Python could not import it.
+    """
+    from tidegate.spec import FileSource, Flow, Pipeline, Table
+
+    probe = Flow(
+        name="bronze", source=FileSource(path="probe", format="csv", schema="a STRING"), target=Table("bronze.a")
+    )
+    try:
+        Pipeline(name=name, flows=(probe,))
+    except SpecError as error:
+        raise RequestError(error.message) from None
+    if keyword.iskeyword(name):
+        raise RequestError(
+            f"{name!r} is a word of Python, which could not import pipelines/{name}.py; take another name."
+        )
+
+
+def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str]:
+    """Every file of a new pipeline, by its place, the landing file last."""
+    from tidegate.layout import Layout
+
+    project = environment.project
+    templates = {
+        project / "pipelines" / f"{name}.py": f"{kind}/pipeline.py",
+        project / "spark_jobs" / f"{name}.py": "spark_job.py",
+        project / "expectations" / name / "__init__.py": "suites.py",
+        project / "expectations" / name / "silver.json": "suite.json",
+        project / "dags" / f"{name}.py": "dag.py",
+        project / "tests" / "spark_jobs" / f"test_{name}.py": "test.py",
+    }
+    if kind == "files":
+        templates[Layout.of(environment).landing(name) / f"{name}_sample.csv"] = "files/sample.csv"
+    return {path: _filled(template, name) for path, template in templates.items()}
+
+
+def check_free(name: str, files: Mapping[Path, str]) -> None:
+    """Refuse to overwrite a file, or to write another pipeline's table.
+
+    Raises:
+        RequestError: Something is there already; the message lists it.
+    """
+    there = [str(path) for path in files if path.exists()]
+    if there:
+        raise RequestError(f"nothing was written, because this exists already: {', '.join(there)}")
+    taken = _writers_of({f"bronze.{name}", f"silver.{name}", f"gold.{name}"})
+    if taken:
+        told = ", ".join(f"{table} by {pipeline}" for table, pipeline in sorted(taken.items()))
+        raise RequestError(
+            f"nothing was written: another pipeline writes a table of that name ({told}); take another name."
+        )
+
+
+def write(files: Mapping[Path, str]) -> None:
+    """Write all the files, or none; each appears under its final name in one step."""
+    written: list[Path] = []
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # A landing folder may be read at any moment, and it passes over names that begin with a dot.
+            draft = path.parent / f".{path.name}.draft"
+            draft.write_text(text, encoding="utf-8")
+            os.link(draft, path)  # unlike a rename it fails where somebody else was faster
+            written.append(path)
+            draft.unlink()
+    except OSError as error:
+        for path in written:
+            path.unlink()
+        raise RequestError(f"nothing was written: {error.strerror} ({error.filename})") from error
+
+
+def _filled(template: str, name: str) -> str:
+    source = importlib.resources.files("tidegate.cli").joinpath("templates", f"{template}.txt")
+    return Template(source.read_text(encoding="utf-8")).substitute(name=name, title=name.replace("_", " ").capitalize())
+
+
+def _writers_of(tables: set[str]) -> dict[str, str]:
+    """Which declared pipeline writes which of some tables."""
+    from tidegate.cli import project
+
+    found: dict[str, str] = {}
+    for name, pipeline in project.load_all(None):
+        if not isinstance(pipeline, TidegateError):
+            found |= {flow.target.name: name for flow in pipeline.flows if flow.target.name in tables}
+    return found

@@ -1,0 +1,84 @@
+"""``tidegate status``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegate.cli import project
+from tidegate.cli.standing import PATIENCE, Standing
+
+_HEADERS = (
+    "pipeline",
+    "flow",
+    "state",
+    "version",
+    "last batch",
+    "planned at (UTC)",
+    "lease",
+    "rows",
+    "bytes",
+    "position",
+)
+
+
+def status(
+    name: Annotated[
+        str | None, typer.Argument(help="One pipeline; all of them without it.", autocompletion=project.complete_name)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the sources.", min=0.1)] = PATIENCE,
+) -> None:
+    """Show where every flow stands: checkpoint, lease, last batch, position and lag. Starts no JVM.
+
+    The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
+    """
+    from tidegate.cli import console, standing
+
+    environment = project.read()
+    standings = standing.gather(environment, project.load_all(name), timeout)
+    if as_json:
+        console.print_json({"format": 1, "flows": [each.to_json() for each in standings]})
+    elif standings:
+        console.print_table(_HEADERS, [_row(each) for each in standings], right=("last batch", "rows", "bytes"))
+        tell_troubles(standings)
+    else:
+        console.say("No pipeline is declared yet; `tidegate new NAME` makes one.")
+    raise typer.Exit(standing.exit_code(standings))
+
+
+def tell_troubles(standings: list[Standing]) -> None:
+    """Why a row says ``error`` or ``refused``, in one line each below the table."""
+    from tidegate.cli import console
+
+    for each in standings:
+        where = f"{each.pipeline}/{each.flow}" if each.flow else each.pipeline
+        if each.state in ("error", "refused"):
+            console.say(f"{where}: {each.told()}", style=each.state)
+
+
+def _row(each: Standing) -> tuple[str, ...]:
+    from tidegate.cli import console
+
+    version = "-" if each.version is None else f"v{each.version}" + (f"/{each.refresh}" if each.refresh else "")
+    batch = "-" if each.last_committed is None else str(each.last_committed)
+    held = each.holder or "-"
+    told = (each.pipeline, each.flow or "-", each.state, version, batch, console.moment(each.planned_ms), held)
+    return (*told, *lag_cells(each), position(each))
+
+
+def lag_cells(each: Standing) -> tuple[str, str]:
+    """Rows and bytes behind; estimates carry a ``~``."""
+    from tidegate.cli import console
+
+    if each.lag is None:
+        return "?", "?"
+    return console.count(each.lag.rows, exact=each.lag.rows_exact), console.size(
+        each.lag.bytes, exact=each.lag.bytes_exact
+    )
+
+
+def position(each: Standing) -> str:
+    """How far the flow has read its source."""
+    return (each.lag.position if each.lag is not None else None) or "-"
