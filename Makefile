@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help setup setup-python demo test test-fast lint format clean
+.PHONY: help setup setup-python demo test test-fast lint format lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,15 +22,23 @@ test: setup ## Run all tests.
 test-fast: setup-python ## Run the tests that need no JVM; Java is not needed either.
 	@$(BIN)/pytest tests -m "not jvm"
 
+# Without a cache: that of lint-imports misses changes in folders that have no __init__.py (dags, plugins).
 lint: setup-python ## Check style, types and the direction of imports.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-cache
 
 format: setup-python ## Put imports and layout in order.
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+lock: setup-python ## Pin requirements.in anew in requirements.txt; what is pinned and still fits stays.
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header \
+	    --no-emit-index-url --no-emit-find-links requirements.in -o requirements.txt
+	@{ printf '# The pinned lock of requirements.in, for Python 3.11 to 3.13 on every platform.\n'; \
+	   printf '# Made by uv, do not edit: change requirements.in, then run `make lock`.\n'; \
+	   cat requirements.txt; } >.cache/lock && mv .cache/lock requirements.txt
 
 clean: ## Remove what set-up, tests and linters made (all git-ignored); the lake in .data stays.
 	@rm -rf .venv jars .airflow .cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log

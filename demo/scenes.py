@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -52,20 +52,23 @@ def run_told(
 ) -> None:
     """How a run of a DAG went, flow by flow."""
     tasks = "  ".join(_coloured(task, state) for task, state in _in_order(run).items())
-    console.print(f"\n[bold]{run.dag_id}[/]  {tasks}  [dim]{run.seconds:.0f} s[/]", highlight=False)
+    console.print(f"\n[bold]{run.dag_id}[/]  {tasks}  [dim]{run.seconds:.1f} s[/]", highlight=False)
     if report is None:
-        console.print(
-            f"  Nothing new: {after[0].reason or 'all is read'}. The run ended in `plan`; no JVM was started."
-        )
+        console.print(f"  {after[0].reason.capitalize()}: the run ended in `plan`, and no JVM was started.")
         return
-    console.print(_flows(report, before, after))
-    if report.error:
-        console.print(f"  [red]{report.error['kind']}[/]: ", end="")
-        console.print(report.error["message"], markup=False)
-    for flow in report.flows:
-        if flow.error:
-            console.print(f"  [red]{flow.flow} {flow.state}[/]: ", end="")
-            console.print(flow.error["message"], markup=False)
+    console.print(_flows(report))
+    console.print(f"  behind before: {_behind(before)}; now: {_behind(after)}", highlight=False)
+    seconds = ", ".join(
+        f"{part} {report.parts[part]:.1f} s" for part in ("session", "flows", "docs") if part in report.parts
+    )
+    console.print(f"  [dim]{'; '.join([seconds, *report.notes])}[/]", highlight=False)
+    for told, error in (
+        ("the run", report.error),
+        *((f"{flow.flow} {flow.state}", flow.error) for flow in report.flows),
+    ):
+        if error:
+            console.print(f"  [red]{told}[/]: ", end="")
+            console.print(f"{error['kind']}: {error['message']}", markup=False, highlight=False)
 
 
 def quarantined(console: Console, layout: Layout, pipeline: Pipeline, report: RunReport) -> None:
@@ -114,11 +117,10 @@ def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> N
         connection.register("gold", rows)
         found = connection.execute(sql)
         names = [described[0] for described in found.description or ()]
-        shown = Table(*names, title=f"{name}: {title}", title_justify="left", title_style="bold", box=None)
+        shown = _table(*names, right=set(names) - {"day", "carrier", "page", "hour"})
         for row in found.fetchall():
             shown.add_row(*(f"{cell:.1f}" if isinstance(cell, float) else _plain(str(cell)) for cell in row))
-    for column, cell in zip(shown.columns, names, strict=True):
-        column.justify = "left" if cell in ("day", "carrier", "page", "hour") else "right"
+    console.print(f"[bold]{name}[/], {title}", highlight=False)
     console.print(shown)
 
 
@@ -129,35 +131,29 @@ def checked(console: Console, checks: Sequence[Check]) -> None:
         console.print(f"  {mark} {check.what} [dim]({check.told})[/]", highlight=False)
 
 
-def _flows(report: RunReport, before: Sequence[Lag], after: Sequence[Lag]) -> Table:
-    shown = Table(box=None, padding=(0, 1))
-    for name in (
-        "flow",
-        "batches",
-        "read",
-        "written",
-        "quarantined",
-        "set aside",
-        "replaced",
-        "behind",
-        "then",
-        "time",
-    ):
-        shown.add_column(name, justify="left" if name in ("flow", "behind", "then") else "right", no_wrap=True)
-    for flow, was, now in zip(report.flows, before, after, strict=True):
+def _flows(report: RunReport) -> Table:
+    counts = ("batches", "read", "written", "quarantined", "set aside", "replaced", "time")
+    shown = _table("flow", *counts, right=counts)
+    for flow in report.flows:
         shown.add_row(
             flow.flow,
             str(len(flow.batches)),
             f"{flow.total('read'):,}",
             _written(flow),
-            _set_aside(flow),
+            _quarantined(flow),
             f"{flow.total('filtered'):,}",
             f"{flow.total('deduplicated') + flow.total('superseded'):,}",
-            behind(was),
-            behind(now),
             f"{flow.seconds:.1f} s",
             style={"refused": "yellow", "failed": "red"}.get(flow.state, ""),
         )
+    return shown
+
+
+def _table(*names: str, right: Collection[str]) -> Table:
+    """A plain table, indented by two, whose columns named in ``right`` are set to the right."""
+    shown = Table(box=None, padding=(0, 0, 0, 2), header_style="dim")
+    for name in names:
+        shown.add_column(name, justify="right" if name in right else "left", no_wrap=name in right)
     return shown
 
 
@@ -166,19 +162,21 @@ def _written(flow: FlowReport) -> str:
     return f"{groups:,} groups" if flow.total("groups") else f"{flow.total('written'):,}"
 
 
-def _set_aside(flow: FlowReport) -> str:
+def _quarantined(flow: FlowReport) -> str:
     files = flow.total("files_quarantined")
     rows = flow.total("quarantined")
     return " + ".join([f"{rows:,}"] * bool(rows or not files) + [count(files, "file")] * bool(files))
 
 
-def behind(lag: Lag) -> str:
-    """How far a flow is behind, in few words."""
-    if not lag.behind:
-        return "nothing"
-    what = {"files": "file", "kafka": "message", "change_feed": "commit"}[lag.kind]
-    told = f", {size(lag.bytes)}" if lag.bytes and lag.kind == "files" else ""
-    return count(lag.behind, what) + told
+def _behind(lags: Sequence[Lag]) -> str:
+    """How far the flows are behind, in few words."""
+    words = {"files": "file", "kafka": "message", "change_feed": "commit"}
+    told = []
+    for lag in lags:
+        if lag.behind:
+            measured = f" ({size(lag.bytes)})" if lag.bytes and lag.kind == "files" else ""
+            told.append(f"{lag.flow} {count(lag.behind, words[lag.kind])}{measured}")
+    return ", ".join(told) or "nothing"
 
 
 def _in_order(run: DagRun) -> dict[str, str]:

@@ -58,8 +58,9 @@ class Story:
         clicks_feed.produce(self.stage.environment.kafka, messages)
         scenes.landed_files(self.console, files)
         scenes.landed_messages(self.console, clicks_feed.counts(messages))
-        self._run(self.flights, sum(file.rows for file in files))
-        self._storm("the same day, seven minutes later each: the correction has arrived")
+        report = self._run(self.flights, sum(file.rows for file in files))
+        self._only_new(report)
+        self._storm("the same day after the correction: every delay is seven minutes longer")
         self._run(self.clickstream, len(messages))
         self._busiest("as corrections and deletions left them")
 
@@ -93,10 +94,9 @@ class Story:
         reports = [
             page for p in (self.flights, self.clickstream) if (page := layout.docs(p.name) / "index.html").exists()
         ]
-        for page in reports:
-            self.console.print(f"Data quality report:  {told(page)}", highlight=False, soft_wrap=True)
-        self.console.print(f"Tables:               {told(layout.lake / 'tables')}", highlight=False, soft_wrap=True)
-        self.console.print(f"Airflow's and Spark's log: {told(self.stage.log)}", highlight=False, soft_wrap=True)
+        places = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
+        for what, path in (*places, ("Airflow's and Spark's log", self.stage.log)):
+            self.console.print(f"{what:<26} {told(path)}", highlight=False, soft_wrap=True)
         self.console.print("\n[bold]Next[/]")
         landing = told(self.stage.environment.landing)
         for command, why in (
@@ -122,6 +122,11 @@ class Story:
             log = self.stage.told(self.stage.log)
             raise RunCrashedError(f"The run of {pipeline.name!r} failed, and the demo ends here; its log is {log}.")
         return report
+
+    def _only_new(self, report: RunReport | None) -> None:
+        there = len(list((self.stage.environment.landing / flights_feed.FOLDER).iterdir()))
+        listed = report.flow("bronze").total("files_listed") if report is not None else 0
+        self.console.print(f"  [dim]Of {there} files in the landing zone, this run opened the {listed} new ones.[/]")
 
     def _storm(self, title: str) -> None:
         scenes.gold(self.console, self.stage.layout, "gold.daily_delay", STORM, title)

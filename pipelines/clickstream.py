@@ -16,7 +16,7 @@ pipeline = Pipeline(
     flows=(
         Flow(
             name="bronze",
-            source=KafkaSource(topic="clickstream", schema=SCHEMA, max_offsets_per_trigger=10_000),
+            source=KafkaSource(topic="clickstream", schema=SCHEMA, max_offsets_per_trigger=8_000),
             target=Table("bronze.clicks"),
         ),
         Flow(

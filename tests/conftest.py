@@ -31,7 +31,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         {
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
         },
     )
     yield session

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,19 +87,42 @@ class Deployment:
             flows: Only these.
             batch: In which batch.
         """
+        driver, marker = self.start_driver(at, name, flows, batch=batch)
+        said, _ = driver.communicate(timeout=240)
+        assert driver.returncode == -signal.SIGKILL, f"not killed, but ended with {driver.returncode}:\n{said[-6000:]}"
+        assert marker.read_text() == at
+
+    @contextmanager
+    def driver_that_waits(self, at: str, name: str = "flights", flows: Iterable[str] = ()) -> Iterator[None]:
+        """A driver of its own that stands still at ``hold:<step>:<flow>``; SIGKILLed at the end."""
+        driver, marker = self.start_driver(at, name, flows, batch=0)
+        until = time.monotonic() + 120
+        while not marker.exists() and time.monotonic() < until and driver.poll() is None:
+            time.sleep(0.1)
+        try:
+            assert marker.exists(), "the driver did not get to where it was to wait"
+            yield
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.communicate()
+
+    def start_driver(
+        self, at: str, name: str, flows: Iterable[str], *, batch: int
+    ) -> tuple[subprocess.Popen[str], Path]:
+        """A driver of its own, and the file that it writes when it reaches ``at``."""
         request = self.request(name, flows)
-        request_id, marker = request.write(self.layout), self.environment.lake.parent / f"killed-{fresh_id('k')}"
+        request_id, marker = request.write(self.layout), self.environment.lake.parent / fresh_id("reached")
         command = [sys.executable, str(DRIVER), at, str(batch), str(marker), name, request.run_key, request_id]
-        done = subprocess.run(
+        driver = subprocess.Popen(
             command,
             env={**os.environ, **self.environment.variables(), "PYTHONPATH": str(self.source)},
             cwd=self.environment.lake.parent,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=240,
+            start_new_session=True,
         )
-        assert done.returncode == -signal.SIGKILL, f"the driver was not killed but ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        assert marker.read_text() == at
+        return driver, marker
 
     def rows(self, path: Path) -> pyarrow.Table:
         """A Delta table as delta-rs reads it: another reader than the one that wrote it."""

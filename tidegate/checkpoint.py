@@ -9,7 +9,6 @@ batch ids start at 0 again and Delta would drop every write under an old one in 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +109,7 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         )
         + "\n"
     )
-    os.replace(draft, path)
+    Path(draft).replace(path)
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:

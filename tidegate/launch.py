@@ -87,7 +87,9 @@ def command(environment: Environment, request: RunRequest, request_id: str, atte
     ]
 
 
-def start(environment: Environment, request: RunRequest, request_id: str, attempt: str, log: Path) -> subprocess.Popen[bytes]:
+def start(
+    environment: Environment, request: RunRequest, request_id: str, attempt: str, log: Path
+) -> subprocess.Popen[bytes]:
     """Start one attempt in a process group of its own, its raw output in ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

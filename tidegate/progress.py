@@ -8,6 +8,7 @@ listed in ``sources/0/N``, every tenth one compacted with all before it (``Compa
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,8 @@ def _newest(folder: Path) -> int | None:
 
 def _lines(path: Path, at_least: int) -> list[str]:
     try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
+        raw = path.read_bytes()
+        lines = raw.decode("utf-8").split("\n")
     except FileNotFoundError:
         raise _corrupt(path, "it is gone") from None
     except UnicodeDecodeError:
@@ -251,7 +253,25 @@ def _lines(path: Path, at_least: int) -> list[str]:
         raise _corrupt(path, f"it cannot be read ({error.strerror})") from None
     if len(lines) < at_least or not lines[0]:
         raise _corrupt(path, "it is empty or torn")
+    if not _fits_checksum(path, raw):
+        raise _corrupt(path, "it is torn or was changed: its checksum does not fit")
     return lines
+
+
+def _fits_checksum(path: Path, raw: bytes) -> bool:
+    """Whether the file is what Spark wrote, by the checksums that Hadoop keeps beside it (``ChecksumFileSystem``).
+
+    A list of files cut at the end of a line reads like a whole one. Without checksums there is nothing to compare.
+    """
+    try:
+        sums = (path.parent / f".{path.name}.crc").read_bytes()
+    except OSError:
+        return True
+    if sums[:4] != b"crc\0" or len(sums) < 8:
+        return True
+    step = int.from_bytes(sums[4:8], "big")
+    written = [int.from_bytes(sums[at : at + 4], "big") for at in range(8, len(sums), 4)]
+    return step > 0 and written == [zlib.crc32(raw[at : at + step]) for at in range(0, len(raw), step)]
 
 
 def _json(path: Path, line: str) -> dict[str, Any]:

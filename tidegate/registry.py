@@ -27,7 +27,7 @@ def load(name: str) -> Pipeline:
     known = names()
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in known:
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise RequestError(f"there is no pipeline {name!r}{hint} Declared: {', '.join(known) or 'none yet'}.")
     pipeline = getattr(importlib.import_module(f"pipelines.{name}"), "pipeline", None)
     if not isinstance(pipeline, Pipeline) or pipeline.name != name:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,7 +158,9 @@ class FlowReport:
 
     def total(self, count: str) -> int:
         """One count of the ledger, over all batches of this attempt (``filtered`` by all rules together)."""
-        values = (getattr(batch, count) for batch in self.batches if batch.kind != "swap" or count in ("upserted", "deleted"))
+        values = (
+            getattr(batch, count) for batch in self.batches if batch.kind != "swap" or count in ("upserted", "deleted")
+        )
         return sum(sum(value.values()) if isinstance(value, Mapping) else value for value in values)
 
     def rules(self) -> dict[str, int]:
@@ -209,7 +210,7 @@ class RunReport:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".tmp")
         draft.write_text(self.to_json())
-        os.replace(draft, path)
+        Path(draft).replace(path)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -219,7 +220,9 @@ class RunReport:
         except FileNotFoundError:
             return None
         if plain["format"] > FORMAT:
-            raise ValueError(f"{path.name} has format {plain['format']}; this Tidegate reads up to {FORMAT}: upgrade it")
+            raise ValueError(
+                f"{path.name} has format {plain['format']}; this Tidegate reads up to {FORMAT}: upgrade it"
+            )
         flows = [_flow_report(flow) for flow in plain.pop("flows")]
         known = {f.name for f in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in plain.items() if name in known}, flows=flows)
@@ -254,7 +257,9 @@ def _flow_report(plain: dict[str, Any]) -> FlowReport:
     batches = [BatchRecord.from_json(batch) for batch in plain.pop("batches")]
     verdicts = [_verdict(verdict) for verdict in plain.pop("verdicts")]
     known = {f.name for f in dataclasses.fields(FlowReport)}
-    return FlowReport(**{name: value for name, value in plain.items() if name in known}, batches=batches, verdicts=verdicts)
+    return FlowReport(
+        **{name: value for name, value in plain.items() if name in known}, batches=batches, verdicts=verdicts
+    )
 
 
 def _verdict(plain: dict[str, Any]) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
+import pathlib
 import secrets
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -78,7 +78,7 @@ class RunRequest:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-        os.replace(draft, path)
+        pathlib.Path(draft).replace(path)
         return request_id
 
     @classmethod

@@ -32,7 +32,10 @@ _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 
-_GLOBS: Mapping[str, str] = {"csv": "*.{csv,csv.gz,csv.bz2}", "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}"}
+_GLOBS: Mapping[str, str] = {
+    "csv": "*.{csv,csv.gz,csv.bz2}",
+    "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +111,9 @@ class ChangeFeed:
         _check_table(self, "table", self.table)
         _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
         if not re.fullmatch(r"[1-9][0-9]*[kmg]", self.max_bytes_per_trigger):
-            raise FieldError("ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'")
+            raise FieldError(
+                "ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'"
+            )
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""
@@ -141,7 +146,9 @@ class Table:
                 value = (value,)
                 object.__setattr__(self, name, value)
             if not isinstance(value, tuple) or not all(isinstance(c, str) and _COLUMN.fullmatch(c) for c in value):
-                raise FieldError(f"Table {self.name!r}", name, value, "a tuple of column names that begin with a letter")
+                raise FieldError(
+                    f"Table {self.name!r}", name, value, "a tuple of column names that begin with a letter"
+                )
             if len(set(value)) != len(value):
                 raise FieldError(f"Table {self.name!r}", name, value, "each column once")
         if self.sequence_by and not self.keys:
@@ -195,7 +202,9 @@ class Flow:
         if not isinstance(self.target, Table):
             raise FieldError(owner, "target", self.target, "a Table")
         if self.transform is not None and not _TRANSFORM.fullmatch(self.transform):
-            raise FieldError(owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'")
+            raise FieldError(
+                owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"
+            )
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
         _check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
@@ -203,12 +212,16 @@ class Flow:
             if self.source.table == self.target.name:
                 raise FieldError(owner, "target", self.target.name, "another table than the source")
             if self.target.write_mode == "append" and self.transform is None:
-                raise FieldError(owner, "transform", None, "a transform: without one this flow would only copy its source")
+                raise FieldError(
+                    owner, "transform", None, "a transform: without one this flow would only copy its source"
+                )
             if self.target.write_mode == "recompute" and self.transform is None:
                 raise FieldError(owner, "transform", None, "a transform that makes the groups")
         else:
             if self.transform is not None:
-                raise FieldError(owner, "transform", self.transform, "None for a landing flow: bronze keeps the raw record")
+                raise FieldError(
+                    owner, "transform", self.transform, "None for a landing flow: bronze keeps the raw record"
+                )
             if self.target.write_mode != "append":
                 raise FieldError(owner, "target", self.target.name, "a table without keys for a landing flow")
             if self.gate is not None:
@@ -251,7 +264,9 @@ class Pipeline:
         _check_once(owner, "flows", [flow.name for flow in self.flows], "names")
         _check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
         if self.schedule is not None and self.schedule not in _PRESETS and not _CRON.fullmatch(self.schedule):
-            raise FieldError(owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}")
+            raise FieldError(
+                owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}"
+            )
         try:
             pendulum.timezone(self.timezone)
         except Exception:
@@ -339,7 +354,9 @@ def _check_once(owner: str, name: str, values: list[str], what: str) -> None:
 def _check_table(declared: object, name: str, value: str) -> None:
     layer, _, table = value.partition(".")
     if layer not in get_args(Layer) or not _NAME.fullmatch(table):
-        raise FieldError(type(declared).__name__, name, value, "'<layer>.<table>' with the layer bronze, silver or gold")
+        raise FieldError(
+            type(declared).__name__, name, value, "'<layer>.<table>' with the layer bronze, silver or gold"
+        )
 
 
 def _check_folder(declared: object, name: str, value: str) -> None:
@@ -384,9 +401,16 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
     """
     columns = []
     for part in _split_top_level(ddl):
-        match = re.fullmatch(r"\s*`?([A-Za-z][A-Za-z0-9_]*)`?\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL)
+        match = re.fullmatch(
+            r"\s*`?([A-Za-z][A-Za-z0-9_]*)`?\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
+        )
         if match is None:
-            raise FieldError(owner, "schema", part.strip() or ddl, "'<name> <type> [NOT NULL], …' with names that begin with a letter")
+            raise FieldError(
+                owner,
+                "schema",
+                part.strip() or ddl,
+                "'<name> <type> [NOT NULL], …' with names that begin with a letter",
+            )
         columns.append(Column(match[1], match[2].strip(), match[3] is not None))
     return tuple(columns)
 

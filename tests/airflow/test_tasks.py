@@ -140,7 +140,8 @@ def test_a_refused_flow_is_red_and_clearing_it_runs_the_application_again(
 wrote("bronze", 5, 3000 + nth)
 if nth == 1:
     silver = report.flow("silver")
-    silver.state, silver.error = "refused", {"kind": "GateRefusedError", "message": "batch 0 refused.", "transient": False}
+    silver.state = "refused"
+    silver.error = {"kind": "GateRefusedError", "message": "batch 0 refused.", "transient": False}
     report.flow("gold").state = "skipped"
 else:
     wrote("silver", 5, 3000)

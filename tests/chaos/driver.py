@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from tidegate.environment import Environment
+from tidegate.launch import submit_conf
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark import flow as flow_module
 from tidegate.spark import micro_batch
 from tidegate.spark.job import run_job
+from tidegate.spark.session import build_session
 
 
 def main() -> None:
@@ -32,6 +36,9 @@ def main() -> None:
         due = context.flow.name == flow and reached == int(batch)
         if due and when == "before":
             kill(context, Path(marker), at)
+        if due and when == "hold":
+            Path(marker).write_text(at)
+            time.sleep(120)
         result = original(context, *arguments, **named)
         if due and when == "after":
             kill(context, Path(marker), at)
@@ -39,6 +46,9 @@ def main() -> None:
 
     setattr(module, step, watched)
     environment = Environment.read()
+    # As a small run is started: from the archive and without the optimizing compiler. A kill comes sooner that way.
+    project = dataclasses.replace(environment, project=Path(__file__).parents[2])
+    build_session(project, "tidegate chaos", submit_conf(project, small=True))
     request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
     run_job(environment, request, fresh_id("a"))
 

@@ -62,7 +62,10 @@ def expect_everything_once(deployment: Deployment) -> None:
     assert differences(answer, "quarantined", ["_row_id"], deployment.quarantined("silver")) == 0
     assert differences(answer, "silver", SILVER, deployment.table("silver.flights"), "NOT _deleted") == 0
     gold = deployment.table("gold.daily_delay")
-    assert differences(answer, "gold", ["day", "carrier", "flights", "cancelled", "late", "p90_delay", "max_delay"], gold) == 0
+    assert (
+        differences(answer, "gold", ["day", "carrier", "flights", "cancelled", "late", "p90_delay", "max_delay"], gold)
+        == 0
+    )
     bad_files = deployment.quarantined("bronze").to_pylist()
     assert [Path(json.loads(file["source"])["path"]).name for file in bad_files] == ["half.csv.gz"]
 
@@ -80,8 +83,12 @@ def expect_a_balanced_ledger(deployment: Deployment) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_one_rerun_after_a_kill_leaves_every_id_in_exactly_one_place(step: str, landed: Deployment, spark: Any) -> None:
-    landed.run_and_kill(step)
-    assert holder(landed.layout, "table:bronze.flights") is None, "SIGKILL frees the lease"
+    flow = step.rpartition(":")[2]
+    above = {"bronze": [], "silver": ["bronze"], "gold": ["bronze", "silver"]}[flow]
+    if above:
+        landed.run(flows=above)
+    landed.run_and_kill(step, flows=[flow])
+    assert holder(landed.layout, f"checkpoint:flights/{flow}") is None, "SIGKILL frees the lease"
 
     report = landed.run()
 
@@ -92,7 +99,10 @@ def test_one_rerun_after_a_kill_leaves_every_id_in_exactly_one_place(step: str, 
 
 def test_a_commit_log_entry_that_was_lost_is_written_again_and_nothing_else(landed: Deployment, spark: Any) -> None:
     landed.run()
-    versions = {name: len(list((landed.layout.table(name) / "_delta_log").glob("*.json"))) for name in ("bronze.flights", "silver.flights")}
+    versions = {
+        name: len(list((landed.layout.table(name) / "_delta_log").glob("*.json")))
+        for name in ("bronze.flights", "silver.flights")
+    }
     for flow in ("bronze", "silver", "gold"):
         (landed.layout.checkpoint("flights", flow, 1, 0) / "commits" / "0").unlink()
 
@@ -106,12 +116,19 @@ def test_a_commit_log_entry_that_was_lost_is_written_again_and_nothing_else(land
 
 
 def test_an_edit_of_the_suite_between_kill_and_rerun_moves_no_row(landed: Deployment, spark: Any) -> None:
-    landed.run_and_kill("after:write_quarantine:silver")
+    landed.run(flows=["bronze"])
+    landed.run_and_kill("after:write_quarantine:silver", flows=["silver"])
     decided = sorted(landed.quarantined("silver")["_row_id"].to_pylist())
     assert decided
     landed.edit_suite(
         "flights/silver",
-        [{"type": "expect_column_values_to_be_between", "kwargs": {"column": "dep_delay", "min_value": -5, "max_value": 5}, "severity": "warning"}],
+        [
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": {"column": "dep_delay", "min_value": -5, "max_value": 5},
+                "severity": "warning",
+            }
+        ],
     )
 
     report = landed.run()
@@ -125,10 +142,12 @@ def test_an_edit_of_the_suite_between_kill_and_rerun_moves_no_row(landed: Deploy
 def test_an_edit_of_the_transform_between_kill_and_rerun_moves_no_row(
     landed: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    landed.run_and_kill("after:write_quarantine:silver")
+    landed.run(flows=["bronze"])
+    landed.run_and_kill("after:write_quarantine:silver", flows=["silver"])
     decided = sorted(landed.quarantined("silver")["_row_id"].to_pylist())
-    import spark_jobs.flights
     from pyspark.sql import functions as F
+
+    import spark_jobs.flights
 
     clean = spark_jobs.flights.clean
     monkeypatch.setattr(

@@ -27,7 +27,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def clicks(deployment: Deployment, broker: Broker, spark: Any, monkeypatch: pytest.MonkeyPatch, request: Any) -> Deployment:
+def clicks(
+    deployment: Deployment, broker: Broker, spark: Any, monkeypatch: pytest.MonkeyPatch, request: Any
+) -> Deployment:
     """A topic of its own for each test: the pipeline declares another name for it."""
     import dataclasses
 
@@ -55,7 +57,9 @@ def expect_the_answer_of_duckdb(clicks: Deployment) -> None:
     assert recompute.differences(answer, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
     assert recompute.differences(answer, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
     assert recompute.differences(answer, "quarantined", ["_row_id"], clicks.quarantined("silver", "clickstream")) == 0
-    assert recompute.differences(answer, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views")) == 0
+    assert (
+        recompute.differences(answer, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views")) == 0
+    )
 
 
 def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_answer(clicks: Deployment) -> None:
@@ -77,7 +81,15 @@ def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_ans
 
 def test_a_late_older_row_does_not_bring_a_deleted_key_back(clicks: Deployment) -> None:
     def event(sequence: int, kind: str) -> clicks_feed.Message:
-        value = {"event_id": "e1", "sequence": sequence, "kind": kind, "occurred_at": "2026-03-01T10:00:00Z", "user_id": "u1", "page": "/", "duration_ms": 1000}
+        value = {
+            "event_id": "e1",
+            "sequence": sequence,
+            "kind": kind,
+            "occurred_at": "2026-03-01T10:00:00Z",
+            "user_id": "u1",
+            "page": "/",
+            "duration_ms": 1000,
+        }
         return clicks_feed.Message(b"u1", json.dumps(value).encode(), kind)
 
     topic = topic_of(clicks)
@@ -120,7 +132,9 @@ def test_no_consumer_group_is_committed(clicks: Deployment) -> None:
     assert [group.group_id for group in groups if group.group_id.startswith("spark")] == []
 
 
-def test_a_kill_between_target_and_record_leaves_every_message_once(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_between_target_and_record_leaves_every_message_once(
+    clicks: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dataclasses
 
     import pipelines.clickstream

@@ -44,8 +44,9 @@ def edit(flow: Flow, changes: dict[str, Any]) -> Flow:
 
 def without_united(monkeypatch: pytest.MonkeyPatch) -> None:
     """New code: silver no longer makes one carrier, and says that every flight of another was 1 minute late."""
-    import spark_jobs.flights
     from pyspark.sql import functions as F
+
+    import spark_jobs.flights
 
     clean = spark_jobs.flights.clean
 
@@ -84,7 +85,9 @@ def test_with_the_bump_silver_and_gold_become_what_the_new_code_makes_of_bronze(
     assert not [carrier for _, carrier in gold if carrier == "UA"]
     assert {row["max_delay"] for (_, carrier), row in gold.items() if carrier == "AA"} == {1}
     history = DeltaTable(str(flights.layout.table("silver.flights"))).history()
-    assert [commit["operation"] for commit in history] == ["MERGE", "WRITE"], "readers never saw it empty: one MERGE swapped it"
+    assert [commit["operation"] for commit in history] == ["MERGE", "WRITE"], (
+        "readers never saw it empty: one MERGE swapped it"
+    )
     changed = swap.upserted + swap.deleted
     feed = flights.rows_of_feed("silver.flights", since=1)
     assert len({row["flight_id"] for row in feed}) == changed, "the feed carries only real changes"
@@ -99,14 +102,18 @@ def test_without_the_bump_the_change_is_refused_before_spark_and_names_the_field
 
     pipeline = declare(monkeypatch, silver={"transform": "flights:clean_anew"})
 
-    with pytest.raises(CheckpointIncompatibleError, match="transform: 'flights:clean' -> 'flights:clean_anew'") as caught:
+    with pytest.raises(
+        CheckpointIncompatibleError, match="transform: 'flights:clean' -> 'flights:clean_anew'"
+    ) as caught:
         check_compatible(flights.layout, pipeline, pipeline.flow("silver"))
 
     assert caught.value.changed == {"transform": ("flights:clean", "flights:clean_anew")}
     assert "checkpoint_version=2" in caught.value.message
 
 
-def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flights.land("empty.csv", "")
     flights.run()
     declare(monkeypatch, bronze={"checkpoint_version": 2})

@@ -3,8 +3,9 @@
 Exit codes (``sysexits.h``)::
 
     0    all is well, or nothing was new
+    1    whoever read the output went away (``| head``)
     64   the command was called in a wrong way: unknown pipeline, flow or option
-    65   a gate refused a batch; the target is untouched and the same batch waits
+    65   a gate refused a batch (the target is untouched and the same batch waits), or a source lost what comes next
     70   a job crashed without a report, or a fault of Tidegate itself
     75   it may heal by waiting: a source is away, another run holds the lease
     78   a declaration, a checkpoint, a source or this machine needs a person
@@ -23,7 +24,9 @@ import typer
 from tidegate.cli import checkpoint, lag, ledger, new, plan, quarantine, run, status, version
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
-_EX_CLICK_USAGE = 2
+_EX_TYPER_USAGE = 2
+_EX_NO_READER = 1
+"""What Typer, too, ends with then."""
 
 app = typer.Typer(
     name="tidegate",
@@ -45,7 +48,14 @@ app.command()(version.version)
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code; errors of ours are one line, never a traceback."""
-    _leave(_run())
+    code = _run()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _EX_NO_READER
+    _leave(code)
 
 
 def _run() -> int:
@@ -53,21 +63,17 @@ def _run() -> int:
         app(prog_name="tidegate")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else EX_SOFTWARE
-        return EX_USAGE if code == _EX_CLICK_USAGE else code
+        return EX_USAGE if code == _EX_TYPER_USAGE else code
     except TidegateError as error:
         sys.stdout.flush()
         print(f"tidegate: {' '.join(error.message.split())}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        # Whoever reads us (`| head`) has seen enough; Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _leave(code: int) -> NoReturn:
     if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()):
         # A probe that ran out of time may sit inside a native library, which does not survive the interpreter's end.
-        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

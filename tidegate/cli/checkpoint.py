@@ -17,7 +17,7 @@ _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at",
 
 
 def checkpoint(
-    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show every checkpoint of a pipeline: versions, refreshes, what they remember, the last batches. Starts no JVM.

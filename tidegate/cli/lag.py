@@ -14,10 +14,15 @@ _HEADERS = ("pipeline", "flow", "source", "rows", "bytes", "position", "why")
 
 def lag(
     name: Annotated[
-        str | None, typer.Argument(help="One pipeline; all of them without it.", autocompletion=project.complete_name)
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="One pipeline; all of them without it.", autocompletion=project.complete_name
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the sources.", min=0.1)] = PATIENCE,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)
+    ] = PATIENCE,
 ) -> None:
     """Show how far every flow is behind its source, in rows and bytes. Starts no JVM; estimates carry a ``~``.
 

@@ -15,9 +15,31 @@ if TYPE_CHECKING:
 _HEADERS = ("recorded at (UTC)", "flow", "batch", "checkpoint", "kind", "in", "out", "fates", "seconds", "balance")
 
 
+_COLUMNS = (
+    *("flow", "kind", "app_id", "batch_id", "read", "written", "quarantined", "deduplicated", "superseded"),
+    *("already_read", "groups", "upserted", "deleted", "unchanged", "files_listed", "files_opened"),
+    *(
+        "files_quarantined",
+        "files_already_read",
+        "filtered",
+        "rules",
+        "target_version",
+        "seconds",
+        "run_key",
+        "attempt",
+    ),
+    *("checkpoint_version", "refresh", "recorded_at"),
+)
+_NEWEST = """
+SELECT * REPLACE (strftime(recorded_at, '%Y-%m-%dT%H:%M:%S.%fZ') AS recorded_at)
+FROM (SELECT * FROM held ORDER BY recorded_at DESC, batch_id DESC LIMIT ?)
+ORDER BY recorded_at, batch_id
+"""
+
+
 def ledger(
-    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
-    last: Annotated[int, typer.Option(help="At most so many lines, the newest last.", min=1)] = 20,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    last: Annotated[int, typer.Option(metavar="COUNT", help="At most so many lines, the newest last.", min=1)] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what the last batches did with every row: the ledger's lines and whether they balance. Starts no JVM.
@@ -42,22 +64,11 @@ def ledger(
 
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, oldest first, each with its ``imbalance``."""
+    from tidegate.cli.query import query
     from tidegate.report import BatchRecord
 
-    path = layout.ops(pipeline, "ledger")
-    if not (path / "_delta_log").is_dir():
-        return []
-    from deltalake import DeltaTable
-
-    table = DeltaTable(str(path)).to_pyarrow_table()
-    order = [("recorded_at", "ascending"), ("batch_id", "ascending")]
-    newest = table.sort_by(order).slice(max(table.num_rows - last, 0))
-    lines = []
-    for line in newest.to_pylist():
-        line |= {name: dict(line[name] or ()) for name in ("filtered", "rules")}
-        line["recorded_at"] = line["recorded_at"].isoformat()
-        lines.append({**line, "imbalance": BatchRecord.from_json(line).imbalance()})
-    return lines
+    found = query(layout.ops(pipeline, "ledger"), _COLUMNS, _NEWEST, [last])
+    return [{**line, "imbalance": BatchRecord.from_json(line).imbalance()} for line in found]
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="A lower-case letter, then letters, digits and '_', at most 63.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A lower-case letter, then letters, digits and '_', at most 63.")
+    ],
     source: Annotated[Literal["files", "kafka"], typer.Option(help="Where its rows land.")] = "files",
 ) -> None:
     """Scaffold a pipeline that runs at once: its declaration, transforms, suite, DAG and tests.

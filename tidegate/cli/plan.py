@@ -17,8 +17,10 @@ _HEADERS = ("flow", "work", "rows", "bytes", "why")
 
 
 def plan(
-    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[list[str] | None, typer.Option(help="Only this flow; may be given several times.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    flow: Annotated[
+        list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Say whether a run would find work, and why. Starts no JVM and changes nothing.

@@ -20,28 +20,31 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_PLACE = (
-    "coalesce(regexp_replace(json_extract_string(source, '$.path'), '^file://', ''), json_extract_string(source, '$.topic'), "
-    "'version ' || json_extract_string(source, '$.version'), 'unknown')"
-)
+_PLACE = """coalesce(
+    regexp_replace(json_extract_string(source, '$.path'), '^file://', ''),
+    json_extract_string(source, '$.topic'),
+    'version ' || json_extract_string(source, '$.version'),
+    'unknown')"""
 """Where a row came from, without its line or offset: a file, a topic, or a version of the table that the flow reads."""
 
 _COUNTS = f"""
 SELECT level, rule, {_PLACE} AS place, count(DISTINCT _row_id) AS entries
-FROM (SELECT level, _row_id, source, unnest(rules) AS rule FROM held WHERE state = 'open')
+FROM (SELECT level, _row_id, source, unnest(rules) AS rule FROM held)
 GROUP BY ALL ORDER BY entries DESC, rule, place
 """
-_TOTAL = "SELECT count(DISTINCT _row_id) FROM held WHERE state = 'open'"
 _RECORDS = """
-SELECT _row_id, level, rules, source, record, CAST(quarantined_at AS VARCHAR) AS quarantined_at, _batch_id AS batch_id
-FROM held WHERE state = 'open' ORDER BY held.quarantined_at DESC, _row_id LIMIT ?
+SELECT _row_id, level, rules, source, record, strftime(quarantined_at, '%Y-%m-%d %H:%M:%S') AS quarantined_at,
+    _batch_id AS batch_id
+FROM held ORDER BY held.quarantined_at DESC, _row_id LIMIT ?
 """
+_RECORD = ("_row_id", "level", "rules", "source", "record", "quarantined_at", "_batch_id")
+_OPEN = "state = 'open'"
 
 
 @app.command("list")
 def list_open(
-    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str | None, typer.Argument(help="One flow; all of them without it.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="One flow; all of them without it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Count what is quarantined and still open, by flow, rule and source. Shows no contents. Starts no JVM.
@@ -74,16 +77,17 @@ def list_open(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str, typer.Argument(help="The flow.")],
-    limit: Annotated[int, typer.Option(help="At most so many records, the newest first.", min=1)] = 10,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow.")],
+    limit: Annotated[int, typer.Option(metavar="COUNT", help="At most so many records, the newest first.", min=1)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Print quarantined records with their contents, as they arrived: data that may be personal. Starts no JVM."""
     from tidegate.cli import console
+    from tidegate.cli.query import query
 
     layout, (only,) = _opened(name, flow)
-    records = _query(layout, name, only.name, _RECORDS, [limit])
+    records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=_OPEN)
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flow": only.name, "records": records})
         return
@@ -105,25 +109,12 @@ def _opened(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
 
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
     """How many entries are open, and the lines by level, rule and source."""
-    counted = _query(layout, pipeline, flow, _TOTAL, [])
-    total = next(iter(counted[0].values())) if counted else 0
-    lines = _query(layout, pipeline, flow, _COUNTS, []) if total else []
-    return total, [
-        {"level": e["level"], "rule": e["rule"], "source": e["place"], "entries": e["entries"]} for e in lines
-    ]
+    from tidegate.cli.query import query
 
-
-def _query(layout: Layout, pipeline: str, flow: str, sql: str, values: list[Any]) -> list[dict[str, Any]]:
-    """Rows of a query over the quarantine table, called ``held``; none when nothing was ever quarantined."""
     path = layout.quarantine(pipeline, flow)
-    if not (path / "_delta_log").is_dir():
-        return []
-    import duckdb
-    from deltalake import DeltaTable
-
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("held", DeltaTable(str(path)).to_pyarrow_dataset())
-        cursor = connection.execute(sql, values)
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM held", where=_OPEN)
+    if not total or not total[0]["entries"]:
+        return 0, []
+    lines = query(path, ["_row_id", "level", "rules", "source"], _COUNTS, where=_OPEN)
+    told = [{"level": e["level"], "rule": e["rule"], "source": e["place"], "entries": e["entries"]} for e in lines]
+    return total[0]["entries"], told

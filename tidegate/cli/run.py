@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[list[str] | None, typer.Option(help="Only this flow; may be given several times.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    flow: Annotated[
+        list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if nothing is new.")] = False,
 ) -> None:
     """Run a pipeline's flows once, without Airflow: one increment each, then stop.

@@ -20,7 +20,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
-from tidegate.embedded import java
+from tidegate.embedded import broker_files, java
 from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError
 
@@ -33,56 +33,6 @@ _START_SECONDS = 90.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _PORT_ATTEMPTS = 3
-
-# All paths are relative to the folder, which is the broker's working directory: no character in its name can hurt.
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-log.dirs=data
-# One node: nothing to replicate to, and no need for fifty partitions of bookkeeping.
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-# After a crash the controller waits this long for the old broker before it lets the new one serve (9 s by default).
-broker.session.timeout.ms=3000
-broker.heartbeat.interval.ms=500
-num.network.threads=2
-num.io.threads=4
-# A mistyped topic is an error, and what was written stays until somebody deletes it.
-auto.create.topics.enable=false
-log.retention.ms=-1
-log.retention.bytes=-1
-"""
-_LOGGING = """\
-status = error
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = logs/broker.log
-appender.file.filePattern = logs/broker.log.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{ISO8601} %p %m (%c{1})%n
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 10MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 3
-rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-logger.server.name = kafka.server
-logger.server.level = info
-"""
 
 
 class Broker:
@@ -197,9 +147,7 @@ class Broker:
     # ------------------------------------------------------------------------------------------------------- private
 
     def _launch(self, port: int) -> None:
-        settings = _PROPERTIES.format(port=port, controller_port=_free_port(taken=port))
-        (self.data_dir / "server.properties").write_text(settings, encoding="utf-8")
-        (self.data_dir / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+        broker_files.write(self.data_dir, port=port, controller_port=_free_port(taken=port))
         command = [
             *(str(java.find().executable), f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Djava.awt.headless=true", "-Dlog4j2.configurationFile=log4j2.properties", "-cp", self._class_path),

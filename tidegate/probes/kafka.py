@@ -11,6 +11,8 @@ from tidegate.errors import SourceError, SourceUnavailableError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+_POLL_SECONDS = 0.1
+
 
 def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, int]:
     """The offset that the next message of each partition will get.
@@ -34,26 +36,39 @@ def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int,
         SourceError: The broker knows no such topic.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    from confluent_kafka import KafkaException, admin
-
-    # Its stubs leave out what it exports.
-    kafka: Any = admin
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
 
     until = time.monotonic() + timeout
     _check_listening(bootstrap, timeout)
     # Both silence librdkafka, which would tell each refused connection on standard error.
-    client = kafka.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _error: None})
-    try:
-        partitions = _partitions(client, topic, until)
-        asked = [
-            client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
-            for spec in (kafka.OffsetSpec.earliest(), kafka.OffsetSpec.latest())
-        ]
-        begin, end = (
-            {found.partition: answer.result(_left(until)).offset for found, answer in one.items()} for one in asked
-        )
-    except (KafkaException, TimeoutError) as error:
-        raise _unavailable(bootstrap, error) from None
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _error: None}
+    client = AdminClient(settings)
+    moving = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    while True:
+        try:
+            return _bounds(client, topic, until)
+        except KafkaException as error:
+            # A topic that was just made, or whose leader just moved, settles within moments.
+            if error.args[0].code() not in moving or time.monotonic() > until:
+                raise _unavailable(bootstrap, error.args[0].str()) from None
+            time.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise _unavailable(bootstrap, f"not within {timeout:g} s") from None
+
+
+def _bounds(client: AdminClient, topic: str, until: float) -> dict[int, tuple[int, int]]:
+    from confluent_kafka import admin
+
+    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
+    partitions = _partitions(client, topic, until)
+    asked = [
+        client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
+        for spec in (specs.earliest(), specs.latest())
+    ]
+    begin, end = (
+        {found.partition: answer.result(_left(until)).offset for found, answer in one.items()} for one in asked
+    )
     return {partition: (begin[partition], end[partition]) for partition in sorted(end)}
 
 
@@ -73,14 +88,14 @@ def _partitions(client: AdminClient, topic: str, until: float) -> list[Any]:
 def _check_listening(bootstrap: str, timeout: float) -> None:
     """Fail at once when nobody listens: librdkafka would try again until the time is up."""
     servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
-    reason: Exception | None = None
+    reason = "no server is named"
     for server in servers:
         host, _, port = server.rpartition("://")[2].rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=max(0.2, timeout / 2 / len(servers))):
                 return
         except (OSError, ValueError) as error:
-            reason = error
+            reason = str(error)
     raise _unavailable(bootstrap, reason)
 
 
@@ -88,6 +103,7 @@ def _left(until: float) -> float:
     return max(0.1, until - time.monotonic())
 
 
-def _unavailable(bootstrap: str, error: Exception | None) -> SourceUnavailableError:
-    told = f" ({type(error).__name__ if not str(error) else error})" if error is not None else ""
-    return SourceUnavailableError(f"no Kafka broker answers at {bootstrap}{told}; start it, or correct TIDEGATE_KAFKA")
+def _unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:
+    return SourceUnavailableError(
+        f"no Kafka broker answers at {bootstrap} ({reason}); start it, or correct TIDEGATE_KAFKA, and run again"
+    )

@@ -17,7 +17,9 @@ from tidegate.errors import (
     TidegateError,
 )
 
-_CONFLICT = re.compile(r"DELTA_CONCURRENT|ConcurrentAppend|ConcurrentModification|ConcurrentWrite|CONCURRENT_STREAM_LOG_UPDATE")
+_CONFLICT = re.compile(
+    r"DELTA_CONCURRENT|ConcurrentAppend|ConcurrentModification|ConcurrentWrite|CONCURRENT_STREAM_LOG_UPDATE"
+)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 _CHECKPOINT = re.compile(
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE|Incomplete log file|Log file was malformed|metadata of the checkpoint"
@@ -27,7 +29,9 @@ _EXPIRED = re.compile(
     r"KAFKA_DATA_LOSS|OffsetOutOfRange|Some data may have been lost|DELTA_MISSING_FILES_UNEXPECTED_VERSION"
     r"|DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_CHANGE_DATA_FILE_NOT_FOUND|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|logs? truncated"
 )
-_AWAY = re.compile(r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException")
+_AWAY = re.compile(
+    r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
+)
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA|STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 
@@ -45,7 +49,9 @@ def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateEr
     text = str(error)
     condition = next(iter(_CONDITION.findall(text)), type(error).__name__)
     if _FULL.search(text):
-        return LakeUnwritableError(f"{what}: the lake's disk is full or read-only; free space and run again, nothing is half done.")
+        return LakeUnwritableError(
+            f"{what}: the lake's disk is full or read-only; free space and run again, nothing is half done."
+        )
     if _CHECKPOINT.search(text):
         return CheckpointCorruptError(
             f"{what}: the checkpoint at {checkpoint} cannot be read ({condition}). Restore it from a backup, or raise "
@@ -60,11 +66,13 @@ def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateEr
     if _CONFLICT.search(text):
         return SinkConflictError(f"{what}: another commit got in between ({condition}); run again.")
     if _SCHEMA.search(text):
-        return SpecDriftError(f"{what}: the source table's schema changed ({condition}); run again, and if it stays, raise checkpoint_version.")
+        return SpecDriftError(
+            f"{what}: the source table's schema changed ({condition}); run again, and if it stays, raise checkpoint_version."
+        )
     if _AWAY.search(text):
         return SourceUnavailableError(f"{what}: the source does not answer ({condition}); run again when it does.")
-    return UnexpectedFailure(f"{what}: {condition} ({type(error).__name__}); the driver's log has the whole of it.")
+    return UnexpectedError(f"{what}: {condition} ({type(error).__name__}); the driver's log has the whole of it.")
 
 
-class UnexpectedFailure(TidegateError):
+class UnexpectedError(TidegateError):
     """Something that nobody foresaw; the driver's log has the whole of it."""

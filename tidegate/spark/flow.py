@@ -16,7 +16,7 @@ from tidegate import checkpoint, progress
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
 from tidegate.report import BatchRecord
-from tidegate.spark import ledger, lease, micro_batch, sinks, sources, tables
+from tidegate.spark import lease, ledger, micro_batch, sinks, sources, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.split import check_not_ahead
 
@@ -43,7 +43,9 @@ def run_flow(context: FlowContext) -> None:
     try:
         if context.source_table is not None and not tables.exists(context.source_table):
             return
-        with lease.hold(context.spark, context.layout, resources, what=f"attempt {context.attempt} of {context.pipeline.name}"):
+        with lease.hold(
+            context.spark, context.layout, resources, what=f"attempt {context.attempt} of {context.pipeline.name}"
+        ):
             _prepare(context)
             _drain(context)
             if context.target != _live(context):
@@ -103,7 +105,10 @@ def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -
         return
     from deltalake import DeltaTable
 
-    if DeltaTable.is_deltatable(str(ledger_path)) and DeltaTable(str(ledger_path)).transaction_version(context.app_id) is not None:
+    if (
+        DeltaTable.is_deltatable(str(ledger_path))
+        and DeltaTable(str(ledger_path)).transaction_version(context.app_id) is not None
+    ):
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table {context.flow.target.name!r}, "
             f"which is gone or was replaced. Restore the table, or set checkpoint_version={context.ref.version + 1} to derive it anew.",
@@ -119,11 +124,15 @@ def _check_old_versions_finished(context: FlowContext, held: dict[str, int]) -> 
         version, refresh = path.parent.name.removeprefix("v"), path.name
         if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):
             continue
-        old = CheckpointRef(dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh))
+        old = CheckpointRef(
+            dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh)
+        )
         pending = progress.read(path).pending_batch
         if pending is not None and pending in (held.get(old.app_id), quarantined.get(old.app_id)):
             raise CheckpointIncompatibleError(
-                context.flow.name, old.version, {"half-written batch": (pending, "finish it with the old declaration first")}
+                context.flow.name,
+                old.version,
+                {"half-written batch": (pending, "finish it with the old declaration first")},
             )
 
 

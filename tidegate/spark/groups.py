@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
+from tidegate.progress import decoded
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, sinks, tables
 from tidegate.spark.split import Decision, Split
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext
@@ -31,7 +31,6 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
     from pyspark.sql import functions as F
 
     keys = context.flow.target.keys
-    spark = batch.sparkSession
     feed = batch.agg(F.max("_commit_version"), F.count_if(F.col("_change_type") != "update_preimage")).first()
     if feed is None or feed[0] is None:
         return None
@@ -87,16 +86,8 @@ def _source_as_of(spark: SparkSession, path: Path, version: int) -> DataFrame:
     """The source at the feed's version; the newest one when VACUUM took that version's files."""
     rows = tables.read(spark, path, version)
     files = rows.inputFiles()
-    from urllib.request import url2pathname
-
-    gone = [file for file in files if not _exists(url2pathname(file.removeprefix("file:")))]
-    return tables.read(spark, path) if gone else rows
-
-
-def _exists(path: str) -> bool:
-    import os
-
-    return os.path.exists(path.removeprefix("//"))
+    vacuumed = any(not Path(decoded(file)).exists() for file in files)
+    return tables.read(spark, path) if vacuumed else rows
 
 
 def _bounds(affected: DataFrame, keys: tuple[str, ...]) -> Column:
@@ -126,7 +117,9 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
         raise SpecError(f"flow {context.flow.name!r}: transform {name!r} does not return the key {', '.join(missing)}")
     made, distinct = groups.count(), groups.select(*keys).distinct().count()
     if made != distinct:
-        raise SpecError(f"flow {context.flow.name!r}: transform {name!r} returns {made} rows for {distinct} groups; one per group is due")
+        raise SpecError(
+            f"flow {context.flow.name!r}: transform {name!r} returns {made} rows for {distinct} groups; one per group is due"
+        )
     strange = _matched(groups, affected, keys, "left_anti").count()
     if strange:
         raise LedgerImbalanceError(
@@ -159,10 +152,18 @@ def _changes(context: FlowContext, groups: DataFrame, affected: DataFrame) -> Da
 
     keys, spark = context.flow.target.keys, groups.sparkSession
     measures = [column for column in groups.columns if column not in keys]
-    live = tables.read(spark, context.target) if tables.exists(context.target) else spark.createDataFrame([], groups.schema)
-    new = groups.select(*[F.col(key).alias(f"_n_{key}") for key in keys], F.struct(*[F.col(m) for m in groups.columns]).alias("_new"))
+    live = (
+        tables.read(spark, context.target)
+        if tables.exists(context.target)
+        else spark.createDataFrame([], groups.schema)
+    )
+    new = groups.select(
+        *[F.col(key).alias(f"_n_{key}") for key in keys], F.struct(*[F.col(m) for m in groups.columns]).alias("_new")
+    )
     known = [column for column in measures if column in live.columns]
-    old = live.select(*[F.col(key).alias(f"_o_{key}") for key in keys], F.struct(F.lit(1).alias("_"), *known).alias("_old"))
+    old = live.select(
+        *[F.col(key).alias(f"_o_{key}") for key in keys], F.struct(F.lit(1).alias("_"), *known).alias("_old")
+    )
     joined = affected.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
     joined = joined.join(old, [F.col(key).eqNullSafe(F.col(f"_o_{key}")) for key in keys], "left")
     same = F.lit(True)

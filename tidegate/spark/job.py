@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, fingerprints, registry
 from tidegate.environment import Environment
-from tidegate.errors import GateRefusedError, SpecError, TidegateError
+from tidegate.errors import GateRefusedError, LakeUnwritableError, SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +53,7 @@ class _Job:
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
         self.suites: dict[str, Suite] = {}
         self.suite_error: Exception | None = None
+        self.blocked: dict[str, TidegateError] = {}
         self.gates: list[tuple[str, SuiteGate]] = []
 
     def run(self) -> RunReport:
@@ -58,12 +62,16 @@ class _Job:
             pipeline = registry.load(self.request.dag_id)
             flows = self.request.chosen(pipeline)
             self.report.flows = [
-                FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=flow.checkpoint_version) for flow in flows
+                FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=flow.checkpoint_version)
+                for flow in flows
             ]
-            loading = self._load_suites(flows)
             with _Part(self.report, "preflight"):
                 self._preflight(pipeline, flows)
             self.tell()
+            if not self._runnable(pipeline, flows):
+                self._block_all()
+                return self.report
+            loading = self._load_suites(flows)
             with _Part(self.report, "session"):
                 spark = self._session()
             if loading is not None:
@@ -81,11 +89,28 @@ class _Job:
         finally:
             self.report.ended_at = now()
             self.report.parts["total"] = round(time.monotonic() - started, 3)
-            self.tell()
+            self._tell_the_end()
         return self.report
 
     def tell(self) -> None:
-        self.report.write(self.path)
+        """Write the report as it stands.
+
+        Raises:
+            LakeUnwritableError: There is no room for it. Transient.
+        """
+        try:
+            self.report.write(self.path)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise
+            raise LakeUnwritableError(
+                f"the lake at {self.layout.lake} takes no more ({os.strerror(error.errno)}); free space and run again"
+            ) from error
+
+    def _tell_the_end(self) -> None:
+        # Whatever ended the run says more than that there was no room left to report it.
+        with contextlib.suppress(LakeUnwritableError):
+            self.tell()
 
     def _load_suites(self, flows: tuple[Flow, ...]) -> threading.Thread | None:
         """Great Expectations takes seconds to import; the session's start only waits for the JVM meanwhile."""
@@ -113,13 +138,16 @@ class _Job:
         return thread
 
     def _preflight(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
+        """Look at declarations and sources before there is a session; what is wrong with a flow is that flow's error."""
         from tidegate import lag
 
         self.layout.open()
-        for flow in flows:
-            checkpoint.check_compatible(self.layout, pipeline, flow)
         for flow, told in zip(flows, self.report.flows, strict=True):
-            told.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
+            try:
+                checkpoint.check_compatible(self.layout, pipeline, flow)
+                told.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
+            except TidegateError as error:
+                self.blocked[flow.name] = error
 
     def _session(self) -> SparkSession:
         from tidegate.spark.session import build_session
@@ -129,6 +157,22 @@ class _Job:
         self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")
         self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")
         return spark
+
+    def _runnable(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> bool:
+        """Whether any flow can run; a flow behind one that cannot does not."""
+        stopped: set[str] = set(self.blocked)
+        for flow in flows:
+            upstream = pipeline.upstream_of(flow)
+            if upstream is not None and upstream.name in stopped:
+                stopped.add(flow.name)
+        return len(stopped) < len(flows)
+
+    def _block_all(self) -> None:
+        for told in self.report.flows:
+            error = self.blocked.get(told.flow)
+            told.state, told.error = ("failed", describe_error(error)) if error is not None else ("skipped", None)
+            if error is not None:
+                log.error("%s: %s", told.flow, error.message)
 
     def _run_flows(self, spark: SparkSession, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
         stopped: dict[str, str] = {}
@@ -150,6 +194,8 @@ class _Job:
 
         log.info("%s: runs", flow.name)
         try:
+            if flow.name in self.blocked:
+                raise self.blocked[flow.name]
             context = self._context(spark, pipeline, flow, told)
             run_flow(context)
             told.state = "done" if told.batches else "idle"
@@ -159,7 +205,12 @@ class _Job:
             told.state, told.error = "refused", describe_error(refusal)
         except Exception as error:
             told.state, told.error = "failed", describe_error(error)
-            log.error("%s: %s", flow.name, told.error["message"], exc_info=not isinstance(error, TidegateError) or error.__cause__)
+            log.error(
+                "%s: %s",
+                flow.name,
+                told.error["message"],
+                exc_info=not isinstance(error, TidegateError) or error.__cause__,
+            )
         self._measure_after(pipeline, flow, told)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",
@@ -185,7 +236,9 @@ class _Job:
 
         ref = checkpoint.current(self.layout, pipeline, flow)
         told.refresh = ref.refresh
-        landing, source_keys, source_table = None, (), None
+        landing: FileSource | KafkaSource | None = None
+        source_keys: tuple[str, ...] = ()
+        source_table = None
         if isinstance(flow.source, ChangeFeed):
             source_table = self.layout.table(flow.source.table)
             written = registry.writer_of(flow.source.table, pipeline)
@@ -195,7 +248,9 @@ class _Job:
             source_keys = upstream.target.keys
             if not source_keys:
                 if isinstance(upstream.source, ChangeFeed):
-                    raise SpecError(f"flow {flow.name!r}: its source {flow.source.table!r} is neither a bronze table nor keyed; give it keys")
+                    raise SpecError(
+                        f"flow {flow.name!r}: its source {flow.source.table!r} is neither a bronze table nor keyed; give it keys"
+                    )
                 landing = upstream.source
         gate = None
         if flow.gate is not None:

@@ -13,12 +13,13 @@ import codecs
 import gzip
 import hashlib
 import json
-import os
 import re
 import zlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
-from urllib.parse import quote, unquote, urlsplit
+
+from tidegate.progress import decoded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes; a longer line is not a record but a file that lost its line ends."""
 
-LINES = (
-    "_row_id string, line string, _header string, _path string, _size bigint, _modified_at timestamp, _line_number bigint"
-)
+LINES = "_row_id string, line string, _header string, _path string, _size bigint, _modified_at timestamp, _line_number bigint"
 """The rows of a bronze table of files, without the batch's own columns."""
 
 _CHUNK = 1 << 20
@@ -57,7 +56,9 @@ class CheckedFile:
 
     def source(self) -> str:
         """The coordinates for people, as JSON."""
-        return json.dumps({"path": self.path, "size": self.size, "modified_ms": self.modified_ms, "sha256": self.sha256})
+        return json.dumps(
+            {"path": self.path, "size": self.size, "modified_ms": self.modified_ms, "sha256": self.sha256}
+        )
 
 
 def check_files(spark: SparkSession, files: list[tuple[str, int]]) -> list[CheckedFile]:
@@ -78,13 +79,13 @@ def check_file(path: str, modified_ms: int) -> CheckedFile:
     digest = hashlib.sha256()
     header, size, problem = b"", 0, None
     try:
-        before = os.stat(path)
+        before = Path(path).stat()
         size = before.st_size
-        with open(path, "rb") as raw:
+        with Path(path).open("rb") as raw:
             while chunk := raw.read(_CHUNK):
                 digest.update(chunk)
         header, problem = _read_through(path)
-        after = os.stat(path)
+        after = Path(path).stat()
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
             problem = "changed_while_read"
     except FileNotFoundError:
@@ -128,11 +129,11 @@ def read_lines(
     by_path = {file.path: file for file in files}
     text = _text(spark, files).persist()
     persisted.append(text)
-    block = text.groupBy("_uri", "_block").agg(F.min("_place").alias("first"), F.count("*").alias("lines"))
-    blocks = block.orderBy("_uri", "_block").collect()
+    extents = text.groupBy("_uri", "_block").agg(F.min("_place").alias("first"), F.count("*").alias("lines"))
+    blocks = extents.orderBy("_uri", "_block").collect()
     facts, seen = [], dict.fromkeys(by_path, 0)
     for block in blocks:
-        file = by_path[local_path(block["_uri"])]
+        file = by_path[decoded(block["_uri"])]
         facts.append(
             (
                 block["_uri"],
@@ -148,8 +149,7 @@ def read_lines(
         seen[file.path] += block["lines"]
     schema = "_uri string, _block bigint, _shift bigint, _file_id string, _header string, _path string, _size bigint, _modified_ms bigint"
     known = F.broadcast(spark.createDataFrame(facts, schema))
-    number = F.col("_place") + F.col("_shift")
-    rows = text.join(known, ["_uri", "_block"]).withColumn("_line_number", number)
+    rows = text.join(known, ["_uri", "_block"]).withColumn("_line_number", F.col("_place") + F.col("_shift"))
     if has_header:
         rows = rows.where("_line_number > 1")
     line = F.when(F.col("_line_number") == 1, F.regexp_replace("line", "^\ufeff", "")).otherwise(F.col("line"))
@@ -178,11 +178,6 @@ def _text(spark: SparkSession, files: list[CheckedFile]) -> DataFrame:
 def glob_escaped(path: str) -> str:
     """A path that Spark's readers take for itself and not for a pattern."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
-
-
-def local_path(uri: str) -> str:
-    """The file that a percent-encoded ``file:`` URI names."""
-    return unquote(urlsplit(uri.replace("?", quote("?")).replace("#", quote("#"))).path)
 
 
 def _read_through(path: str) -> tuple[bytes, str | None]:
@@ -216,7 +211,7 @@ def _opened(path: str) -> IO[bytes]:
         return cast("IO[bytes]", gzip.open(path, "rb"))
     if path.endswith(".bz2"):
         return cast("IO[bytes]", bz2.open(path, "rb"))
-    return open(path, "rb")
+    return Path(path).open("rb")
 
 
 def quarantine_rows(failed: list[CheckedFile]) -> list[dict[str, Any]]:

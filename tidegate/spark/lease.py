@@ -8,13 +8,13 @@ holds it is told in a file beside it. Probing from other processes: `tidegate.le
 from __future__ import annotations
 
 import json
-import os
+import pathlib
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from tidegate.errors import LeaseHeldError
 from tidegate.report import now
@@ -68,7 +68,7 @@ def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tupl
     draft = layout.lease_owner(resource).with_suffix(".tmp")
     jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
     draft.write_text(json.dumps({"what": what, "pid": jvm_pid, "host": socket.gethostname(), "since": now()}))
-    os.replace(draft, layout.lease_owner(resource))
+    pathlib.Path(draft).replace(layout.lease_owner(resource))
     return channel, lock
 
 

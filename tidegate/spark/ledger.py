@@ -74,10 +74,22 @@ def _append(path: Path, schema: pyarrow.Schema, line: Mapping[str, Any], commit:
 def _ledger_schema() -> pyarrow.Schema:
     import pyarrow as pa
 
-    counts = (
-        "read written quarantined deduplicated superseded already_read groups upserted deleted unchanged "
-        "files_listed files_opened files_quarantined files_already_read"
-    ).split()
+    counts = [
+        "read",
+        "written",
+        "quarantined",
+        "deduplicated",
+        "superseded",
+        "already_read",
+        "groups",
+        "upserted",
+        "deleted",
+        "unchanged",
+        "files_listed",
+        "files_opened",
+        "files_quarantined",
+        "files_already_read",
+    ]
     return pa.schema(
         [
             ("flow", pa.string()),
@@ -97,7 +109,7 @@ def _ledger_schema() -> pyarrow.Schema:
 def _verdict_schema() -> pyarrow.Schema:
     import pyarrow as pa
 
-    texts = "flow suite suite_fingerprint code_fingerprint outcome results".split()
+    texts = ["flow", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "results"]
     return pa.schema([*[(name, pa.string()) for name in texts], ("batch_id", pa.int64()), *_attempt_fields()])
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+
 def parse(feed: DataFrame, source: FileSource | KafkaSource) -> DataFrame:
     """Parse bronze rows by their landing source's schema.
 
@@ -42,8 +43,16 @@ def _file_records(feed: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
-    told = F.to_json(F.struct(F.col("_path").alias("path"), F.col("_line_number").alias("line"), F.col("_modified_at").alias("modified_at")))
-    return feed.select("_row_id", "_header", F.col("line").alias("_raw"), at.alias("_at"), told.alias("_told"), "_ingested_at")
+    told = F.to_json(
+        F.struct(
+            F.col("_path").alias("path"),
+            F.col("_line_number").alias("line"),
+            F.col("_modified_at").alias("modified_at"),
+        )
+    )
+    return feed.select(
+        "_row_id", "_header", F.col("line").alias("_raw"), at.alias("_at"), told.alias("_told"), "_ingested_at"
+    )
 
 
 def _kafka_records(feed: DataFrame) -> DataFrame:
@@ -51,9 +60,13 @@ def _kafka_records(feed: DataFrame) -> DataFrame:
 
     at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
     told = F.to_json(
-        F.struct(F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset"))
+        F.struct(
+            F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
+        )
     )
-    raw = F.when(F.is_valid_utf8(F.col("value").cast("string")), F.col("value").cast("string")).otherwise(F.base64("value"))
+    raw = F.when(F.is_valid_utf8(F.col("value").cast("string")), F.col("value").cast("string")).otherwise(
+        F.base64("value")
+    )
     return feed.select(
         "_row_id",
         raw.alias("_raw"),
@@ -186,7 +199,12 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F
 
     rank = F.when(F.col("_change_type") == "delete", F.lit(0)).otherwise(F.lit(1))
-    row_id = F.concat_ws("|", *[F.col(key).cast("string") for key in keys], F.col("_commit_version").cast("string"), F.col("_change_type"))
+    row_id = F.concat_ws(
+        "|",
+        *[F.col(key).cast("string") for key in keys],
+        F.col("_commit_version").cast("string"),
+        F.col("_change_type"),
+    )
     own = [name for name in feed.columns if not name.startswith("_")]
     deleted = F.col("_change_type") == "delete"
     if "_deleted" in feed.columns:

@@ -72,4 +72,6 @@ def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
     from pyspark.sql import functions as F
 
     held = tables.read(spark, context.quarantine)
-    return held.where((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)).select("_row_id", "rules")
+    return held.where((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)).select(
+        "_row_id", "rules"
+    )

@@ -40,10 +40,8 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
         good, failed = _as_decided(context, spark, batch_id, checked)
-    if good:
-        lines = landing.read_lines(spark, good, context.persisted, has_header=source.format == "csv")
-    else:
-        lines = landing.no_lines(spark)
+    has_header = source.format == "csv"
+    lines = landing.read_lines(spark, good, context.persisted, has_header=has_header) if good else landing.no_lines(spark)
     rows = lines.select(
         "*",
         F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),
@@ -122,7 +120,9 @@ def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -
         ids = tables.read(spark, context.target).select(file_id.alias("_file_id")).distinct()
         held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}
     if tables.exists(context.quarantine):
-        ours = tables.read(spark, context.quarantine).where((F.col("level") == "file") & (F.col("_app_id") != context.app_id))
+        ours = tables.read(spark, context.quarantine).where(
+            (F.col("level") == "file") & (F.col("_app_id") != context.app_id)
+        )
         ids = ours.select(F.col("_row_id").alias("_file_id"))
         held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}
     return {path: modified for path, modified in listed.items() if f"{path}@{modified}" not in held}

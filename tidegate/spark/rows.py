@@ -51,7 +51,9 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     return Split(
         planned=planned,
         refused=refused,
-        write=lambda txn: sinks.upsert(winners, context.target, keys, txn) if keys else sinks.append(winners, context.target, txn),
+        write=lambda txn: (
+            sinks.upsert(winners, context.target, keys, txn) if keys else sinks.append(winners, context.target, txn)
+        ),
         arriving=arriving,
     )
 
@@ -79,15 +81,23 @@ def _transformed(context: FlowContext, records: DataFrame) -> DataFrame:
 
     name, target = context.flow.transform, context.flow.target
     output = context.transform(records) if context.transform is not None else records
-    missing = [column for column in ("_row_id", "_origin", *target.keys, *target.sequence_by) if column not in output.columns]
+    missing = [
+        column for column in ("_row_id", "_origin", *target.keys, *target.sequence_by) if column not in output.columns
+    ]
     if missing:
         raise SpecError(
             f"flow {context.flow.name!r}: transform {name!r} does not return {', '.join(missing)}; "
             "it must carry _row_id and _origin along and make the target's keys and sequence"
         )
-    strange = [column for column in output.columns if column.startswith("_") and column not in (*_OWN, "_rescued", "_key", "_timestamp")]
+    strange = [
+        column
+        for column in output.columns
+        if column.startswith("_") and column not in (*_OWN, "_rescued", "_key", "_timestamp")
+    ]
     if strange:
-        raise SpecError(f"flow {context.flow.name!r}: transform {name!r} makes {', '.join(strange)}; names that begin with '_' are ours")
+        raise SpecError(
+            f"flow {context.flow.name!r}: transform {name!r} makes {', '.join(strange)}; names that begin with '_' are ours"
+        )
     if "_filtered" not in output.columns:
         output = output.withColumn("_filtered", F.lit(None).cast("string"))
     if "_deleted" not in output.columns:
@@ -124,8 +134,12 @@ def _flagged(
     from pyspark.sql import functions as F
 
     if decision.quarantined:
-        held = F.broadcast(quarantine.held_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors"))
-        decided = output.join(held, "_row_id", "left").withColumn("_errors", F.coalesce("_errors", F.array().cast("array<string>")))
+        held = F.broadcast(
+            quarantine.held_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
+        )
+        decided = output.join(held, "_row_id", "left").withColumn(
+            "_errors", F.coalesce("_errors", F.array().cast("array<string>"))
+        )
         changed = decided.where((F.size("_errors") == 0) & (F.size("_broken") > 0)).limit(1).count()
         if changed:
             raise SpecError(
@@ -158,7 +172,9 @@ def _refuse_whole_rows(flagged: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     reasons = (
-        flagged.where(F.size("_errors") > 0).groupBy("_row_id").agg(F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("_all"))
+        flagged.where(F.size("_errors") > 0)
+        .groupBy("_row_id")
+        .agg(F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("_all"))
     )
     joined = flagged.join(reasons, "_row_id", "left")
     return joined.withColumn("_errors", F.coalesce("_all", "_errors")).drop("_all")

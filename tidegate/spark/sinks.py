@@ -17,7 +17,7 @@ from tidegate.errors import LedgerImbalanceError, SpecDriftError
 from tidegate.spark import tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -98,7 +98,7 @@ def replace_groups(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: T
     from delta.tables import DeltaTable
 
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
-    values = {column: f"s.`{column}`" for column in groups.columns}
+    values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
     with _transaction(spark, txn):
         (
             DeltaTable.forPath(spark, str(path))
@@ -113,7 +113,9 @@ def replace_groups(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: T
     return _committed(spark, path, txn)
 
 
-def swap(staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]) -> tables.Commit:
+def swap(
+    staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
+) -> tables.Commit:
     """Make the live table equal to the staged one by a single MERGE that touches only what differs.
 
     Readers see the old table or the new one, never an empty one, and the change feed carries only real changes.
@@ -135,12 +137,15 @@ def swap(staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction,
     from pyspark.sql import functions as F
 
     # What the new code no longer makes stays as a column and loses its values.
-    complete = staged.select("*", *[F.lit(None).cast(kind).alias(name) for name, kind in live.items() if name not in staged.columns])
+    complete = staged.select(
+        "*", *[F.lit(None).cast(kind).alias(name) for name, kind in live.items() if name not in staged.columns]
+    )
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     added = [column for column in complete.columns if column not in live]
     compared = [column for column in complete.columns if column in live and column not in (*keys, *ignored)]
     differs = " OR ".join(
-        [f"NOT (t.`{column}` <=> s.`{column}`)" for column in compared] + [f"s.`{column}` IS NOT NULL" for column in added]
+        [f"NOT (t.`{column}` <=> s.`{column}`)" for column in compared]
+        + [f"s.`{column}` IS NOT NULL" for column in added]
     )
     with _transaction(spark, txn):
         merge = (

@@ -79,7 +79,10 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     if not tables.exists(context.target):
         return "earliest"
     bronze = tables.read(context.spark, context.target).where(F.col("_topic") == source.topic)
-    held = {row["_partition"]: row["next"] for row in bronze.groupBy("_partition").agg((F.max("_offset") + 1).alias("next")).collect()}
+    held = {
+        row["_partition"]: row["next"]
+        for row in bronze.groupBy("_partition").agg((F.max("_offset") + 1).alias("next")).collect()
+    }
     if not held:
         return "earliest"
     from tidegate.probes.kafka import end_offsets

@@ -67,7 +67,9 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
         info = _commit_info(entry)
         metadata = _metadata(info)
         if metadata.get("app_id") == app_id and metadata.get("batch_id") == batch_id:
-            metrics = {name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()}
+            metrics = {
+                name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()
+            }
             return Commit(version=number, metrics=metrics, metadata=metadata)
     raise LedgerImbalanceError(
         app_id,

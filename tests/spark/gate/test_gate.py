@@ -131,7 +131,7 @@ def test_a_row_that_breaks_several_rules_names_them_all(rows: DataFrame, tmp_pat
 
 
 def test_flagging_reads_no_row(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "critical", column="origin"))
     read = spark.sparkContext.accumulator(0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F
 
 from tidegate.errors import SpecError
 from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL

@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql import functions as F
 
 from tidegate.errors import SpecError
 from tidegate.report import ExpectationResult, Verdict

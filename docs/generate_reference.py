@@ -1,0 +1,211 @@
+"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations.
+
+``python docs/generate_reference.py`` writes the pages. A test fails when they are not what this would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+from tidegate import cli, environment, errors, spec
+from tidegate.errors import TidegateError
+
+FOLDER = Path(__file__).parent / "reference"
+_NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it reads, then run it again. -->"
+
+
+_CHOICES = {
+    "FileFormat": " | ".join(map(repr, get_args(spec.FileFormat))),
+    "Source": " | ".join(each.__name__ for each in get_args(spec.Source)),
+}
+"""Names of types that a reader would have to look up."""
+
+
+def pages() -> dict[str, str]:
+    """Every page's text by its file name."""
+    made = {
+        "cli.md": _commands(),
+        "errors.md": _errors(),
+        "environment.md": _environment(),
+        "declarations.md": _declarations(),
+    }
+    return {
+        name: re.sub(r"\n{3,}", "\n\n", "\n".join([_NOTE, "", *lines])).rstrip() + "\n" for name, lines in made.items()
+    }
+
+
+def main() -> None:
+    """Write the pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+def _commands() -> Iterator[str]:
+    import typer.main
+
+    group: Any = typer.main.get_command(cli.app)
+    yield "# Commands"
+    yield ""
+    yield from _prose(cli.__doc__)
+    yield ""
+    for path, command in _leaves(group, ("tidegate",)):
+        context = command.make_context(path[-1], [], resilient_parsing=True, terminal_width=100)
+        context.info_name = " ".join(path)
+        yield f"## {' '.join(path)}"
+        yield ""
+        yield from _prose(command.help)
+        yield ""
+        yield "```"
+        yield command.get_usage(context).removeprefix("Usage: ")
+        yield "```"
+        yield ""
+        records = [record for parameter in command.params if (record := _parameter(parameter, context))]
+        if records:
+            yield from _table(("argument or option", "meaning"), records)
+        yield ""
+
+
+def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, child in command.commands.items():
+        yield from _leaves(child, (*path, name))
+
+
+def _parameter(parameter: Any, context: Any) -> tuple[str, str] | None:
+    record = parameter.get_help_record(context)
+    if record is None:
+        return None
+    name, meaning = record
+    return f"`{name.strip().removesuffix(' <str>')}`", " ".join(meaning.split())
+
+
+def _errors() -> Iterator[str]:
+    yield "# Errors"
+    yield ""
+    yield from _prose(errors.__doc__)
+    found = _errors_of(errors)
+    yield ""
+    yield from _table(
+        ("error", "kind of", "heals by waiting", "exit code", "meaning"),
+        [
+            (
+                f"[`{each.__name__}`](#{each.__name__.lower()})",
+                f"`{each.__base__.__name__}`" if each.__base__ is not None else "",
+                "yes" if each.transient else "no",
+                str(each.exit_code),
+                _plain_marks(inspect.getdoc(each) or "").split("\n\n")[0].replace("\n", " "),
+            )
+            for each in found
+        ],
+    )
+    for each in found:
+        yield ""
+        yield f"## {each.__name__}"
+        yield ""
+        yield from _prose(each.__doc__)
+
+
+def _environment() -> Iterator[str]:
+    yield "# Environment"
+    yield ""
+    before, rows, after = _split_table(inspect.cleandoc(environment.__doc__ or ""))
+    yield from _prose(before)
+    yield ""
+    yield from _table(rows[0], rows[1:])
+    yield ""
+    yield from _prose(after)
+
+
+def _declarations() -> Iterator[str]:
+    yield "# Declarations"
+    yield ""
+    yield from _prose(spec.__doc__)
+    for each in (spec.Pipeline, spec.Flow, spec.FileSource, spec.KafkaSource, spec.ChangeFeed, spec.Table, spec.Gate):
+        yield ""
+        yield f"## {each.__name__}"
+        yield ""
+        yield from _prose(each.__doc__)
+        yield ""
+        yield from _table(("field", "type", "default", "meaning"), _fields(each))
+
+
+def _fields(declared: type) -> list[tuple[str, str, str, str]]:
+    """Fields of a dataclass with the docstring under each."""
+    (node,) = ast.parse(inspect.getsource(declared)).body
+    assert isinstance(node, ast.ClassDef)
+    rows = []
+    for statement, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        if statement.target.id == "_":
+            continue  # what follows is keyword-only
+        told = ""
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            told = _plain_marks(inspect.cleandoc(str(below.value.value)).replace("\n", " "))
+        kind = ast.unparse(statement.annotation)
+        kind = _CHOICES.get(kind, kind)
+        default = f"`{ast.unparse(statement.value)}`" if statement.value is not None else "required"
+        rows.append((f"`{statement.target.id}`", f"`{kind}`", default, told))
+    return rows
+
+
+def _errors_of(module: ModuleType) -> list[type[TidegateError]]:
+    """The errors that a module defines, in its order."""
+    found = [each for each in vars(module).values() if inspect.isclass(each) and issubclass(each, TidegateError)]
+    return sorted(found, key=lambda each: inspect.getsourcelines(each)[1])
+
+
+def _prose(docstring: str | None) -> Iterator[str]:
+    """A docstring as Markdown: ``::`` opens a block of code, a section such as ``Args:`` becomes a list."""
+    lines = _plain_marks(inspect.cleandoc(docstring or "")).splitlines()
+    in_section = False
+    for number, line in enumerate(lines):
+        if line in ("Args:", "Returns:", "Raises:"):
+            in_section = True
+            yield f"**{line.removesuffix(':')}**"
+            yield ""
+        elif in_section and line.startswith("    ") and not line.startswith("     "):
+            name, colon, meaning = line.strip().partition(": ")
+            yield f"- `{name}`: {meaning}" if colon and " " not in name else f"- {line.strip()}"
+        elif line.startswith("    ") and not in_section:
+            yield line
+        elif line.endswith("::") and number + 1 < len(lines):
+            yield line.removesuffix(":")
+        else:
+            yield line
+
+
+def _plain_marks(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _split_table(text: str) -> tuple[str, list[tuple[str, ...]], str]:
+    """Prose before a reStructuredText table, its rows with the header first, and the prose behind it."""
+    lines = text.splitlines()
+    rules = [number for number, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
+    edges = [match.span() for match in re.finditer(r"=+", lines[rules[0]])]
+    starts = [start for start, _ in edges]
+    cells = [
+        tuple(_plain_marks(line[start:end].strip()) for start, end in zip(starts, [*starts[1:], None], strict=True))
+        for number, line in enumerate(lines[rules[0] : rules[-1]], rules[0])
+        if number not in rules
+    ]
+    return "\n".join(lines[: rules[0]]), cells, "\n".join(lines[rules[-1] + 1 :])
+
+
+def _table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    for row in (headers, ("---",) * len(headers), *rows):
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""A project of its own for every test of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """An empty project, and a broker that is away."""
+    return Project.make(tmp_path / "project")

@@ -1,0 +1,230 @@
+"""A project of a test's own: declarations, a real lake made without a JVM, and the installed command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegate import checkpoint
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.report import BatchRecord
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+
+if TYPE_CHECKING:
+    from tidegate.spark.context import FlowContext
+
+COMMAND = Path(sys.executable).parent / "tidegate"
+
+DECLARATION = '''"""A declaration of a test."""
+
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+
+pipeline = {pipeline!r}
+'''
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def row(self, *cells: str) -> str:
+        """The one line of the output that holds all of these texts."""
+        found = [line for line in self.out.splitlines() if all(cell in line for cell in cells)]
+        assert len(found) == 1, f"{len(found)} lines hold {cells}:\n{self.out}\n{self.err}"
+        return found[0]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Project:
+    """Places of one test."""
+
+    folder: Path
+    kafka: str
+
+    @classmethod
+    def make(cls, folder: Path, kafka: str = "127.0.0.1:9") -> Project:
+        (folder / "pipelines").mkdir(parents=True)
+        (folder / "pipelines" / "__init__.py").touch()
+        (folder / "landing").mkdir()
+        return cls(folder, kafka)
+
+    @property
+    def environment(self) -> Environment:
+        return Environment.read(self.variables)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "TIDEGATE_PROJECT": str(self.folder),
+            "TIDEGATE_LAKE": str(self.folder / "lake"),
+            "TIDEGATE_LANDING": str(self.folder / "landing"),
+            "TIDEGATE_KAFKA": self.kafka,
+        }
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.environment)
+
+    @property
+    def child_environment(self) -> dict[str, str]:
+        """Of a shell that knows nothing but this project."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+        return {**ours, **self.variables}
+
+    def run(self, *arguments: str, **variables: str) -> Result:
+        """The installed command, from a folder that is not the project's."""
+        done = subprocess.run(
+            [COMMAND, *arguments],
+            env={**self.child_environment, **variables},
+            cwd=self.folder.parent,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def declare(self, pipeline: Pipeline) -> Pipeline:
+        (self.folder / "pipelines" / f"{pipeline.name}.py").write_text(DECLARATION.format(pipeline=pipeline))
+        return pipeline
+
+    def land(self, name: str, content: str, folder: str = "orders") -> Path:
+        path = self.folder / "landing" / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        return path
+
+    def table(self, name: str, rows: list[dict[str, Any]]) -> str:
+        """Append rows to a real Delta table, without a JVM; returns the table's id."""
+        return append(self.layout.table(name), rows)
+
+    def checkpoint(self, pipeline: Pipeline, flow: Flow) -> Checkpoint:
+        checkpoint.write_sidecar(self.layout, pipeline, flow)
+        folder = self.layout.checkpoint(pipeline.name, flow.name, flow.checkpoint_version, 0)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
+        return Checkpoint(folder)
+
+    def record(self, pipeline: Pipeline, record: BatchRecord) -> None:
+        """A line in the ledger, written as a job writes it."""
+        from tidegate.spark.ledger import record_batch
+
+        context = SimpleNamespace(
+            layout=self.layout,
+            pipeline=pipeline,
+            run_key="run-1",
+            attempt="a1",
+            ref=SimpleNamespace(version=1, refresh=0),
+        )
+        record_batch(cast("FlowContext", context), record)
+
+    def copy_of_real(self, name: str) -> None:
+        """One of the project's own declarations."""
+        shutil.copy(Path(__file__).parents[2] / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint written by hand in Spark's own format."""
+
+    folder: Path
+
+    def plan(self, batch_id: int, offset: dict[str, Any]) -> Checkpoint:
+        metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_607_200_000, "conf": {}}
+        self._write("offsets", batch_id, "v1", json.dumps(metadata), json.dumps(offset))
+        return self
+
+    def commit(self, batch_id: int) -> Checkpoint:
+        self._write("commits", batch_id, "v1", '{"nextBatchWatermarkMs":0}')
+        return self
+
+    def listed(self, batch_id: int, *files: Path) -> Checkpoint:
+        entries = [
+            json.dumps({"path": file.as_uri(), "timestamp": int(file.stat().st_mtime * 1000), "batchId": batch_id})
+            for file in files
+        ]
+        self._write("sources/0", batch_id, "v1", *entries)
+        return self
+
+    def _write(self, folder: str, batch_id: int, *lines: str) -> None:
+        path = self.folder / folder / str(batch_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines))
+
+
+def append(path: Path, rows: list[dict[str, Any]]) -> str:
+    """Append to a Delta table and return its id."""
+    import pyarrow
+    from deltalake import DeltaTable, write_deltalake
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_deltalake(str(path), pyarrow.Table.from_pylist(rows), mode="append")
+    return str(DeltaTable(str(path)).metadata().id)
+
+
+def orders(*, topic: str = "", version: int = 1) -> Pipeline:
+    """Files (or a topic) into bronze, silver and gold."""
+    schema = "order_id STRING NOT NULL, amount DOUBLE"
+    landing = (
+        KafkaSource(topic=topic, schema=schema) if topic else FileSource(path="orders", format="csv", schema=schema)
+    )
+    name = topic or "orders"
+    return Pipeline(
+        name=name,
+        flows=(
+            Flow(name="bronze", source=landing, target=Table(f"bronze.{name}")),
+            Flow(
+                name="silver",
+                source=ChangeFeed(f"bronze.{name}"),
+                transform=f"{name}:clean",
+                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",)),
+                gate=Gate(f"{name}/silver"),
+                checkpoint_version=version,
+            ),
+            Flow(
+                name="gold",
+                source=ChangeFeed(f"silver.{name}"),
+                transform=f"{name}:totals",
+                target=Table(f"gold.{name}", keys=("day",)),
+            ),
+        ),
+    )
+
+
+def quarantined(
+    row_id: str, rules: list[str], source: dict[str, Any], record: str, state: str = "open"
+) -> dict[str, Any]:
+    """A line of a quarantine table, as a job writes it."""
+    return {
+        "_row_id": row_id,
+        "level": "row",
+        "rules": rules,
+        "record": record,
+        "source": json.dumps(source),
+        "suite": "orders/silver",
+        "suite_fingerprint": "0123456789abcdef",
+        "state": state,
+        "quarantined_at": datetime(2026, 1, 5, 10, tzinfo=UTC),
+        "_app_id": "orders/silver/v1/0",
+        "_checkpoint_version": 1,
+        "_refresh": 0,
+        "_batch_id": 0,
+    }

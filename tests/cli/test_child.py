@@ -1,0 +1,129 @@
+"""The job's process: watched to its end, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import child
+from tidegate.report import FlowReport, RunReport
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+below = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"])
+open(sys.argv[1], "w").write(str(below.pid))
+time.sleep(60)
+"""
+
+
+def start(*command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 20
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return path.read_text()
+
+
+def test_the_last_report_and_the_exit_code_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    report = RunReport(dag_id="orders", run_key="k", attempt="a", started_at="t", ended_at="t")
+    report.flows = [FlowReport(flow="bronze", target="bronze.orders", checkpoint_version=1, state="done")]
+    told: list[RunReport | None] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        script = "import sys, time; time.sleep(0.5); open(sys.argv[1], 'w').write(sys.argv[2]); sys.exit(3)"
+        return start(sys.executable, "-c", script, str(path), report.to_json())
+
+    code, found = child.watch(begin, path, told.append)
+    assert (code, found) == (3, report)
+    assert told[0] is None
+    assert told[-1] == report
+
+
+def test_a_job_without_a_report_has_none(tmp_path: Path) -> None:
+    assert child.watch(lambda: start("false"), tmp_path / "report.json", lambda _: None) == (1, None)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_whole_group_even_one_that_ignores_sigterm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    monkeypatch.setattr(child, "GRACE_SECONDS", 0.5)
+    started: list[int] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        process = start(sys.executable, "-c", STUBBORN, str(tmp_path / "pid"))
+        started.append(process.pid)
+        return process
+
+    def stop() -> None:
+        wait_for(tmp_path / "pid")
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(child.StoppedError) as stopped:
+        child.watch(begin, tmp_path / "report.json", lambda _: None)
+    assert stopped.value.exit_code == code
+    assert "the next run finishes the batch in hand" in stopped.value.message
+    assert not is_alive(started[0])
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_grace_to_end(tmp_path: Path) -> None:
+    def stop() -> None:
+        wait_for(tmp_path / "pid")
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)
+
+    threading.Thread(target=stop).start()
+    started = time.monotonic()
+    with pytest.raises(child.StoppedError):
+        child.watch(
+            lambda: start(sys.executable, "-c", STUBBORN, str(tmp_path / "pid")),
+            tmp_path / "report.json",
+            lambda _: None,
+        )
+    assert time.monotonic() - started < child.GRACE_SECONDS
+
+
+def test_ctrl_c_does_what_it_did_before_once_the_job_has_ended(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    child.watch(lambda: start("true"), tmp_path / "report.json", lambda _: None)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_report_that_cannot_be_shown_leaves_no_job_behind(tmp_path: Path) -> None:
+    started: list[int] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        process = start("sleep", "60")
+        started.append(process.pid)
+        return process
+
+    def tell(_: RunReport | None) -> None:
+        raise OSError("the terminal is gone")
+
+    with pytest.raises(OSError, match="terminal"):
+        child.watch(begin, tmp_path / "report.json", tell)
+    assert not is_alive(started[0])

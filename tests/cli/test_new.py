@@ -1,0 +1,145 @@
+"""`tidegate new`: what it writes, what it refuses, and that what it writes is clean."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import Project, orders
+from tidegate.cli.new import message_command, topic_command
+
+ROOT = Path(__file__).parents[2]
+
+
+def files(project: Project) -> set[str]:
+    return {str(path.relative_to(project.folder)) for path in project.folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("source", ["files", "kafka"])
+def test_a_new_pipeline_has_all_its_files_and_its_plan_loads(project: Project, source: str) -> None:
+    told = project.run("new", "sample", "--source", source)
+    assert told.code == 0, told.err
+    made = {
+        "pipelines/sample.py",
+        "spark_jobs/sample.py",
+        "expectations/sample/__init__.py",
+        "expectations/sample/silver.json",
+        "dags/sample.py",
+        "tests/spark_jobs/test_sample.py",
+    }
+    landed = {"landing/sample/sample_sample.csv"} if source == "files" else set()
+    assert files(project) - {"pipelines/__init__.py"} == made | landed
+    assert "tidegate run sample" in told.out
+    flows = project.run("status", "sample", "--json").json["flows"]
+    assert [flow["target"] for flow in flows] == ["bronze.sample", "silver.sample", "gold.sample"]
+    if source == "files":
+        assert flows[0]["lag"]["behind"] == 1
+
+
+@pytest.mark.parametrize("source", ["files", "kafka"])
+def test_what_it_writes_passes_ruff_and_strict_mypy(project: Project, source: str, tmp_path: Path) -> None:
+    project.run("new", "sample", "--source", source)
+    (project.folder / "spark_jobs" / "__init__.py").touch()
+    (project.folder / "tidegate").symlink_to(ROOT / "tidegate")  # so that imports are sorted as in the real tree
+    shutil.copy(ROOT / "pyproject.toml", project.folder / "pyproject.toml")
+    python = [sys.executable, "-m"]
+    folders = ["pipelines", "spark_jobs", "dags", "tests", "expectations"]
+    checks = [
+        [*python, "ruff", "check", "--no-cache", *folders],
+        [*python, "ruff", "format", "--no-cache", "--check", *folders],
+        [*python, "mypy", "--cache-dir", str(ROOT / ".cache" / "mypy-scaffold"), "-p", "pipelines", "-p", "spark_jobs"],
+    ]
+    for check in checks:
+        done = subprocess.run(check, cwd=project.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dag_file_says_airflow_or_airflow_would_pass_it_over(project: Project) -> None:
+    project.run("new", "sample")
+    dag = (project.folder / "dags" / "sample.py").read_text()
+    assert "Airflow" in (ast.get_docstring(ast.parse(dag)) or "")
+    assert "dag = build_dag(pipeline)" in dag
+
+
+def test_the_suite_has_the_name_that_the_declaration_uses(project: Project) -> None:
+    project.run("new", "sample")
+    suite = json.loads((project.folder / "expectations" / "sample" / "silver.json").read_text())
+    assert suite["name"] == "sample/silver"
+    assert 'Gate("sample/silver")' in (project.folder / "pipelines" / "sample.py").read_text()
+
+
+def test_nothing_is_overwritten_and_what_exists_is_listed(project: Project) -> None:
+    mine = project.folder / "spark_jobs" / "sample.py"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    before = files(project)
+    told = project.run("new", "sample")
+    assert told.code == 64
+    assert str(mine) in told.err
+    assert "pipelines/sample.py" not in told.err
+    assert (mine.read_text(), files(project)) == ("mine", before)
+
+
+@pytest.mark.parametrize("name", ["Sample", "1st", "a-b", "../a", "_a", "a" * 64, "class"])
+def test_a_name_that_no_pipeline_can_have_is_refused(project: Project, name: str) -> None:
+    before = files(project)
+    told = project.run("new", name)
+    assert told.code == 64
+    assert told.err.count("\n") == 1
+    assert files(project) == before
+
+
+def test_the_longest_name_that_a_pipeline_can_have_is_fine(project: Project) -> None:
+    name = "a" * 63
+    assert project.run("new", name).code == 0
+    assert project.run("plan", name).code == 0
+
+
+def test_a_name_whose_tables_another_pipeline_writes_is_refused(project: Project) -> None:
+    pipeline = project.folder / "pipelines" / "shop.py"
+    project.declare(orders())
+    (project.folder / "pipelines" / "orders.py").rename(pipeline)
+    pipeline.write_text(pipeline.read_text().replace("Pipeline(name='orders'", "Pipeline(name='shop'"))
+    told = project.run("new", "orders")
+    assert told.code == 64
+    assert "bronze.orders by shop" in told.err
+
+
+def test_a_folder_that_takes_no_files_leaves_nothing_half_done(project: Project) -> None:
+    (project.folder / "dags").write_text("a file where a folder should be")
+    before = files(project)
+    told = project.run("new", "sample")
+    assert told.code == 64
+    assert files(project) == before
+
+
+@pytest.mark.parametrize(
+    "command", [topic_command("127.0.0.1:9092", "sample"), message_command("127.0.0.1:9092", "sample")]
+)
+def test_the_commands_for_a_topic_are_python_that_a_shell_hands_on_unchanged(command: str) -> None:
+    python, flag, script = shlex.split(command)
+    assert (python, flag) == ("python", "-c")
+    ast.parse(script)
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+def test_the_commands_for_a_topic_work_as_they_are_printed(project: Project, tmp_path: Path) -> None:
+    from tidegate.embedded.broker import Broker
+
+    with Broker(project_root=ROOT, data=tmp_path / "kafka") as broker:
+        project = Project(project.folder, broker.bootstrap)
+        told = project.run("new", "sample", "--source", "kafka").out
+        commands = [line.partition("python -c ")[2] for line in told.splitlines() if "python -c " in line]
+        assert len(commands) == 2
+        for script in commands:
+            subprocess.run([sys.executable, "-c", *shlex.split(script)], check=True, timeout=60)
+        bronze = project.run("plan", "sample", "--flow", "bronze", "--json").json["flows"][0]
+    assert (bronze["rows"], bronze["has_work"]) == (1, True)

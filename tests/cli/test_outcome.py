@@ -1,0 +1,127 @@
+"""What a run's report becomes: lines for people, and an exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.cli import outcome
+from tidegate.cli.watching import Lines
+from tidegate.errors import LeaseHeldError, OffsetsExpiredError, SpecError, TidegateError
+from tidegate.report import BatchRecord, FlowReport, RunReport, describe_error
+
+TRANSIENT = LeaseHeldError("table silver.orders", "another run")
+LOST = OffsetsExpiredError("the topic no longer holds what comes next")
+
+
+def flow(name: str, state: str, error: TidegateError | None = None, **more: Any) -> FlowReport:
+    told = describe_error(error) if error is not None else None
+    return FlowReport(flow=name, target=f"{name}.orders", checkpoint_version=1, state=state, error=told, **more)  # type: ignore[arg-type]
+
+
+def report(*flows: FlowReport, error: TidegateError | None = None, ended: bool = True) -> RunReport:
+    return RunReport(
+        dag_id="orders",
+        run_key="k",
+        attempt="a",
+        started_at="t",
+        ended_at="t" if ended else None,
+        flows=list(flows),
+        error=describe_error(error) if error is not None else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "returned", "code"),
+    [
+        (report(flow("bronze", "done"), flow("silver", "idle")), 0, 0),
+        (report(flow("bronze", "done"), flow("silver", "refused"), flow("gold", "skipped")), 0, 65),
+        (report(flow("bronze", "failed", TRANSIENT)), 75, 75),
+        (report(flow("bronze", "failed", LOST)), 0, 65),
+        (report(flow("bronze", "failed", TRANSIENT), flow("other", "failed", SpecError("x"))), 75, 78),
+        (report(flow("bronze", "failed", TRANSIENT), flow("other", "refused")), 75, 65),
+        (report(error=SpecError("x")), 78, 78),
+        (report(flow("bronze", "running"), ended=False), 137, 70),
+        (report(flow("bronze", "running"), ended=False), 0, 70),
+        (report(flow("bronze", "done")), 1, 70),
+        (None, 1, 70),
+        (None, 0, 70),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(found: RunReport | None, returned: int, code: int) -> None:
+    assert outcome.exit_code(found, returned) == code
+
+
+def test_a_flow_tells_its_counts_rules_and_lag() -> None:
+    batch = BatchRecord(
+        flow="silver",
+        batch_id=4,
+        app_id="orders/silver/v1/0",
+        kind="upsert",
+        read=1204,
+        written=1170,
+        quarantined=20,
+        filtered={"test_order": 10},
+        superseded=4,
+        rules={"between(amount)": 12, "wrong_type(amount)": 12},
+    )
+    before = {"rows": 1204, "rows_exact": False, "bytes": 88_100, "bytes_exact": True}
+    after = {"rows": 0, "rows_exact": True, "bytes": 0, "bytes_exact": True}
+    told = dict(
+        outcome.tell_flow(
+            flow("silver", "done", batches=[batch, batch], lag_before=before, lag_after=after, seconds=8.14)
+        )
+    )
+    assert told == {
+        "": "silver -> silver.orders: done, 2 batches, 8.1 s",
+        "rows": "2,408 read = 2,340 written + 40 quarantined + 20 filtered + 8 superseded",
+        "quarantined": "between(amount) 24, wrong_type(amount) 24",
+        "filtered": "test_order 20",
+        "lag": "~1,204 rows (88.1 kB) -> 0 rows (0 B)",
+    }
+
+
+def test_a_flow_of_groups_tells_groups() -> None:
+    batch = BatchRecord(
+        flow="gold",
+        batch_id=0,
+        app_id="orders/gold/v1/0",
+        kind="recompute",
+        read=70,
+        groups=31,
+        upserted=28,
+        unchanged=3,
+    )
+    told = dict(outcome.tell_flow(flow("gold", "done", batches=[batch])))
+    assert told["groups"] == "31 recomputed = 28 upserted + 3 unchanged, named by 70 changed rows"
+    assert "rows" not in told
+
+
+def test_a_refusal_stands_below_its_flow() -> None:
+    told = list(outcome.tell_flow(flow("silver", "failed", SpecError("mend\nthe suite"))))
+    assert told[1] == ("SpecError", "mend the suite")
+
+
+def test_the_last_words_of_a_crash_are_the_end_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    log.write_text("".join(f"line {number}\n" for number in range(40_000)))
+    assert outcome.last_words(log) == [f"line {number}" for number in range(39_985, 40_000)]
+    assert outcome.last_words(tmp_path / "none.log") == []
+
+
+def test_lines_tell_every_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show = Lines()
+    batch = BatchRecord(flow="bronze", batch_id=0, app_id="a", kind="append", read=1204, written=1204, seconds=2.5)
+    for found in (
+        None,
+        report(flow("bronze", "waiting"), ended=False),
+        report(flow("bronze", "running"), ended=False),
+        report(flow("bronze", "running", batches=[batch]), ended=False),
+        report(flow("bronze", "running", batches=[batch]), ended=False),
+        report(flow("bronze", "done", batches=[batch])),
+    ):
+        show(found)
+    told = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["starting Spark", "bronze: running", "bronze: batch 0, 1,204 rows, 2.5 s", "bronze: done"]

@@ -1,0 +1,136 @@
+"""`tidegate quarantine`, `checkpoint` and `ledger` on real Delta tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.project import Project, append, orders, quarantined
+from tidegate.report import BatchRecord
+
+SECRET = "ada@example.org"
+
+
+@pytest.fixture
+def held(project: Project) -> Project:
+    """Three open rows and a closed one in silver, one of a topic in gold."""
+    project.declare(orders())
+    file = {"path": "file:///landing/orders/1.csv", "line": 7}
+    append(
+        project.layout.quarantine("orders", "silver"),
+        [
+            quarantined("1.csv#7", ["between(amount)", "not_null(order_id)"], file, f"{SECRET},-1"),
+            quarantined("1.csv#8", ["between(amount)"], {**file, "line": 8}, f"{SECRET},-2"),
+            quarantined("2.csv#1", ["between(amount)"], {**file, "path": "file:///landing/orders/2.csv"}, "x,-3"),
+            quarantined("1.csv#9", ["between(amount)"], {**file, "line": 9}, "x,-4", state="released"),
+        ],
+    )
+    append(
+        project.layout.quarantine("orders", "gold"),
+        [quarantined("t/0/5", ["malformed_json"], {"topic": "orders", "partition": 0, "offset": 5}, "{")],
+    )
+    return project
+
+
+def test_open_rows_are_counted_by_flow_rule_and_source(held: Project) -> None:
+    told = held.run("quarantine", "list", "orders")
+    assert told.code == 0
+    assert told.row("between(amount)", "/landing/orders/1.csv").split()[3] == "2"
+    assert told.row("between(amount)", "/landing/orders/2.csv").split()[3] == "1"
+    assert told.row("not_null(order_id)").split()[3] == "1"
+    assert told.row("gold", "malformed_json").endswith("orders")
+    assert "silver: 3 open" in told.out
+
+
+def test_a_list_never_shows_contents(held: Project) -> None:
+    for extra in ([], ["--json"], ["silver"]):
+        assert SECRET not in held.run("quarantine", "list", "orders", *extra).out
+
+
+def test_one_flow_can_be_listed_alone(held: Project) -> None:
+    flows = held.run("quarantine", "list", "orders", "gold", "--json").json["flows"]
+    assert [(flow["flow"], flow["open"]) for flow in flows] == [("gold", 1)]
+
+
+def test_contents_are_shown_where_they_are_asked_for(held: Project) -> None:
+    told = held.run("quarantine", "show", "orders", "silver", "--limit", "2")
+    assert told.out.count("record  ") == 2
+    assert f"record  {SECRET},-1" in told.out
+    assert len(held.run("quarantine", "show", "orders", "silver", "--json").json["records"]) == 3
+
+
+def test_a_flow_that_never_held_anything_back_is_empty(project: Project) -> None:
+    project.declare(orders())
+    assert "Nothing is quarantined" in project.run("quarantine", "list", "orders").out
+
+
+def test_the_ledger_shows_the_last_lines_and_that_they_balance(project: Project) -> None:
+    pipeline = project.declare(orders())
+    for batch_id in range(3):
+        project.record(
+            pipeline,
+            BatchRecord(
+                flow="silver",
+                batch_id=batch_id,
+                app_id="orders/silver/v1/0",
+                kind="upsert",
+                read=10,
+                written=7,
+                quarantined=1,
+                filtered={"test_order": 2},
+            ),
+        )
+    told = project.run("ledger", "orders", "--last", "2")
+    assert told.code == 0
+    assert told.out.count("upsert") == 2
+    assert told.row("silver       2 ", "7 written, 1 quarantined, 2 filtered by test_order").endswith("ok")
+    assert [line["batch_id"] for line in project.run("ledger", "orders", "--json").json["batches"]] == [0, 1, 2]
+
+
+def test_a_line_that_does_not_balance_is_shown_and_ends_with_70(project: Project) -> None:
+    pipeline = project.declare(orders())
+    project.record(
+        pipeline, BatchRecord(flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind="upsert", read=10, written=7)
+    )
+    told = project.run("ledger", "orders")
+    assert told.code == 70
+    assert told.row("silver").endswith("off by 3")
+
+
+def test_checkpoints_show_versions_refreshes_and_batches(project: Project) -> None:
+    old = project.declare(orders())
+    project.checkpoint(old, old.flow("silver")).plan(0, {"reservoirVersion": 0}).commit(0).plan(
+        1, {"reservoirVersion": 1}
+    )
+    new = project.declare(orders(version=2))
+    project.checkpoint(new, new.flow("silver")).plan(0, {"reservoirVersion": 0})
+    (project.layout.checkpoints("orders", "silver") / "v2" / "1").mkdir()
+    told = project.run("checkpoint", "orders", "--json").json["checkpoints"]
+    assert [(line["version"], line["refresh"], line["in_use"]) for line in told] == [
+        (1, 0, False),
+        (2, 0, False),
+        (2, 1, True),
+    ]
+    assert [(line["last_planned"], line["last_committed"]) for line in told] == [(1, 0), (0, None), (None, None)]
+    assert all(len(line["fingerprint"]) == 16 and line["created_at"] for line in told)
+    assert "batch 1 is in hand" in project.run("checkpoint", "orders").row("silver", "v1")
+
+
+def test_a_checkpoint_that_the_declaration_left_is_named(project: Project) -> None:
+    pipeline = project.declare(orders())
+    project.checkpoint(pipeline, pipeline.flow("silver"))
+    path = project.folder / "pipelines" / "orders.py"
+    path.write_text(path.read_text().replace("orders:clean", "orders:tidy"))
+    told = project.run("checkpoint", "orders")
+    assert told.code == 78
+    assert "'orders:clean' -> 'orders:tidy'" in told.row("silver", "v1")
+
+
+def test_a_torn_checkpoint_is_named_and_hides_no_other(project: Project) -> None:
+    pipeline = project.declare(orders())
+    project.checkpoint(pipeline, pipeline.flow("bronze")).plan(0, {"logOffset": 0}).commit(0)
+    torn = project.checkpoint(pipeline, pipeline.flow("silver")).plan(0, {"reservoirVersion": 0})
+    (torn.folder / "offsets" / "0").write_text("")
+    told = project.run("checkpoint", "orders")
+    assert told.code == 78
+    assert "it is empty or torn" in told.row("silver", "v1")
+    assert "yes" in told.row("bronze", "v1")

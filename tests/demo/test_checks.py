@@ -1,0 +1,99 @@
+"""The final checks of the demo can fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from demo import checks, recompute
+from demo.recompute import Message
+from tidegate import registry
+from tidegate.layout import Layout
+from tidegate.report import BatchRecord
+
+CLICKS = registry.load("clickstream")
+VIEW = {"occurred_at": "2026-03-02T08:10:00Z", "user_id": "u1", "page": "/a", "duration_ms": 1500, "kind": "view"}
+MESSAGES = [
+    Message(0, number, 0, b"k", value)
+    for number, value in enumerate(
+        (
+            json.dumps({**VIEW, "event_id": "e1", "sequence": 1}).encode(),
+            b"no",
+            b'{"event_id":"e2","sequence":1,"kind":"delete"}',
+        )
+    )
+]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Layout:
+    """A lake that holds exactly what the messages make, written by hand from the answer."""
+    layout = Layout(tmp_path, tmp_path)
+    answer = recompute.clickstream(MESSAGES)
+    for path, of in (
+        (layout.table("bronze.clicks"), "ids"),
+        (layout.table("silver.clicks"), "silver"),
+        (layout.table("gold.page_views"), "gold"),
+    ):
+        put(path, answer.sql(f"FROM {of}").to_arrow_table())
+    put(layout.quarantine("clickstream", "silver"), answer.sql("FROM quarantined").to_arrow_table())
+    return layout
+
+
+def put(path: Path, rows: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_deltalake(str(path), rows, mode="append")
+
+
+def failed(layout: Layout) -> list[str]:
+    found = checks.exactly_once(layout, CLICKS, recompute.clickstream(MESSAGES))
+    return [check.what for check in found if not check.fine]
+
+
+def test_a_right_lake_passes_every_check(lake: Layout) -> None:
+    assert len(checks.exactly_once(lake, CLICKS, recompute.clickstream(MESSAGES))) == 5
+    assert failed(lake) == []
+
+
+def test_a_record_that_is_there_twice_is_found(lake: Layout) -> None:
+    put(lake.table("bronze.clicks"), pa.table({"_row_id": ["clickstream/0/0"]}))
+    assert failed(lake) == ["clickstream: every record is in bronze once"]
+
+
+def test_a_record_that_is_in_quarantine_by_mistake_is_found(lake: Layout) -> None:
+    put(lake.quarantine("clickstream", "silver"), pa.table({"_row_id": ["clickstream/0/0"]}))
+    assert failed(lake) == ["clickstream: the same records are in quarantine"]
+
+
+def test_a_table_that_is_missing_is_found(lake: Layout) -> None:
+    elsewhere = dataclasses.replace(lake, lake=lake.lake / "empty")
+    assert "clickstream: gold equals the recomputation" in failed(elsewhere)
+
+
+def ledger(layout: Layout, *records: BatchRecord) -> None:
+    plain = [record.to_json() | {"filtered": [("rule", 1)], "rules": None} for record in records]
+    schema = pa.schema([("filtered", pa.map_(pa.string(), pa.int64())), ("rules", pa.map_(pa.string(), pa.int64()))])
+    names = [name for name in plain[0] if name not in schema.names]
+    rows = pa.Table.from_pylist([{name: line[name] for name in names} for line in plain])
+    for name in schema.names:
+        rows = rows.append_column(schema.field(name), pa.array([line[name] for line in plain], schema.field(name).type))
+    put(layout.ops("clickstream", "ledger"), rows.drop_columns(["target_version"]))
+
+
+def test_a_ledger_line_that_loses_a_row_is_found(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, tmp_path)
+    even = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=3, written=2)
+    ledger(layout, even)
+    assert checks.balance(layout, CLICKS).fine
+    ledger(layout, dataclasses.replace(even, batch_id=1, read=4))
+    assert not checks.balance(layout, CLICKS).fine
+
+
+def test_a_ledger_that_is_not_there_does_not_balance(tmp_path: Path) -> None:
+    assert not checks.balance(Layout(tmp_path, tmp_path), CLICKS).fine

@@ -1,0 +1,165 @@
+"""What a Delta table's log tells without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.written import TABLE_ID, DeltaLog, add, change, remove, txn
+from tidegate.probes import delta
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    return DeltaLog(tmp_path / "table")
+
+
+def test_where_no_table_is_there_is_no_version(tmp_path: Path) -> None:
+    assert delta.current_version(tmp_path / "nothing") is None
+    (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
+    assert delta.current_version(tmp_path / "begun") is None
+    assert delta.transaction_version(tmp_path / "begun", "app") is None
+    assert delta.row_bytes(tmp_path / "begun") is None
+    assert delta.commits_since(tmp_path / "begun", 0) == []
+
+
+def test_the_newest_commit_is_the_version_and_drafts_do_not_count(log: DeltaLog) -> None:
+    log.commit(add("a", 1))
+    log.commit(add("b", 1))
+    for name in (
+        ".00000000000000000007.json.crc",
+        "00000000000000000008.json.tmp",
+        "_last_checkpoint",
+        "00000000000000000009.crc",
+    ):
+        (log.path / "_delta_log" / name).write_text("")
+    assert delta.current_version(log.path) == 1
+    (log.path / "_delta_log" / "00000000000000000012.checkpoint.parquet").write_text("")
+    assert delta.current_version(log.path) == 12
+
+
+def test_an_append_changes_the_rows_of_its_files(log: DeltaLog) -> None:
+    log.commit(add("a", 3, 10), add("b", 4, 20))
+    (commit,) = delta.commits_since(log.path, 0)
+    assert (commit.rows, commit.size, len(commit.files), commit.whole, commit.table_id) == (7, 30, 2, False, TABLE_ID)
+
+
+def test_a_merge_with_change_files_counts_what_its_metrics_say_and_an_update_once(log: DeltaLog) -> None:
+    log.commit(add("a", 3))
+    metrics = {
+        "numTargetRowsInserted": 2,
+        "numTargetRowsUpdated": 1,
+        "numTargetRowsDeleted": 4,
+        "numTargetRowsCopied": 9,
+    }
+    log.commit(remove("a", 3), add("b", 5), change(70), operation="MERGE", metrics=metrics)
+    (commit,) = delta.commits_since(log.path, 1)
+    assert (commit.rows, commit.size, commit.whole) == (7, 70, True)
+
+
+@pytest.mark.parametrize(("operation", "metric"), [("UPDATE", "numUpdatedRows"), ("DELETE", "numDeletedRows")])
+def test_other_changes_are_counted_by_their_own_metric(log: DeltaLog, operation: str, metric: str) -> None:
+    log.commit(add("a", 3))
+    log.commit(remove("a", None), add("b", 3), change(), operation=operation, metrics={metric: 2})
+    assert delta.read_commit(log.path, 1).rows == 2
+
+
+def test_whole_files_removed_are_deleted_rows(log: DeltaLog) -> None:
+    log.commit(add("a", 3))
+    log.commit(remove("a", 3), operation="DELETE")
+    assert delta.read_commit(log.path, 1).rows == 3
+
+
+def test_a_deletion_vector_counts_only_the_rows_that_it_adds(log: DeltaLog) -> None:
+    log.commit(add("a", 10))
+    log.commit(remove("a", 10), add("a", 10, hidden=4), operation="DELETE")
+    assert delta.read_commit(log.path, 1).rows == 4
+
+
+def test_rows_that_the_log_does_not_tell_are_unknown_and_not_zero(log: DeltaLog) -> None:
+    log.commit(add("a", 3))
+    log.commit(remove("a", None), operation="TRUNCATE")
+    commit = delta.read_commit(log.path, 1)
+    assert commit.rows is None
+    assert commit.files
+    log.commit(change(), operation="RESTORE")
+    assert delta.read_commit(log.path, 2).rows is None
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_commits_that_change_no_row_have_no_files(log: DeltaLog, number: int) -> None:
+    log.commit(add("a", 3), add("b", 3))
+    zero = {f"numTargetRows{what}": 0 for what in ("Inserted", "Updated", "Deleted")}
+    idle = (
+        ([remove("a", 3, data_change=False), add("c", 3, data_change=False)], "OPTIMIZE", None),
+        ([log.metadata], "SET TBLPROPERTIES", None),
+        ([txn("app", 1)], "WRITE", None),
+        ([remove("a", 3), add("c", 3)], "MERGE", zero),
+    )
+    actions, operation, metrics = idle[number]
+    log.commit(*actions, operation=operation, metrics=metrics)
+    commit = delta.read_commit(log.path, 1)
+    assert (commit.files, commit.rows, commit.size) == ((), 0, 0)
+
+
+def test_a_commit_that_the_log_no_longer_holds_is_missed(log: DeltaLog) -> None:
+    for name in "abc":
+        log.commit(add(name, 1))
+    (log.path / "_delta_log" / f"{1:020d}.json").unlink()
+    with pytest.raises(FileNotFoundError):
+        delta.commits_since(log.path, 1)
+    assert len(delta.commits_since(log.path, 2)) == 1
+
+
+def test_the_last_batch_of_an_application_is_found(log: DeltaLog) -> None:
+    log.commit(add("a", 1), txn("flights/silver/v1/0", 3))
+    log.commit(add("b", 1), txn("flights/silver/v1/0", 4), txn("other", 9))
+    log.commit(add("c", 1))
+    assert delta.transaction_version(log.path, "flights/silver/v1/0") == 4
+    assert delta.transaction_version(log.path, "flights/silver/v2/0") is None
+    assert delta.table_id(log.path) == TABLE_ID
+
+
+def test_a_snapshot_holds_the_files_that_live_then(log: DeltaLog) -> None:
+    log.commit(add("b", 1, 10), add("a", 2, 20))
+    log.commit(remove("b", 1), add("c", 5, 50))
+    assert [(file.rows, file.size) for file in delta.snapshot_files(log.path, 0)] == [(2, 20), (1, 10)], (
+        "by time, then path"
+    )
+    assert sorted((file.rows, file.size) for file in delta.snapshot_files(log.path)) == [(2, 20), (5, 50)]
+
+
+def test_the_size_of_a_row_comes_from_the_newest_commit_that_tells(log: DeltaLog) -> None:
+    log.commit(add("a", 10, 1000))
+    log.commit(add("b", 10, 500))
+    log.commit(log.metadata)
+    assert delta.row_bytes(log.path) == 50
+
+
+def test_a_log_can_be_read_while_somebody_writes_it(log: DeltaLog) -> None:
+    import threading
+
+    log.commit(add("first", 1))
+    folder, stop = log.path / "_delta_log", threading.Event()
+
+    def write() -> None:
+        while not stop.is_set() and log.next < 400:
+            draft = folder / ".draft.tmp"
+            draft.write_text(
+                '{"commitInfo":{"operation":"WRITE"}}\n'
+                + '{"add":{"path":"x","size":1,"dataChange":true,"stats":"{\\"numRecords\\":1}"}}\n'
+            )
+            draft.replace(folder / f"{log.next:020d}.json")
+            log.next += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(20):
+            seen = delta.commits_since(log.path, 0)
+            assert [commit.version for commit in seen] == list(range(len(seen)))
+            assert sum(commit.rows or 0 for commit in seen) == len(seen)
+    finally:
+        stop.set()
+        thread.join()

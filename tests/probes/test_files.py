@@ -1,0 +1,200 @@
+"""A landing folder is listed as Spark lists it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidegate import progress
+from tidegate.errors import SourceError
+from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
+from tidegate.spec import FileSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CSV = FileSource(path="x", format="csv", schema="a INT").glob
+READ = (
+    "plain.csv", "a?b.csv", "a*b.csv", "d[1].csv", "e{1}.csv", "back\\slash.csv", "sp ace.csv", "pct%20x.csv",
+    "nl\nx.csv", "plus+.csv", "hash#.csv", "üñí.csv", "colon:x.csv", "amp&=;,.csv", "semi'quo\"te.csv", "tab\tx.csv",
+    "caret^~`|<>.csv", "sub/in.csv", "dir.csv/in.csv", "k=v/in.csv", "_k=v/in.csv", "_a=b.csv", "empty.csv", "q.csv.gz",
+    "_metadata.csv",
+)  # fmt: skip
+IGNORED = (
+    "_hidden.csv", ".dot.csv", "x.tmp", "y.csv.tmp", "z.csv._COPYING_", "UPPER.CSV", "_sub/in.csv", ".sub/in.csv",
+    "sub/_deep/in.csv",
+)  # fmt: skip
+
+
+def land(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("" if name == "empty.csv" else "a\n1\n")
+
+
+def test_hidden_names_and_names_outside_the_glob_are_ignored_and_counted(tmp_path: Path) -> None:
+    land(tmp_path, *READ, *IGNORED)
+    listing = list_files(tmp_path, CSV)
+    assert {os.path.relpath(file.path, tmp_path) for file in listing.files} == set(READ)
+    assert listing.ignored == len(IGNORED)
+
+
+def test_a_file_is_told_with_its_size_and_its_time_as_java_tells_it(tmp_path: Path) -> None:
+    land(tmp_path, "a.csv")
+    os.utime(tmp_path / "a.csv", ns=(0, 1_700_000_000_123_999_999))
+    (file,) = list_files(tmp_path, CSV).files
+    assert (file.path, file.size, file.modified_ms) == (str(tmp_path / "a.csv"), 4, 1_700_000_000_123)
+
+
+def test_paths_are_plain_whatever_way_the_folder_is_named(tmp_path: Path) -> None:
+    land(tmp_path, "in/a.csv")
+    (file,) = list_files(tmp_path / "in" / ".." / "in", CSV).files
+    assert file.path == str(tmp_path / "in" / "a.csv")
+
+
+def test_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="does not exist; create it") as raised:
+        list_files(tmp_path / "nothing", CSV)
+    assert str(tmp_path / "nothing") in raised.value.message
+    assert not raised.value.transient
+
+
+def test_a_file_in_place_of_the_folder_says_so(tmp_path: Path) -> None:
+    land(tmp_path, "a.csv")
+    with pytest.raises(SourceError, match="is a file"):
+        list_files(tmp_path / "a.csv", CSV)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_folder_says_so(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir(mode=0)
+    with pytest.raises(SourceError, match="cannot be read"):
+        list_files(tmp_path / "in", CSV)
+    with pytest.raises(SourceError, match="cannot be read"):
+        list_files(tmp_path, CSV)
+
+
+def test_links_are_followed_and_broken_ones_are_left_out(tmp_path: Path) -> None:
+    land(tmp_path / "elsewhere", "a.csv")
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    (landing / "there").symlink_to(tmp_path / "elsewhere")
+    (landing / "b.csv").symlink_to(tmp_path / "elsewhere" / "a.csv")
+    (landing / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
+    found = [os.path.relpath(file.path, landing) for file in list_files(landing, CSV).files]
+    assert found == ["b.csv", "there/a.csv"]
+
+
+def test_a_link_to_a_folder_above_itself_is_refused_and_not_followed_for_ever(tmp_path: Path) -> None:
+    land(tmp_path, "in/a.csv")
+    (tmp_path / "in" / "up").symlink_to(tmp_path)
+    with pytest.raises(SourceError, match="above itself"):
+        list_files(tmp_path, CSV)
+
+
+def test_a_name_that_java_cannot_read_is_ignored(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_text("a\n1\n")
+    listing = list_files(tmp_path, CSV)
+    assert (listing.files, listing.ignored) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("glob", "fitting", "unfitting"),
+    [
+        ("*.{csv,csv.gz}", ["a.csv", ".csv", "a\nb.csv", "a.csv.gz"], ["a.csvx", "acsv", "a.csv.bz2", "A.CSV"]),
+        ("a?.csv", ["ab.csv", "a?.csv"], ["a.csv", "abc.csv"]),
+        ("[a-c]*", ["b", "cat"], ["d", ""]),
+        ("[!a]x", ["bx"], ["ax"]),
+        ("[^a]x", ["bx"], ["ax"]),
+        ("a,b", ["a,b"], ["a", "b"]),
+        ("{a,{b,c}d}", ["a", "bd", "cd"], ["b", "ad"]),
+        ("\\*.csv", ["*.csv"], ["a.csv"]),
+        ("a}b", ["a}b"], ["ab"]),
+        ("a+(b)|$.^", ["a+(b)|$.^"], ["aab"]),
+    ],
+)
+def test_globs_mean_what_they_mean_to_hadoop(glob: str, fitting: list[str], unfitting: list[str]) -> None:
+    pattern = glob_pattern(glob)
+    assert [name for name in (*fitting, *unfitting) if pattern.fullmatch(name)] == fitting
+
+
+@pytest.mark.parametrize("glob", ["*.{csv", "[a"])
+def test_an_unfinished_glob_is_refused(glob: str) -> None:
+    with pytest.raises(SourceError, match="cannot be read"):
+        glob_pattern(glob)
+
+
+def test_sparks_own_exceptions_to_hidden_names_are_kept() -> None:
+    assert [
+        name for name in ("_a", ".a", "a._COPYING_", "_a=1", "_metadata", "_common_metadata.x", "a") if is_hidden(name)
+    ] == [
+        "_a",
+        ".a",
+        "a._COPYING_",
+    ]
+
+
+def test_rows_are_estimated_from_samples_compressed_or_not(tmp_path: Path) -> None:
+    lines = "".join(f"{number:07d},some,text\n" for number in range(20_000))
+    (tmp_path / "a.csv").write_text(lines)
+    with gzip.open(tmp_path / "b.csv.gz", "wt") as packed:
+        packed.write(lines)
+    listing = list_files(tmp_path, CSV)
+    for file in listing.files:
+        told = estimate_rows((file,), has_header=True)
+        assert told is not None
+        assert told == pytest.approx(19_999, rel=0.25), file.path
+    (tmp_path / "b.csv.gz").write_bytes(b"no gzip at all")
+    bad = tuple(file for file in list_files(tmp_path, CSV).files if file.path.endswith(".gz"))
+    assert estimate_rows(bad, has_header=True) is None
+
+
+def test_empty_files_hold_no_rows(tmp_path: Path) -> None:
+    land(tmp_path, "empty.csv")
+    assert estimate_rows(list_files(tmp_path, CSV).files, has_header=True) in (None, 0)
+
+
+@pytest.mark.jvm
+def test_a_real_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
+    landing, checkpoint = tmp_path / "land[1] {x}", tmp_path / "checkpoint"
+    land(landing, *READ, *IGNORED)
+    _drain(spark, landing, checkpoint)
+    for number in range(11):  # past the tenth listing, which Spark compacts
+        land(landing, f"later{number}.csv")
+    _drain(spark, landing, checkpoint)
+
+    listed = {file.path: file.modified_ms for file in list_files(landing, CSV).files}
+    assert {file.path: file.modified_ms for file in progress.source_files(checkpoint)} == listed
+    assert len(listed) == len(READ) + 11
+    assert (checkpoint / "sources" / "0" / "9.compact").exists()
+    last = progress.read(checkpoint).last_committed
+    assert last is not None
+    batches = [file.path for batch in range(last + 1) for file in progress.batch_files(checkpoint, batch)]
+    assert sorted(batches) == sorted(listed)
+
+
+def _drain(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
+    from tidegate.spark.landing import glob_escaped
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        pass
+
+    (
+        spark.readStream.format("binaryFile")
+        .schema("path string, modificationTime timestamp, length bigint, content binary")
+        .option("pathGlobFilter", CSV)
+        .option("recursiveFileLookup", "true")
+        .option("maxFilesPerTrigger", 3)
+        .option("maxFileAge", "3650d")
+        .load(glob_escaped(str(landing)))
+        .select("path", "length", "modificationTime")
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )

@@ -1,0 +1,137 @@
+"""Checkpoints and Delta logs as Spark and Delta write them, for tests that need no JVM.
+
+The shapes were copied from what Spark 4.2 and Delta 4.4 wrote; tests marked ``jvm`` compare the readers with the real
+thing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+TABLE_ID = "2d387700-574d-43c5-aba8-d8192076f9c3"
+
+
+class Checkpoint:
+    """A checkpoint folder that a test fills batch by batch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        for part in ("offsets", "commits"):
+            (path / part).mkdir(parents=True, exist_ok=True)
+        (path / "metadata").write_text('{"id":"164d8d61-967a-47c7-a6e9-87cd0a2c4a4b"}')
+
+    def plan(self, batch_id: int, offset: dict[str, Any]) -> None:
+        """``offsets/N``."""
+        metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1795256131973 + batch_id, "conf": {}}
+        (self.path / "offsets" / str(batch_id)).write_text(f"v1\n{json.dumps(metadata)}\n{json.dumps(offset)}")
+
+    def commit(self, batch_id: int) -> None:
+        """``commits/N``."""
+        (self.path / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+    def run(self, batch_id: int, offset: dict[str, Any]) -> None:
+        """A batch that was planned and committed."""
+        self.plan(batch_id, offset)
+        self.commit(batch_id)
+
+    def list_files(self, batch_id: int, files: dict[str, int]) -> None:
+        """``sources/0/N``: local path to modification time in milliseconds."""
+        self._log(str(batch_id), [_entry(path, modified, batch_id) for path, modified in files.items()])
+
+    def compact(self, batch_id: int, batches: dict[int, dict[str, int]]) -> None:
+        """``sources/0/N.compact``: all batches up to N."""
+        entries = [_entry(path, ms, number) for number, files in batches.items() for path, ms in files.items()]
+        self._log(f"{batch_id}.compact", entries)
+
+    def _log(self, name: str, entries: list[str]) -> None:
+        folder = self.path / "sources" / "0"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(["v1", *entries]))
+
+
+def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table_id: str = TABLE_ID) -> dict[str, Any]:
+    """The position of a change feed."""
+    return {
+        "sourceVersion": 1,
+        "reservoirId": table_id,
+        "reservoirVersion": version,
+        "index": index,
+        "isStartingVersion": snapshot,
+    }
+
+
+class DeltaLog:
+    """A Delta table's log, without its data files."""
+
+    def __init__(self, path: Path, table_id: str = TABLE_ID) -> None:
+        self.path = path
+        self.next = 0
+        (path / "_delta_log").mkdir(parents=True)
+        field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+        self.metadata = {
+            "metaData": {
+                "id": table_id,
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+                "partitionColumns": [],
+                "configuration": {"delta.enableChangeDataFeed": "true"},
+                "createdTime": 1795256525089,
+            }
+        }
+        self.protocol = {
+            "protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["changeDataFeed"]}
+        }
+
+    def commit(self, *actions: dict[str, Any], operation: str = "WRITE", metrics: dict[str, int] | None = None) -> int:
+        """Write the next version and return its number."""
+        told = {name: str(value) for name, value in (metrics or {}).items()}
+        info = {"commitInfo": {"timestamp": 1795256525089, "operation": operation, "operationMetrics": told}}
+        first = [self.metadata, self.protocol] if self.next == 0 else []
+        lines = [json.dumps(action) for action in (info, *first, *actions)]
+        (self.path / "_delta_log" / f"{self.next:020d}.json").write_text("\n".join(lines) + "\n")
+        self.next += 1
+        return self.next - 1
+
+
+def add(name: str, rows: int, size: int = 100, *, data_change: bool = True, hidden: int = 0) -> dict[str, Any]:
+    """A file that a commit adds; ``hidden`` rows of it are deleted by a deletion vector."""
+    action: dict[str, Any] = {
+        "path": name,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": 1795256525089,
+        "dataChange": data_change,
+        "stats": json.dumps({"numRecords": rows}),
+    }
+    if hidden:
+        action["deletionVector"] = {"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": hidden}
+    return {"add": action}
+
+
+def remove(name: str, rows: int | None, size: int = 100, *, data_change: bool = True) -> dict[str, Any]:
+    """A file that a commit removes; an UPDATE tells no rows."""
+    action = {"path": name, "deletionTimestamp": 1795256525089, "dataChange": data_change, "size": size}
+    return {"remove": action if rows is None else {**action, "stats": json.dumps({"numRecords": rows})}}
+
+
+def change(size: int = 50) -> dict[str, Any]:
+    """A change file."""
+    return {"cdc": {"path": "_change_data/cdc-0.parquet", "partitionValues": {}, "size": size, "dataChange": False}}
+
+
+def txn(app_id: str, version: int) -> dict[str, Any]:
+    """The mark of a batch."""
+    return {"txn": {"appId": app_id, "version": version, "lastUpdated": 1795256525089}}
+
+
+def encoded(path: str) -> str:
+    """A local path as Java's ``Path.toUri`` writes it: only what a URI may not hold is quoted."""
+    return "file://" + re.sub(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f]""", lambda found: f"%{ord(found[0]):02X}", path)
+
+
+def _entry(path: str, modified_ms: int, batch_id: int) -> str:
+    told = {"path": encoded(path), "timestamp": modified_ms, "batchId": batch_id}
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False)

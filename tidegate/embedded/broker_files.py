@@ -1,0 +1,71 @@
+"""The configuration of the embedded Kafka broker: one node, loopback only, all in its own folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# All paths are relative to the folder, which is the broker's working directory: no character in its name can hurt.
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs=data
+# One node: nothing to replicate to, and no need for fifty partitions of bookkeeping.
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+# After a crash the controller waits this long for the old broker before it lets the new one serve (9 s by default).
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+num.network.threads=2
+num.io.threads=4
+# A mistyped topic is an error, and what was written stays until somebody deletes it.
+auto.create.topics.enable=false
+log.retention.ms=-1
+log.retention.bytes=-1
+"""
+_LOGGING = """\
+status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = logs/broker.log
+appender.file.filePattern = logs/broker.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{ISO8601} %p %m (%c{1})%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+logger.server.name = kafka.server
+logger.server.level = info
+"""
+
+
+def write(folder: Path, *, port: int, controller_port: int) -> None:
+    """Writes ``server.properties`` and ``log4j2.properties``.
+
+    Args:
+        folder: The broker's folder, which has to be its working directory.
+        port: Where clients connect.
+        controller_port: Where the broker reaches the controller in the same process.
+    """
+    settings = _PROPERTIES.format(port=port, controller_port=controller_port)
+    (folder / "server.properties").write_text(settings, encoding="utf-8")
+    (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
