@@ -57,7 +57,7 @@ def run_told(
         console.print(f"  {after[0].reason.capitalize()}: the run ended in `plan`, and no JVM was started.")
         return
     console.print(_flows(report))
-    console.print(f"  behind before: {_behind(before)}; now: {_behind(after)}", highlight=False)
+    console.print(f"  behind before: {_behind(before)}; now: {_behind(after)}{_opened(report)}", highlight=False)
     seconds = ", ".join(
         f"{part} {report.parts[part]:.1f} s" for part in ("session", "flows", "docs") if part in report.parts
     )
@@ -86,10 +86,8 @@ def quarantined(console: Console, layout: Layout, pipeline: Pipeline, report: Ru
         )
     if not found:
         return
-    shown = Table(
-        "rule", "rows", "for example", title="In quarantine", title_justify="left", title_style="bold", box=None
-    )
-    shown.columns[1].justify = "right"
+    console.print("  [bold]in quarantine[/], by rule")
+    shown = _table("rule", "rows", "for example", right=("rows",))
     for rule, level, number, source in found[:EXAMPLES_SHOWN]:
         shown.add_row(_plain(rule), f"{number:,}" if level == "row" else count(number, "file"), _plain(_place(source)))
     console.print(shown)
@@ -177,6 +175,11 @@ def _behind(lags: Sequence[Lag]) -> str:
             measured = f" ({size(lag.bytes)})" if lag.bytes and lag.kind == "files" else ""
             told.append(f"{lag.flow} {count(lag.behind, words[lag.kind])}{measured}")
     return ", ".join(told) or "nothing"
+
+
+def _opened(report: RunReport) -> str:
+    listed = sum(flow.total("files_listed") for flow in report.flows)
+    return f"; opened {count(listed, 'file')} and no other" if listed else ""
 
 
 def _in_order(run: DagRun) -> dict[str, str]:

@@ -58,8 +58,7 @@ class Story:
         clicks_feed.produce(self.stage.environment.kafka, messages)
         scenes.landed_files(self.console, files)
         scenes.landed_messages(self.console, clicks_feed.counts(messages))
-        report = self._run(self.flights, sum(file.rows for file in files))
-        self._only_new(report)
+        self._run(self.flights, sum(file.rows for file in files))
         self._storm("the same day after the correction: every delay is seven minutes longer")
         self._run(self.clickstream, len(messages))
         self._busiest("as corrections and deletions left them")
@@ -122,11 +121,6 @@ class Story:
             log = self.stage.told(self.stage.log)
             raise RunCrashedError(f"The run of {pipeline.name!r} failed, and the demo ends here; its log is {log}.")
         return report
-
-    def _only_new(self, report: RunReport | None) -> None:
-        there = len(list((self.stage.environment.landing / flights_feed.FOLDER).iterdir()))
-        listed = report.flow("bronze").total("files_listed") if report is not None else 0
-        self.console.print(f"  [dim]Of {there} files in the landing zone, this run opened the {listed} new ones.[/]")
 
     def _storm(self, title: str) -> None:
         scenes.gold(self.console, self.stage.layout, "gold.daily_delay", STORM, title)

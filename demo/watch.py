@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from demo.runs import DagRun, PendingRun
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport
+from tidegate.wording import count
 
 SECONDS_BETWEEN_LOOKS = 0.25
 _ENDED = ("done", "idle", "refused", "failed", "skipped")
@@ -62,7 +63,7 @@ def watch(console: Console, layout: Layout, run: PendingRun, expected: int) -> t
             progress.update(waiting, told=_phase(report))
             for flow in report.flows:
                 if flow.flow not in bars:
-                    bars[flow.flow] = progress.add_task(flow.flow, total=expected or None, told="", start=False)
+                    bars[flow.flow] = progress.add_task(flow.flow, total=1, told="", start=False)
                 _draw(progress, bars[flow.flow], flow, _expected(report, flow, expected))
     return run.result(), newest_report(layout, run.dag_id, since)
 
@@ -88,8 +89,9 @@ def _draw(progress: Progress, bar: TaskID, flow: FlowReport, expected: int) -> N
         return
     progress.start_task(bar)
     read = flow.total("read")
-    batches = f"{len(flow.batches)} batch{'' if len(flow.batches) == 1 else 'es'}"
+    batches = count(len(flow.batches), "batch", "batches")
     if flow.state in _ENDED:
         progress.update(bar, total=1, completed=1, told=f"{read:,} rows in {batches}, {flow.state}")
     else:
-        progress.update(bar, total=expected or None, completed=read, told=f"{read:,} rows in {batches}")
+        told = f"{read:,} rows in {batches}" if flow.batches else "first batch"
+        progress.update(bar, total=expected or None, completed=read, told=told)

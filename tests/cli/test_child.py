@@ -18,7 +18,8 @@ from tidegate.report import FlowReport, RunReport
 STUBBORN = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-below = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"])
+script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+below = subprocess.Popen([sys.executable, "-c", script])
 open(sys.argv[1], "w").write(str(below.pid))
 time.sleep(60)
 """

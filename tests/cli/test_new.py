@@ -46,7 +46,8 @@ def test_a_new_pipeline_has_all_its_files_and_its_plan_loads(project: Project, s
 @pytest.mark.parametrize("source", ["files", "kafka"])
 def test_what_it_writes_passes_ruff_and_strict_mypy(project: Project, source: str, tmp_path: Path) -> None:
     project.run("new", "sample", "--source", source)
-    (project.folder / "spark_jobs" / "__init__.py").touch()
+    for folder in ("pipelines", "spark_jobs"):
+        shutil.copy(ROOT / folder / "__init__.py", project.folder / folder / "__init__.py")
     (project.folder / "tidegate").symlink_to(ROOT / "tidegate")  # so that imports are sorted as in the real tree
     shutil.copy(ROOT / "pyproject.toml", project.folder / "pyproject.toml")
     python = [sys.executable, "-m"]
@@ -133,8 +134,9 @@ def test_the_commands_for_a_topic_are_python_that_a_shell_hands_on_unchanged(com
 @pytest.mark.kafka
 def test_the_commands_for_a_topic_work_as_they_are_printed(project: Project, tmp_path: Path) -> None:
     from tidegate.embedded.broker import Broker
+    from tidegate.embedded.jars import class_path
 
-    with Broker(project_root=ROOT, data=tmp_path / "kafka") as broker:
+    with Broker(tmp_path / "kafka", class_path=class_path(ROOT, "broker")) as broker:
         project = Project(project.folder, broker.bootstrap)
         told = project.run("new", "sample", "--source", "kafka").out
         commands = [line.partition("python -c ")[2] for line in told.splitlines() if "python -c " in line]

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a run: one line, no traceback, and nothing is left running."""
+"""The demo stopped in the middle of a run: nothing is left running, and it can be told again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from demo import stage
+from tidegate.embedded.processes import Process
+
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.chaos]
+pytestmark.append(pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"))
 
 PROJECT = Path(__file__).parents[2]
 
@@ -31,24 +36,55 @@ def processes_about(text: str) -> set[int]:
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_ctrl_c_while_spark_works_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "demo", "--folder", str(tmp_path)]
-    demo = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    lake = f"TIDEGATE_LAKE={tmp_path / 'lake'}"
-    try:
+class Demo:
+    """A demo in a process of its own, whose Spark works."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "demo", "--folder", str(folder)]
+        self.process = subprocess.Popen(
+            command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         until = time.monotonic() + 120
-        while not list((tmp_path / "lake" / "reports").glob("flights/*/*/report.json")):
-            assert demo.poll() is None, "the demo ended by itself"
+        while not list((folder / "lake" / "reports").glob("flights/*/*/report.json")):
+            assert self.process.poll() is None, "the demo ended by itself"
             assert time.monotonic() < until, "Spark never started"
             time.sleep(0.2)
-        assert processes_about(lake), "the processes of the run can be seen"
-        demo.send_signal(signal.SIGINT)
-        told, _ = demo.communicate(timeout=60)
-    finally:
-        demo.kill()
-    assert demo.returncode == 130
+
+    def left(self) -> set[int]:
+        """Processes that know the demo's lake: the demo's Airflow and Spark."""
+        return processes_about(f"TIDEGATE_LAKE={self.folder / 'lake'}")
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    started = Demo(tmp_path / "demo")
+    assert started.left(), "the processes of the run can be seen"
+    yield started
+    started.process.kill()
+    started.process.wait()
+
+
+def test_ctrl_c_ends_with_one_line_and_leaves_nothing_behind(demo: Demo) -> None:
+    demo.process.send_signal(signal.SIGINT)
+    told, _ = demo.process.communicate(timeout=60)
+    assert demo.process.returncode == 130
     assert "Stopped" in told.strip().splitlines()[-1]
     assert "Traceback" not in told
-    assert not processes_about(lake)
-    assert not (tmp_path / "broker" / "broker.pid").exists()
+    assert not demo.left()
+    assert not (demo.folder / "broker" / "broker.pid").exists()
+
+
+def test_after_a_sigkill_spark_ends_too_and_the_next_demo_starts_afresh(demo: Demo) -> None:
+    demo.process.kill()
+    demo.process.wait()
+    until = time.monotonic() + 30
+    while demo.left() and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not demo.left()
+    orphan = Process.read(demo.folder / "broker" / "broker.pid")
+    assert orphan is not None and orphan.alive, "nobody stopped the broker yet"
+    with stage.set_up(PROJECT, demo.folder) as fresh:
+        assert not orphan.alive
+        assert not fresh.layout.lake.exists()
+        assert not (fresh.environment.landing / "flights").exists()

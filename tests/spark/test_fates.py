@@ -180,13 +180,13 @@ def test_a_new_column_keeps_the_checkpoint_and_a_removed_one_is_refused(flights:
 
     assert [flow.error for flow in added.flows] == [None, None, None]
     assert sorted({str(note) for note in flights.table("silver.flights")["note"].to_pylist()}) == ["None", "new"]
-    clean(lambda rows: rows.drop("tailnum"))
+    clean(lambda rows: rows.drop("rescued"))
     flights.land("three.csv", flights_feed._csv(flights_feed.days()[date(2013, 1, 3)][:20]))
     removed = flights.run()
     error = removed.flow("silver").error
     assert error is not None
     assert error["kind"] == "SpecDriftError"
-    assert "no longer makes tailnum" in error["message"]
+    assert "no longer makes rescued" in error["message"]
 
 
 def test_gold_names_a_transform_that_makes_two_rows_of_one_group(

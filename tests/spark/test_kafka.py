@@ -175,3 +175,22 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
 
     assert report.flow("bronze").total("read") == len(sent)
     expect_the_answer_of_duckdb(clicks)
+
+
+def test_an_unknown_topic_needs_a_person_and_is_not_created(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    import pipelines.clickstream
+    from confluent_kafka.admin import AdminClient
+
+    declared = pipelines.clickstream.pipeline
+    bronze = declared.flow("bronze")
+    flows = (dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, topic="nobody")), *declared.flows[1:])
+    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
+
+    error = clicks.run("clickstream").flow("bronze").error
+
+    assert error is not None
+    assert (error["kind"], error["transient"]) == ("SourceError", False)
+    assert "nobody" in error["message"]
+    assert "nobody" not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=20).topics

@@ -36,7 +36,7 @@ def find(project_root: Path) -> Path | None:
     """
     # The name ends with the size: a JVM that maps a file which is shorter than it was crashes, where it puts up with
     # any other archive that does not fit.
-    for path in places.archive_dir(project_root.absolute()).glob(f"{_stem(project_root)}-*.jsa"):
+    for path in places.archive_dir(project_root).glob(f"{_stem(project_root)}-*.jsa"):
         if path.stem.endswith(f"-{path.stat().st_size}"):
             return path
     return None
@@ -79,7 +79,7 @@ def build(project_root: Path) -> Path | None:
     """
     if found := find(project_root):
         return found
-    folder = places.archive_dir(project_root.absolute())
+    folder = places.archive_dir(project_root)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".training-", dir=folder) as scratch:
         part = Path(scratch) / "driver.jsa"
@@ -108,14 +108,14 @@ def _stem(project_root: Path) -> str:
     told = [str(found.executable.resolve()), found.version]
     for path in (*ours, *sparks):
         stat = path.stat()
-        # With the time: the JVM compares it too, and would refuse an archive whose jars were copied anew.
-        told.append(f"{path} {stat.st_size} {stat.st_mtime_ns}")
+        # With the time, in seconds: the JVM compares it too, and refuses an archive whose jars were copied anew.
+        told.append(f"{path} {stat.st_size} {int(stat.st_mtime)}")
     return f"driver-{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}"
 
 
 def _failure(project_root: Path) -> Path:
     """The log of a training that made no archive; while it is there, set-up does not try again."""
-    return places.archive_dir(project_root.absolute()) / f"{_stem(project_root)}.failed.txt"
+    return places.archive_dir(project_root) / f"{_stem(project_root)}.failed.txt"
 
 
 def _flags(archive: Path) -> list[str]:

@@ -93,7 +93,7 @@ def class_path(project_root: Path, set_name: str) -> str:
     absent = [name for name in missing(project_root) if name.startswith(f"{set_name}/")]
     if absent:
         raise SetupError(f"{len(absent)} jars are missing, {absent[0]} among them: run `make setup`.")
-    folder = places.jars_dir(project_root.absolute(), set_name)
+    folder = places.jars_dir(project_root, set_name)
     return os.pathsep.join(str(folder / jar.file_name) for jar in sets[set_name])
 
 

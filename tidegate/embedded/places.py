@@ -15,13 +15,17 @@ def lock_file(project_root: Path) -> Path:
 
 
 def jars_dir(project_root: Path, set_name: str) -> Path:
-    """The git-ignored folder that holds exactly one set of the pinned jars."""
-    return project_root / "jars" / set_name
+    """The git-ignored folder that holds exactly one set of the pinned jars, with all links resolved.
+
+    So a project whose ``jars`` is a link has the same class path, to the letter, as the one it links to, and can start
+    from the same class data archive.
+    """
+    return (project_root / "jars").resolve() / set_name
 
 
 def archive_dir(project_root: Path) -> Path:
-    """Where class data archives lie, one file for each class path and JVM."""
-    return project_root / ".cache" / "cds"
+    """Where the class data archive lies: with the jars that it was made from."""
+    return (project_root / "jars").resolve() / "archive"
 
 
 def airflow_home(project_root: Path) -> Path:

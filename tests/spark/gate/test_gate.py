@@ -71,6 +71,7 @@ def test_a_critical_rule_below_its_mostly_refuses_the_batch_and_its_rows_are_fla
     assert (verdict.flow, verdict.batch_id, verdict.suite) == ("silver", 3, "flights/silver")
     assert verdict.suite_fingerprint == gate.suite.fingerprint
     assert verdict.code_fingerprint == "0123456789abcdef"
+    assert gate.last_verdict == verdict
 
 
 def test_a_critical_rule_within_its_mostly_splits_the_batch(rows: DataFrame, tmp_path: Path) -> None:
@@ -205,6 +206,7 @@ def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(
     with pytest.raises(SpecError, match=rf"{wrong['type']}\) raised on this batch") as caught:
         gate.judge(flagged, flow="silver", batch_id=0)
     assert gate.last_result is None
+    assert gate.last_verdict is None
     assert CANARY not in str(caught.value)
 
 

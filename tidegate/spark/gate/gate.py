@@ -49,6 +49,8 @@ class SuiteGate:
         self.code_fingerprint = code_fingerprint
         self.last_result: ExpectationSuiteValidationResult | None = None
         """GX's own result of the batch that was judged last, for `docs.publish`; it holds no data values."""
+        self.last_verdict: Verdict | None = None
+        """The verdict that goes with ``last_result``; both are None when judging raised."""
         self._unflagged: DataFrame | None = None
 
     def flag(self, rows: DataFrame) -> DataFrame:
@@ -89,7 +91,7 @@ class SuiteGate:
         Raises:
             SpecError: An expectation raised, or its flags are not the rows that GX counts.
         """
-        self.last_result = None
+        self.last_result = self.last_verdict = None
         with _ONE_AT_A_TIME:
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
@@ -98,7 +100,7 @@ class SuiteGate:
         outcome: Literal["passed", "split", "refused"] = "split" if broken else "passed"
         if any(result.severity == "critical" and not result.success for result in told):
             outcome = "refused"
-        return Verdict(
+        self.last_verdict = Verdict(
             flow=flow,
             batch_id=batch_id,
             suite=self.suite.name,
@@ -107,6 +109,7 @@ class SuiteGate:
             outcome=outcome,
             results=told,
         )
+        return self.last_verdict
 
     def _validate(self, flagged: DataFrame) -> list[ExpectationValidationResult]:
         rules = self.suite.expectations

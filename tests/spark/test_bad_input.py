@@ -1,0 +1,121 @@
+"""Bad input gets a typed error before there is a JVM, and leaves nothing half done."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from demo import flights_feed
+from tests.deployment import Deployment
+from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, LakeVersionError, RequestError
+from tidegate.report import RunReport
+
+
+def expect_no_table(deployment: Deployment) -> None:
+    assert not (deployment.environment.lake / "tables").exists()
+    assert "session" not in deployment_parts(deployment), "no JVM was started"
+
+
+def deployment_parts(deployment: Deployment) -> dict[str, float]:
+    (path,) = deployment.environment.lake.glob("reports/*/*/*/report.json")
+    report = RunReport.read(path)
+    assert report is not None
+    return report.parts
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def test_no_broker_is_a_transient_error(deployment: Deployment) -> None:
+    report = deployment.at(f"127.0.0.1:{free_port()}").run("clickstream")
+
+    assert [flow.state for flow in report.flows] == ["failed", "skipped", "skipped"]
+    error = report.flow("bronze").error
+    assert error is not None
+    assert (error["kind"], error["transient"], error["exit_code"]) == ("SourceUnavailableError", True, EX_TEMPFAIL)
+    expect_no_table(deployment)
+
+
+def test_a_missing_landing_folder_needs_a_person(deployment: Deployment) -> None:
+    report = deployment.run()
+
+    assert [flow.state for flow in report.flows] == ["failed", "skipped", "skipped"]
+    error = report.flow("bronze").error
+    assert error is not None
+    assert (error["kind"], error["transient"], error["exit_code"]) == ("SourceError", False, EX_CONFIG)
+    assert "flights" in error["message"]
+    expect_no_table(deployment)
+
+
+def test_a_landing_folder_that_is_a_file_needs_a_person(deployment: Deployment) -> None:
+    (deployment.environment.landing / "flights").write_text("not a folder")
+
+    error = deployment.run().flow("bronze").error
+
+    assert error is not None
+    assert error["kind"] == "SourceError"
+    expect_no_table(deployment)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_landing_folder_needs_a_person(deployment: Deployment) -> None:
+    folder = deployment.environment.landing / "flights"
+    folder.mkdir()
+    folder.chmod(0)
+    try:
+        error = deployment.run().flow("bronze").error
+    finally:
+        folder.chmod(0o700)
+
+    assert error is not None
+    assert error["kind"] == "SourceError"
+
+
+def test_a_lake_made_by_a_newer_version_is_left_alone(deployment: Deployment) -> None:
+    lake = deployment.environment.lake
+    lake.mkdir()
+    (lake / "lake.json").write_text(json.dumps({"format": 99}))
+    flights_feed.land_day(deployment.environment.landing, date(2013, 1, 1))
+
+    with pytest.raises(LakeVersionError, match="format 99.*upgrade Tidegate"):
+        deployment.run()
+
+    assert not (lake / "tables").exists()
+    assert not (lake / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("content", ["", "v1", "v1\n{", "garbage\n{}\n{}", "v1\n{}\n[]"])
+def test_a_torn_offset_log_is_refused_and_names_the_file(content: str, deployment: Deployment) -> None:
+    checkpoint = deployment.layout.checkpoint("flights", "bronze", 1, 0)
+    written = {"offsets/0": content, "metadata": '{"id":"7"}'}
+    for name, text in written.items():
+        path: Path = checkpoint / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    flights_feed.land_day(deployment.environment.landing, date(2013, 1, 1))
+
+    error = deployment.run().flow("bronze").error
+
+    assert error is not None
+    assert (error["kind"], error["transient"]) == ("CheckpointCorruptError", False)
+    assert str(checkpoint / "offsets" / "0") in error["message"]
+    assert (checkpoint / "offsets" / "0").read_text() == content
+    expect_no_table(deployment)
+
+
+def test_an_unknown_pipeline_is_told_the_near_one(deployment: Deployment) -> None:
+    with pytest.raises(RequestError, match="did you mean 'flights'"):
+        deployment.request("flight")
+
+
+def test_an_unknown_flow_is_told_the_known_ones(deployment: Deployment) -> None:
+    with pytest.raises(RequestError, match="it has: bronze, silver, gold"):
+        deployment.request("flights", ["platinum"])

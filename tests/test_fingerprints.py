@@ -1,0 +1,81 @@
+"""A fingerprint changes when what it stands for changes, and only then."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import SpecError
+from tidegate.fingerprints import code_fingerprint, suite_fingerprint
+
+RULE = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}, "severity": "critical"}
+
+
+def fingerprint(folder: Path, suite: object, **layout: int) -> str:
+    (folder / "suite.json").write_text(json.dumps(suite, **layout))  # type: ignore[arg-type]
+    found = suite_fingerprint(folder / "suite.json")
+    assert len(found) == 16
+    return found
+
+
+def test_layout_and_gxs_own_ids_do_not_change_it(tmp_path: Path) -> None:
+    plain = fingerprint(tmp_path, {"name": "a", "expectations": [RULE]})
+    assert fingerprint(tmp_path, {"expectations": [{"id": "9", **RULE}], "id": "7", "name": "a"}, indent=3) == plain
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"severity": "warning"},
+        {"kwargs": {"column": "other"}},
+        {"kwargs": {"column": "id", "mostly": 0.5}},
+        {"type": "other"},
+    ],
+)
+def test_what_a_rule_says_changes_it(tmp_path: Path, changed: dict[str, object]) -> None:
+    plain = fingerprint(tmp_path, {"name": "a", "expectations": [RULE]})
+    assert fingerprint(tmp_path, {"name": "a", "expectations": [{**RULE, **changed}]}) != plain
+    assert fingerprint(tmp_path, {"name": "a", "expectations": [RULE, {**RULE, **changed}]}) != plain
+
+
+def test_an_id_that_a_rule_is_about_counts(tmp_path: Path) -> None:
+    def about(value: str) -> dict[str, object]:
+        return {"name": "a", "expectations": [{**RULE, "kwargs": {"id": value}}]}
+
+    assert fingerprint(tmp_path, about("x")) != fingerprint(tmp_path, about("y"))
+
+
+def test_a_suite_that_cannot_be_read_has_none(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"suite\.json"):
+        suite_fingerprint(tmp_path / "suite.json")
+    (tmp_path / "suite.json").write_text("{")
+    with pytest.raises(json.JSONDecodeError):
+        suite_fingerprint(tmp_path / "suite.json")
+
+
+def test_code_is_read_and_never_imported() -> None:
+    sys.modules.pop("spark_jobs.flights", None)
+    found = code_fingerprint("flights")
+    assert "spark_jobs.flights" not in sys.modules
+    assert len(found) == 16
+    assert found == code_fingerprint("flights") != code_fingerprint("clickstream")
+
+
+def test_edited_code_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import spark_jobs
+
+    monkeypatch.setattr(spark_jobs, "__path__", [str(tmp_path)])
+    path = tmp_path / "trips.py"
+    path.write_text("def clean(rows):\n    return rows\n")
+    before = code_fingerprint("trips")
+    path.write_text("def clean(rows):\n    return rows.distinct()\n")
+    assert code_fingerprint("trips") != before
+
+
+@pytest.mark.parametrize("module", ["no_such", "", "..flights", "flights/../x", "a b"])
+def test_a_module_that_is_not_there_is_told(module: str) -> None:
+    with pytest.raises(SpecError, match="spark_jobs/"):
+        code_fingerprint(module)
