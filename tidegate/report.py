@@ -183,7 +183,7 @@ class RunReport:
     ended_at: str | None = None
     flows: list[FlowReport] = field(default_factory=list)
     parts: dict[str, float] = field(default_factory=dict)
-    """Seconds by part: ``preflight``, ``session``, ``gx_import``, ``flows``, ``docs``, ``total``."""
+    """Seconds by part: ``preflight``, ``session``, ``gx_import`` (beside the session), ``gx_wait``, ``flows``, ``total``."""
     notes: list[str] = field(default_factory=list)
     """Facts about how it ran, for example whether the AppCDS archive was used."""
     error: dict[str, Any] | None = None

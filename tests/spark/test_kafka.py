@@ -177,7 +177,9 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
     expect_the_answer_of_duckdb(clicks)
 
 
-def test_an_unknown_topic_needs_a_person_and_is_not_created(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_topic_needs_a_person_and_is_not_created(
+    clicks: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dataclasses
 
     import pipelines.clickstream
@@ -185,7 +187,10 @@ def test_an_unknown_topic_needs_a_person_and_is_not_created(clicks: Deployment, 
 
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")
-    flows = (dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, topic="nobody")), *declared.flows[1:])
+    flows = (
+        dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, topic="nobody")),
+        *declared.flows[1:],
+    )
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
 
     error = clicks.run("clickstream").flow("bronze").error

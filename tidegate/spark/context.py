@@ -72,8 +72,14 @@ class FlowContext:
         self.told()
 
     def tell_verdict(self, verdict: Verdict) -> None:
-        """Put a verdict into the report."""
+        """Put a verdict into the report, and its page into the data quality reports."""
+        from tidegate.spark.gate import publish
+
         self.report.verdicts.append(verdict)
+        if self.gate is not None and self.gate.last_result is not None:
+            site = self.layout.docs(self.pipeline.name)
+            page = publish(self.gate.last_result, site, verdict=verdict, run_key=self.run_key)
+            self.report.docs = str(page.relative_to(self.layout.lake))
         self.told()
 
     def release(self) -> None:

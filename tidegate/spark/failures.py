@@ -71,8 +71,10 @@ def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateEr
         )
     if _AWAY.search(text):
         return SourceUnavailableError(f"{what}: the source does not answer ({condition}); run again when it does.")
-    return UnexpectedError(f"{what}: {condition} ({type(error).__name__}); the driver's log has the whole of it.")
+    return UnexpectedError(
+        f"{what}: {condition} ({type(error).__name__}); the attempt's folder in the lake has the whole of it."
+    )
 
 
 class UnexpectedError(TidegateError):
-    """Something that nobody foresaw; the driver's log has the whole of it."""
+    """Something that nobody foresaw; ``failure-<flow>.txt`` beside the run report has the whole of it."""

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, fingerprints, registry
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.gate import Suite, SuiteGate
+    from tidegate.spark.gate import Suite
 
 log = logging.getLogger("tidegate")
 
@@ -54,7 +55,6 @@ class _Job:
         self.suites: dict[str, Suite] = {}
         self.suite_error: Exception | None = None
         self.blocked: dict[str, TidegateError] = {}
-        self.gates: list[tuple[str, SuiteGate]] = []
 
     def run(self) -> RunReport:
         started = time.monotonic()
@@ -81,8 +81,6 @@ class _Job:
                 raise self.suite_error
             with _Part(self.report, "flows"):
                 self._run_flows(spark, pipeline, flows)
-            with _Part(self.report, "docs"):
-                self._publish(pipeline)
         except Exception as error:
             self.report.error = describe_error(error)
             raise
@@ -205,12 +203,8 @@ class _Job:
             told.state, told.error = "refused", describe_error(refusal)
         except Exception as error:
             told.state, told.error = "failed", describe_error(error)
-            log.error(
-                "%s: %s",
-                flow.name,
-                told.error["message"],
-                exc_info=not isinstance(error, TidegateError) or error.__cause__,
-            )
+            log.error("%s: %s", flow.name, told.error["message"])
+            self._keep_failure(flow, error)
         self._measure_after(pipeline, flow, told)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",
@@ -221,6 +215,15 @@ class _Job:
             told.total("quarantined"),
         )
         return told.state in ("done", "idle")
+
+    def _keep_failure(self, flow: Flow, error: Exception) -> None:
+        """Keep what Spark or Python said of an error, beside the report: it may quote data, so it is not logged."""
+        if isinstance(error, TidegateError) and error.__cause__ is None:
+            return
+        path = self.path.with_name(f"failure-{flow.name}.txt")
+        with contextlib.suppress(OSError):
+            path.write_text("".join(traceback.format_exception(error)))
+            log.error("%s: all that is known of it stands in %s", flow.name, path)
 
     def _measure_after(self, pipeline: Pipeline, flow: Flow, told: FlowReport) -> None:
         from tidegate import lag
@@ -256,7 +259,6 @@ class _Job:
         if flow.gate is not None:
             module = (flow.transform or "").partition(":")[0]
             gate = SuiteGate(self.suites[flow.name], fingerprints.code_fingerprint(module) if module else "")
-            self.gates.append((flow.name, gate))
         return FlowContext(
             spark=spark,
             layout=self.layout,
@@ -275,17 +277,6 @@ class _Job:
             report=told,
             told=self.tell,
         )
-
-    def _publish(self, pipeline: Pipeline) -> None:
-        from tidegate.spark.gate import publish
-
-        for name, gate in self.gates:
-            if gate.last_result is None:
-                continue
-            told = self.report.flow(name)
-            site = self.layout.docs(pipeline.name)
-            page = publish(gate.last_result, site, verdict=told.verdicts[-1], run_key=self.report.run_key)
-            told.docs = str(page.relative_to(self.layout.lake))
 
 
 class _Part:

@@ -41,7 +41,9 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     if decision.quarantined:
         good, failed = _as_decided(context, spark, batch_id, checked)
     has_header = source.format == "csv"
-    lines = landing.read_lines(spark, good, context.persisted, has_header=has_header) if good else landing.no_lines(spark)
+    lines = (
+        landing.read_lines(spark, good, context.persisted, has_header=has_header) if good else landing.no_lines(spark)
+    )
     rows = lines.select(
         "*",
         F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),

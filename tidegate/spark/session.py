@@ -63,5 +63,6 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     for name, value in (settings | (extra or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    # Below FATAL, Spark logs the text of errors, which quotes data; a flow's failure is kept in the lake instead.
+    session.sparkContext.setLogLevel("FATAL")
     return session

@@ -1,0 +1,238 @@
+"""The pinned jars, with small files for jars and a downloader that needs no network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tidegate.embedded import ivy, jars
+from tidegate.errors import SetupError
+
+PROJECT = Path(__file__).parents[2]
+DELTA, POOL, KAFKA = "io.delta:delta:4.4.0", "org.apache.commons:pool:2.1", "org.apache.kafka:kafka_2.13:4.1.1"
+
+
+@dataclass
+class Central:
+    """What can be downloaded, and what was asked for."""
+
+    holds: dict[str, bytes]
+    asked: list[list[str]] = field(default_factory=list)
+
+    def retrieve(self, coordinates: Sequence[str], scratch: Path, got: Callable[[str], None]) -> dict[str, Path]:
+        """In place of Ivy."""
+        self.asked.append(sorted(coordinates))
+        files = {}
+        for number, coordinate in enumerate(coordinates):
+            if coordinate in self.holds:
+                files[coordinate] = scratch / str(number)
+                files[coordinate].write_bytes(self.holds[coordinate])
+                got(coordinate)
+        return files
+
+
+@pytest.fixture
+def central(monkeypatch: pytest.MonkeyPatch) -> Central:
+    made = Central({DELTA: b"delta " * 50, POOL: b"pool " * 40, KAFKA: b"kafka " * 30})
+    monkeypatch.setattr(ivy, "retrieve", made.retrieve)
+    return made
+
+
+@pytest.fixture
+def root(tmp_path: Path, central: Central, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project that pins what Central holds, and a cache of its own."""
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "project"
+    root.mkdir()
+    _pin(root, central, spark=[POOL, DELTA], broker=[KAFKA])
+    return root
+
+
+def _pin(root: Path, central: Central, **sets: list[str]) -> None:
+    def entry(coordinate: str) -> dict[str, object]:
+        content = central.holds[coordinate]
+        return {"coordinate": coordinate, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+    lock = {name: {"for": "", "jars": [entry(jar) for jar in wanted]} for name, wanted in sets.items()}
+    (root / "jars.lock.json").write_text(json.dumps({"about": "", **lock}))
+
+
+def _present(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root / "jars")) for path in root.glob("jars/*/*"))
+
+
+def test_fetching_puts_each_set_in_its_folder(root: Path, central: Central) -> None:
+    assert jars.fetch(root) == 3
+    assert _present(root) == ["broker/kafka_2.13-4.1.1.jar", "spark/delta-4.4.0.jar", "spark/pool-2.1.jar"]
+    assert (root / "jars/spark/delta-4.4.0.jar").read_bytes() == central.holds[DELTA]
+
+
+def test_what_is_there_is_not_fetched_again(root: Path, central: Central) -> None:
+    jars.fetch(root)
+    assert jars.fetch(root) == 0
+    assert len(central.asked) == 1
+
+
+def test_another_clone_takes_them_from_the_cache(root: Path, central: Central, tmp_path: Path) -> None:
+    jars.fetch(root)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "jars.lock.json").write_bytes((root / "jars.lock.json").read_bytes())
+    assert jars.fetch(other) == 3
+    assert len(central.asked) == 1
+
+
+def test_a_jar_put_into_the_cache_by_hand_needs_no_network(root: Path, central: Central, tmp_path: Path) -> None:
+    by_hand = tmp_path / "cache/jars/io.delta/delta-4.4.0.jar"
+    by_hand.parent.mkdir(parents=True)
+    by_hand.write_bytes(central.holds[DELTA])
+    jars.fetch(root)
+    assert central.asked == [[POOL, KAFKA]]
+
+
+def test_a_wrong_checksum_names_the_jar_and_leaves_nothing_half_done(
+    root: Path, central: Central, tmp_path: Path
+) -> None:
+    central.holds[DELTA] = b"something else"
+    with pytest.raises(SetupError, match=rf"{DELTA} has sha256 {hashlib.sha256(b'something else').hexdigest()}"):
+        jars.fetch(root)
+    assert _present(root) == []
+    cached = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert sorted(cached) == ["kafka_2.13-4.1.1.jar", "pool-2.1.jar"]
+
+
+def test_a_jar_that_cannot_be_had_is_named_and_the_others_are_kept_for_the_next_try(
+    root: Path, central: Central
+) -> None:
+    content = central.holds.pop(DELTA)
+    with pytest.raises(SetupError, match=f"{DELTA} could not be downloaded"):
+        jars.fetch(root)
+    assert _present(root) == []
+    central.holds[DELTA] = content
+    assert jars.fetch(root) == 3
+    assert central.asked[1] == [DELTA]
+
+
+def test_a_changed_jar_is_replaced_even_when_its_size_is_right(root: Path, central: Central) -> None:
+    jars.fetch(root)
+    target = root / "jars/spark/pool-2.1.jar"
+    content = target.read_bytes()
+    target.unlink()
+    target.write_bytes(content[::-1])
+    assert jars.missing(root) == []
+    assert jars.fetch(root) == 1
+    assert target.read_bytes() == content
+
+
+def test_a_changed_jar_in_the_cache_is_downloaded_anew(root: Path, central: Central, tmp_path: Path) -> None:
+    cached = tmp_path / "cache/jars/io.delta/delta-4.4.0.jar"
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(b"rotten")
+    jars.fetch(root)
+    assert cached.read_bytes() == central.holds[DELTA]
+
+
+def test_jars_of_an_earlier_version_leave_the_folder(root: Path, central: Central) -> None:
+    jars.fetch(root)
+    _pin(root, central, spark=[DELTA], broker=[KAFKA])
+    jars.fetch(root)
+    assert _present(root) == ["broker/kafka_2.13-4.1.1.jar", "spark/delta-4.4.0.jar"]
+
+
+def test_missing_names_absent_and_truncated_jars(root: Path) -> None:
+    assert jars.missing(root) == ["spark/delta-4.4.0.jar", "spark/pool-2.1.jar", "broker/kafka_2.13-4.1.1.jar"]
+    jars.fetch(root)
+    assert jars.missing(root) == []
+    target = root / "jars/spark/delta-4.4.0.jar"
+    target.unlink()
+    target.write_bytes(b"half")
+    assert jars.missing(root) == ["spark/delta-4.4.0.jar"]
+
+
+def test_a_class_path_is_absolute_and_in_the_same_order_everywhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars.fetch(root)
+    expected = os.pathsep.join(str(root / "jars/spark" / name) for name in ("delta-4.4.0.jar", "pool-2.1.jar"))
+    assert jars.class_path(root, "spark") == expected
+    monkeypatch.chdir(root)
+    assert jars.class_path(Path(), "spark") == expected
+
+
+def test_a_project_that_links_to_the_jars_of_another_has_its_class_path(root: Path, tmp_path: Path) -> None:
+    jars.fetch(root)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for name in ("jars", "jars.lock.json"):
+        (linked / name).symlink_to(root / name)
+    assert jars.class_path(linked, "spark") == jars.class_path(root, "spark")
+
+
+def test_a_class_path_with_a_jar_missing_is_refused_with_what_to_do(root: Path) -> None:
+    with pytest.raises(SetupError, match=r"2 jars are missing, spark/delta-4\.4\.0\.jar among them: run `make setup`"):
+        jars.class_path(root, "spark")
+
+
+def test_an_unknown_set_is_refused_with_the_known_ones(root: Path) -> None:
+    with pytest.raises(SetupError, match="no set 'flink'; it has: broker, spark"):
+        jars.class_path(root, "flink")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"spark": {}}', '{"spark": {"jars": [{"coordinate": "a:b", "sha256": "", "bytes": 1}]}}']
+)
+def test_a_broken_lock_is_said_to_be_broken(root: Path, content: str) -> None:
+    (root / "jars.lock.json").write_text(content)
+    with pytest.raises(SetupError, match="cannot be read"):
+        jars.pinned(root)
+
+
+def test_a_folder_without_a_lock_is_no_project(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="not the root of a Tidegate project"):
+        jars.pinned(tmp_path)
+
+
+def test_progress_counts_every_jar_and_byte(root: Path, central: Central) -> None:
+    told: list[tuple[object, ...]] = []
+
+    class Told(ivy.Progress):
+        def start(self, jars: int, size: int) -> None:
+            told.append((jars, size))
+
+        def got(self, coordinate: str, size: int) -> None:
+            told.append((coordinate, size))
+
+    jars.fetch(root, Told())
+    sizes = {coordinate: len(content) for coordinate, content in central.holds.items()}
+    assert told[0] == (3, sum(sizes.values()))
+    assert dict(told[1:]) == sizes  # type: ignore[arg-type]
+
+
+def test_the_projects_own_lock_fits_the_installed_python_packages() -> None:
+    pinned = {jar.file_name for jar in jars.pinned(PROJECT)["spark"]}
+    assert f"delta-spark_4.2_2.13-{version('delta-spark')}.jar" in pinned
+    assert f"delta-storage-{version('delta-spark')}.jar" in pinned
+    assert f"spark-sql-kafka-0-10_2.13-{version('pyspark')}.jar" in pinned
+    assert version("pyspark") == version("pyspark-client")
+
+
+@pytest.mark.parametrize("set_name", ["spark", "broker"])
+def test_the_projects_own_lock_names_each_jar_once_with_a_whole_checksum(set_name: str) -> None:
+    pinned = jars.pinned(PROJECT)[set_name]
+    artifacts = [jar.coordinate.rsplit(":", 1)[0] for jar in pinned]
+    assert len(artifacts) == len(set(artifacts))
+    assert {len(bytes.fromhex(jar.sha256)) for jar in pinned} == {32}
+
+
+def test_the_command_is_silent_when_all_is_there(root: Path) -> None:
+    jars.fetch(root)
+    command = [sys.executable, "-m", "tidegate.embedded.jars"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

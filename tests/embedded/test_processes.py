@@ -1,0 +1,128 @@
+"""Recognising and stopping processes, with real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tidegate.embedded import processes
+from tidegate.embedded.processes import Process
+
+Start = Callable[[str], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a shell script in a session of its own and waits for its first line."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(script: str) -> subprocess.Popen[str]:
+        command = ["/bin/sh", "-c", script]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True))
+        return started[-1]
+
+    yield begin
+    for popen in started:
+        if popen.poll() is None:
+            os.killpg(popen.pid, signal.SIGKILL)
+        popen.communicate()
+
+
+def _known(pid: int) -> Process:
+    found = Process.of(pid)
+    assert found is not None
+    return found
+
+
+def test_a_process_is_the_same_as_long_as_it_runs_and_gone_afterwards(start: Start) -> None:
+    popen = start("sleep 60")
+    process = _known(popen.pid)
+    assert process == Process.of(popen.pid)
+    assert process.alive
+    popen.kill()
+    popen.wait()
+    assert not process.alive
+
+
+def test_one_that_only_waits_to_be_reaped_is_gone(start: Start) -> None:
+    popen = start("exec sleep 60")
+    process = _known(popen.pid)
+    os.kill(popen.pid, signal.SIGKILL)
+    # Waits for its end, but leaves it as it is.
+    os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
+    assert not process.alive
+
+
+def test_a_stranger_with_the_same_id_is_neither_alive_nor_hit(start: Start) -> None:
+    popen = start("sleep 60")
+    before = Process(pid=popen.pid, started="another time")
+    assert not before.alive
+    before.stop_group(grace=0.2)
+    before.kill_group()
+    assert popen.poll() is None
+
+
+def test_stopping_lets_it_end_in_order(start: Start) -> None:
+    popen = start("trap 'echo in order; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    assert popen.stdout is not None
+    assert popen.stdout.readline() == "ready\n"
+    _known(popen.pid).stop_group(grace=10)
+    assert popen.wait() == 0
+    assert popen.stdout.read() == "in order\n"
+
+
+def test_one_that_ignores_the_request_is_killed_after_its_grace(start: Start) -> None:
+    popen = start("trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    assert popen.stdout is not None
+    popen.stdout.readline()
+    begun = time.monotonic()
+    _known(popen.pid).stop_group(grace=0.3)
+    assert popen.wait() == -signal.SIGKILL
+    assert 0.3 <= time.monotonic() - begun < 5
+
+
+def test_what_it_started_ends_with_it(start: Start) -> None:
+    popen = start("sleep 60 & echo $!; wait")
+    assert popen.stdout is not None
+    child = _known(int(popen.stdout.readline()))
+    _known(popen.pid).stop_group(grace=5)
+    popen.wait()
+    until = time.monotonic() + 5
+    while child.alive and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not child.alive
+
+
+def test_a_file_gives_back_the_process_that_was_written(tmp_path: Path) -> None:
+    process = _known(os.getpid())
+    process.write(tmp_path / "it.pid")
+    assert Process.read(tmp_path / "it.pid") == process
+    assert [path.name for path in tmp_path.iterdir()] == ["it.pid"]
+
+
+@pytest.mark.parametrize("content", [None, "", "1234", "[]", '{"pid": 1}', '{"pid": "x", "started": "y"}', "\x00"])
+def test_a_file_with_anything_else_in_it_is_no_process(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "it.pid").write_text(content)
+    assert Process.read(tmp_path / "it.pid") is None
+
+
+def test_where_there_is_no_proc_the_start_is_asked_of_ps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "ps"
+    fake.write_text(
+        '#!/bin/sh\n[ "$4" = 7 ] && echo "Ss   Sat Nov 21 09:57:01 2026"\n[ "$4" = 8 ] && echo "Z  Sat Nov"\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert Process.of(7) == Process(pid=7, started="Sat Nov 21 09:57:01 2026")
+    assert Process.of(8) is None
+    assert Process.of(9) is None
+    assert processes.Process(pid=7, started="Sat Nov 21 09:57:02 2026").alive is False
