@@ -25,7 +25,7 @@ from typing import IO, Any, Self
 from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError, TidegateError
 
-SECONDS_TO_STOP = 12.0
+SECONDS_TO_STOP = 20.0
 """For Airflow and Spark to end in order after an interrupt."""
 
 
@@ -157,23 +157,27 @@ def main(dags: Path) -> int:
     # Airflow and spark-submit write to stdout what belongs into the log, so the answers get a copy of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def listen() -> None:
         for line in sys.stdin:
             requests.put(line.strip())
-        os.kill(os.getpid(), signal.SIGINT)
+        # Airflow may take the interrupt for the failure of a task, and go on.
+        requests.put(None)
+        # To the main thread by name: it sits in a read of the output of Spark, which only its own signal ends.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=listen, daemon=True).start()
     loaded: dict[str, Any] = {}
     try:
         for path in sorted(dags.glob("[a-z]*.py")):
             loaded[path.stem] = runpy.run_path(str(path))["dag"]
-        while True:
-            answers.write(json.dumps(_run(loaded, requests.get())) + "\n")
+        while (dag_id := requests.get()) is not None:
+            answers.write(json.dumps(_run(loaded, dag_id)) + "\n")
             answers.flush()
-    except KeyboardInterrupt:
-        return 130
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass
+    return 130
 
 
 def _run(loaded: Mapping[str, Any], dag_id: str) -> dict[str, Any]:

@@ -1,10 +1,8 @@
-"""The session that the tests of `tidegate.spark` use, and rows as the platform hands them to a transform."""
+"""Rows as the platform hands them to a transform."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import registry
 from tidegate.spec import ChangeFeed, parse_ddl
-
-_place = importlib.util.spec_from_file_location("spark_conftest", Path(__file__).parents[1] / "spark" / "conftest.py")
-assert _place is not None and _place.loader is not None
-_module = importlib.util.module_from_spec(_place)
-_place.loader.exec_module(_module)
-
-spark = _module.spark
 
 Rows = Callable[..., DataFrame]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import wording
 
@@ -41,16 +42,17 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right:
 
     Args:
         headers: One per column.
-        rows: As many texts each; a text that is a state is coloured.
+        rows: As many texts each; a text that is a state is coloured. Only the last column is broken into lines.
         right: Headers of columns that hold numbers.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for header in headers:
-        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if header in right else "left"
+        table.add_column(header, justify=justify, no_wrap=header != headers[-1], overflow="fold")
     for row in rows:
         table.add_row(*(Text(plain(cell), style=_STYLES.get(cell, "")) for cell in row))
     out = console()
@@ -98,10 +100,14 @@ def size(number: int | None, *, exact: bool = True) -> str:
     return "?" if number is None else wording.marked(wording.size(number), exact)
 
 
-def moment(milliseconds: int | None) -> str:
-    """``2026-11-21 10:41:07`` in UTC, from milliseconds since 1970."""
-    from datetime import UTC, datetime
+def age(milliseconds: int) -> str:
+    """How long ago an instant was, in its largest unit: ``3 min ago``.
 
-    return (
-        "-" if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    )
+    Args:
+        milliseconds: Since 1970.
+    """
+    seconds = max(int(time.time() - milliseconds / 1000), 0)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"

@@ -9,7 +9,7 @@ import typer
 from tidegate.cli import project
 from tidegate.cli.standing import PATIENCE, Standing
 
-_HEADERS = ("pipeline", "flow", "source", "rows", "bytes", "position", "why")
+_HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
 
 def lag(
@@ -48,4 +48,4 @@ def _row(each: Standing) -> tuple[str, ...]:
     from tidegate.cli.status import lag_cells, position
 
     kind = each.lag.kind if each.lag is not None else "?"
-    return (each.pipeline, each.flow or "-", kind, *lag_cells(each), position(each), each.told())
+    return (each.place, kind, *lag_cells(each), position(each), each.told())

@@ -40,6 +40,11 @@ class Standing:
     error: TidegateError | None = None
 
     @property
+    def place(self) -> str:
+        """``<pipeline>/<flow>``, or the pipeline alone where it does not load."""
+        return f"{self.pipeline}/{self.flow}" if self.flow else self.pipeline
+
+    @property
     def state(self) -> str:
         """``error``, ``running``, ``refused``, ``unfinished``, ``behind``, ``not begun`` or ``up to date``."""
         if self.error is not None or self.lag is None:

@@ -9,18 +9,7 @@ import typer
 from tidegate.cli import project
 from tidegate.cli.standing import PATIENCE, Standing
 
-_HEADERS = (
-    "pipeline",
-    "flow",
-    "state",
-    "version",
-    "last batch",
-    "planned at (UTC)",
-    "lease",
-    "rows",
-    "bytes",
-    "position",
-)
+_HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "position")
 
 
 def status(
@@ -46,21 +35,22 @@ def status(
     if as_json:
         console.print_json({"format": 1, "flows": [each.to_json() for each in standings]})
     elif standings:
-        console.print_table(_HEADERS, [_row(each) for each in standings], right=("last batch", "rows", "bytes"))
-        tell_troubles(standings)
+        console.print_table(_HEADERS, [_row(each) for each in standings], right=("rows", "bytes"))
+        _tell_below(standings)
     else:
         console.say("No pipeline is declared yet; `tidegate new NAME` makes one.")
     raise typer.Exit(standing.exit_code(standings))
 
 
-def tell_troubles(standings: list[Standing]) -> None:
-    """Why a row says ``error`` or ``refused``, in one line each below the table."""
+def _tell_below(standings: list[Standing]) -> None:
+    """Who holds a lease, and why a row says ``error`` or ``refused``: a line each."""
     from tidegate.cli import console
 
     for each in standings:
-        where = f"{each.pipeline}/{each.flow}" if each.flow else each.pipeline
+        if each.holder is not None:
+            console.say(f"{each.place}: held by {each.holder}", style="running")
         if each.state in ("error", "refused"):
-            console.say(f"{where}: {each.told()}", style=each.state)
+            console.say(f"{each.place}: {each.told()}", style=each.state)
 
 
 def _row(each: Standing) -> tuple[str, ...]:
@@ -68,9 +58,9 @@ def _row(each: Standing) -> tuple[str, ...]:
 
     version = "-" if each.version is None else f"v{each.version}" + (f"/{each.refresh}" if each.refresh else "")
     batch = "-" if each.last_committed is None else str(each.last_committed)
-    held = each.holder or "-"
-    told = (each.pipeline, each.flow or "-", each.state, version, batch, console.moment(each.planned_ms), held)
-    return (*told, *lag_cells(each), position(each))
+    if each.planned_ms is not None:
+        batch += f", {console.age(each.planned_ms)}"
+    return (each.place, each.state, version, batch, *lag_cells(each), position(each))
 
 
 def lag_cells(each: Standing) -> tuple[str, str]:

@@ -33,6 +33,7 @@ _AWAY = re.compile(
     r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
 )
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA|STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
+_WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 
 
@@ -47,7 +48,8 @@ def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateEr
     if isinstance(error, TidegateError):
         return error
     text = str(error)
-    condition = next(iter(_CONDITION.findall(text)), type(error).__name__)
+    named = [condition for condition in _CONDITION.findall(text) if condition not in _WRAPPERS]
+    condition = named[0] if named else type(error).__name__
     if _FULL.search(text):
         return LakeUnwritableError(
             f"{what}: the lake's disk is full or read-only; free space and run again, nothing is half done."
