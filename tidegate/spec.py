@@ -29,6 +29,8 @@ _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
+_SIZE = re.compile(r"[1-9][0-9]*[kmg]")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 
@@ -65,8 +67,9 @@ class FileSource:
         _check_choice(self, "format", self.format, get_args(FileFormat))
         _check_schema(self, self.schema)
         _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
-        if not isinstance(self.null_values, tuple):
-            raise FieldError("FileSource", "null_values", self.null_values, "a tuple of texts")
+        _check_texts("FileSource", "null_values", self.null_values)
+        if not isinstance(self.glob, str) or "/" in self.glob or not _closes(self.glob):
+            raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 
@@ -86,7 +89,7 @@ class KafkaSource:
     """At most so many messages a micro-batch, over all partitions."""
 
     def __post_init__(self) -> None:
-        if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
+        if not _fits(_TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
         _check_schema(self, self.schema)
         _check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
@@ -110,7 +113,7 @@ class ChangeFeed:
     def __post_init__(self) -> None:
         _check_table(self, "table", self.table)
         _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
-        if not re.fullmatch(r"[1-9][0-9]*[kmg]", self.max_bytes_per_trigger):
+        if not _fits(_SIZE, self.max_bytes_per_trigger):
             raise FieldError(
                 "ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'"
             )
@@ -176,7 +179,7 @@ class Gate:
     """``<pipeline>/<flow>``: the file ``expectations/<pipeline>/<flow>.json`` in Great Expectations' own format."""
 
     def __post_init__(self) -> None:
-        if not _SUITE.fullmatch(self.suite):
+        if not _fits(_SUITE, self.suite):
             raise FieldError("Gate", "suite", self.suite, "'<pipeline>/<flow>' in lower case, as in 'flights/silver'")
 
 
@@ -201,7 +204,7 @@ class Flow:
             raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
         if not isinstance(self.target, Table):
             raise FieldError(owner, "target", self.target, "a Table")
-        if self.transform is not None and not _TRANSFORM.fullmatch(self.transform):
+        if self.transform is not None and not _fits(_TRANSFORM, self.transform):
             raise FieldError(
                 owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"
             )
@@ -263,23 +266,29 @@ class Pipeline:
             raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
         _check_once(owner, "flows", [flow.name for flow in self.flows], "names")
         _check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
-        if self.schedule is not None and self.schedule not in _PRESETS and not _CRON.fullmatch(self.schedule):
+        if self.schedule is not None and self.schedule not in _PRESETS and not _fits(_CRON, self.schedule):
             raise FieldError(
                 owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}"
             )
+        if not isinstance(self.timezone, str):
+            raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'")
         try:
             pendulum.timezone(self.timezone)
         except Exception:
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'") from None
         try:
+            if not _fits(_DATE, self.start_date):
+                raise ValueError(self.start_date)
             pendulum.from_format(self.start_date, "YYYY-MM-DD")
         except ValueError:
             raise FieldError(owner, "start_date", self.start_date, "a date as YYYY-MM-DD") from None
-        if not isinstance(self.retries, int) or not 0 <= self.retries <= 20:
+        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or not 0 <= self.retries <= 20:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
-        for name in ("tags",):
-            if not isinstance(getattr(self, name), tuple):
-                raise FieldError(owner, name, getattr(self, name), "a tuple of texts")
+        _check_texts(owner, "tags", self.tags)
+        if not isinstance(self.owner, str) or not self.owner.strip():
+            raise FieldError(owner, "owner", self.owner, "a name")
+        if not isinstance(self.description, str):
+            raise FieldError(owner, "description", self.description, "a text")
         object.__setattr__(self, "flows", _in_graph_order(owner, self.flows))
 
     def flow(self, name: str) -> Flow:
@@ -340,8 +349,21 @@ def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
     return tuple(ordered)
 
 
+def _fits(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _closes(glob: str) -> bool:
+    return glob.count("{") == glob.count("}") and glob.count("[") == glob.count("]")
+
+
+def _check_texts(owner: str, name: str, value: object) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
+        raise FieldError(owner, name, value, "a tuple of texts")
+
+
 def _check_name(owner: str, name: str, value: str) -> None:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    if not _fits(_NAME, value):
         raise FieldError(owner, name, value, "a lower-case letter, then letters, digits and '_', at most 63")
 
 
@@ -352,7 +374,7 @@ def _check_once(owner: str, name: str, values: list[str], what: str) -> None:
 
 
 def _check_table(declared: object, name: str, value: str) -> None:
-    layer, _, table = value.partition(".")
+    layer, _, table = value.partition(".") if isinstance(value, str) else ("", "", "")
     if layer not in get_args(Layer) or not _NAME.fullmatch(table):
         raise FieldError(
             type(declared).__name__, name, value, "'<layer>.<table>' with the layer bronze, silver or gold"
@@ -360,9 +382,19 @@ def _check_table(declared: object, name: str, value: str) -> None:
 
 
 def _check_folder(declared: object, name: str, value: str) -> None:
-    parts = PurePosixPath(value).parts
-    if not value or value.startswith("/") or ":" in value or any(part in ("..", ".") for part in parts):
-        raise FieldError(type(declared).__name__, name, value, "a folder relative to the landing zone, without '..'")
+    plain = isinstance(value, str) and value.isprintable() and str(PurePosixPath(value)) == value
+    if (
+        not plain
+        or value.startswith("/")
+        or ":" in value
+        or any(part in ("..", ".") for part in PurePosixPath(value).parts)
+    ):
+        raise FieldError(
+            type(declared).__name__,
+            name,
+            value,
+            "a folder relative to the landing zone, as in 'shop/orders', without '..'",
+        )
 
 
 def _check_choice(declared: object, name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -400,7 +432,7 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
         FieldError: A field is not ``<name> <type> [NOT NULL]``.
     """
     columns = []
-    for part in _split_top_level(ddl):
+    for part in _split_top_level(ddl) if isinstance(ddl, str) else [""]:
         match = re.fullmatch(
             r"\s*`?([A-Za-z][A-Za-z0-9_]*)`?\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
         )

@@ -82,7 +82,7 @@ def test_the_ledger_shows_the_last_lines_and_that_they_balance(project: Project)
     told = project.run("ledger", "orders", "--last", "2")
     assert told.code == 0
     assert told.out.count("upsert") == 2
-    assert told.row("silver       2 ", "7 written, 1 quarantined, 2 filtered by test_order").endswith("ok")
+    assert told.row("silver      2 ", " ok ").endswith("7 written, 1 quarantined, 2 filtered by test_order")
     assert [line["batch_id"] for line in project.run("ledger", "orders", "--json").json["batches"]] == [0, 1, 2]
 
 
@@ -93,7 +93,7 @@ def test_a_line_that_does_not_balance_is_shown_and_ends_with_70(project: Project
     )
     told = project.run("ledger", "orders")
     assert told.code == 70
-    assert told.row("silver").endswith("off by 3")
+    assert "off by 3" in told.row("silver")
 
 
 def test_checkpoints_show_versions_refreshes_and_batches(project: Project) -> None:

@@ -85,7 +85,7 @@ def test_a_lake_made_by_a_newer_version_is_left_alone(deployment: Deployment) ->
     (lake / "lake.json").write_text(json.dumps({"format": 99}))
     flights_feed.land_day(deployment.environment.landing, date(2013, 1, 1))
 
-    with pytest.raises(LakeVersionError, match="format 99.*upgrade Tidegate"):
+    with pytest.raises(LakeVersionError, match=r"format 99.*upgrade Tidegate"):
         deployment.run()
 
     assert not (lake / "tables").exists()

@@ -182,8 +182,9 @@ def test_an_unknown_topic_needs_a_person_and_is_not_created(
 ) -> None:
     import dataclasses
 
-    import pipelines.clickstream
     from confluent_kafka.admin import AdminClient
+
+    import pipelines.clickstream
 
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")

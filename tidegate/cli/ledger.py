@@ -12,7 +12,7 @@ from tidegate.cli import project
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
-_HEADERS = ("recorded at (UTC)", "flow", "batch", "checkpoint", "kind", "in", "out", "fates", "seconds", "balance")
+_HEADERS = ("recorded at (UTC)", "flow", "batch", "checkpoint", "kind", "seconds", "balance", "in", "out", "fates")
 
 
 _COLUMNS = (
@@ -84,11 +84,11 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
         str(line["batch_id"]),
         f"v{line['checkpoint_version']}/{line['refresh']}",
         line["kind"],
+        f"{line['seconds']:.1f}",
+        "ok" if not line["imbalance"] else f"off by {line['imbalance']:,}",
         f"{came:,}",
         f"{went:,}",
         ", ".join(fates) or "nothing",
-        f"{line['seconds']:.1f}",
-        "ok" if not line["imbalance"] else f"off by {line['imbalance']:,}",
     )
 
 

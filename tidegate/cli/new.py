@@ -56,8 +56,9 @@ def _next_steps(environment: Environment, name: str, source: str) -> Iterator[st
 
 def topic_command(bootstrap: str, topic: str) -> str:
     """A shell command that creates the topic with what this project has installed."""
-    client = f"AdminClient({{'bootstrap.servers': '{bootstrap}'}})"
-    create = f"{client}.create_topics([NewTopic('{topic}', 3)])['{topic}'].result()"
+    # The client must outlive the call, or the answer never comes.
+    client = f"c = AdminClient({{'bootstrap.servers': '{bootstrap}'}})"
+    create = f"{client}; c.create_topics([NewTopic('{topic}', 3)])['{topic}'].result()"
     return f'python -c "from confluent_kafka.admin import AdminClient, NewTopic; {create}"'
 
 

@@ -1,0 +1,89 @@
+"""The files at the top of the tree agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+PROJECT = Path(__file__).parents[2]
+
+
+def _read(name: str) -> str:
+    return (PROJECT / name).read_text(encoding="utf-8")
+
+
+def _requirements(text: str) -> list[Requirement]:
+    lines = (line.partition(" #")[0].strip() for line in text.splitlines())
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def test_the_lock_pins_what_is_asked_for() -> None:
+    locked: dict[str, list[Version]] = {}
+    for pin in _requirements(_read("requirements.txt")):
+        (exact,) = pin.specifier
+        assert exact.operator == "=="
+        locked.setdefault(canonicalize_name(pin.name), []).append(Version(exact.version))
+    for wanted in _requirements(_read("requirements.in")):
+        versions = locked.get(canonicalize_name(wanted.name), [])
+        assert versions, f"{wanted} is not in requirements.txt: run `make lock`"
+        assert all(wanted.specifier.contains(version) for version in versions), f"{wanted}, but locked: {versions}"
+
+
+def test_the_wheel_asks_for_the_same_packages_as_the_lock() -> None:
+    for_all, mark, for_developers = _read("requirements.in").partition("# For developers.")
+    assert mark
+    assert for_developers
+    declared = tomllib.loads(_read("pyproject.toml"))["project"]["dependencies"]
+    assert {str(Requirement(wanted)) for wanted in declared} == {str(wanted) for wanted in _requirements(for_all)}
+
+
+def test_no_package_index_is_named_in_the_lock() -> None:
+    assert "://" not in _read("requirements.txt")
+    assert "--" not in re.sub(r"^#.*$", "", _read("requirements.txt"), flags=re.MULTILINE)
+
+
+def test_every_folder_with_code_is_watched_by_the_import_linter() -> None:
+    watched = set(tomllib.loads(_read("pyproject.toml"))["tool"]["importlinter"]["root_packages"])
+    with_code = {path.parent.name for path in PROJECT.glob("[a-z]*/*.py")}
+    assert with_code - {"tests", "docs", "benchmarks", "scripts", "expectations"} == watched
+
+
+def test_every_make_target_has_a_sentence() -> None:
+    targets = re.findall(r"^([a-z-]+):(.*)$", _read("Makefile"), re.MULTILINE)
+    without = [name for name, rest in targets if not re.search(r"## [A-Z].*\.$", rest)]
+    assert without == ["setup-python"], "which only others call"
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", _read("Makefile"), re.MULTILINE)
+    assert set(phony.split()) == {name for name, _ in targets}
+
+
+def test_containers_publish_their_ports_on_loopback_only() -> None:
+    services = yaml.safe_load(_read("docker-compose.yaml"))["services"]
+    ports = [port for service in services.values() for port in service.get("ports", ())]
+    assert ports
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_no_container_has_a_secret_written_into_it() -> None:
+    services = yaml.safe_load(_read("docker-compose.yaml"))["services"]
+    secret = re.compile("PASSWORD|SECRET|KEY$|SQL_ALCHEMY_CONN")
+    values = [
+        str(value)
+        for service in services.values()
+        for name, value in service.get("environment", {}).items()
+        if secret.search(name)
+    ]
+    assert values
+    assert [value for value in values if "${" not in value] == []
+
+
+@pytest.mark.parametrize("name", [".venv", "jars/spark/a.jar", ".airflow/airflow.db", ".cache/x", ".data/lake"])
+def test_what_set_up_and_runs_make_is_ignored_by_git(name: str) -> None:
+    patterns = [line.strip("/") for line in _read(".gitignore").splitlines() if line and not line.startswith("#")]
+    assert name.split("/")[0] in patterns

@@ -1,0 +1,163 @@
+"""What a job hands back: it survives a round trip, balances, and a missing report is never "no rows"."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegate.report import FORMAT, BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
+
+BROKEN = ExpectationResult(
+    expectation="expect_column_values_to_be_between",
+    rule="between(dep_delay)",
+    severity="critical",
+    success=False,
+    evaluated=2000,
+    unexpected=30,
+    mostly=0.99,
+)
+VERDICT = Verdict(
+    flow="silver",
+    batch_id=0,
+    suite="flights/silver",
+    suite_fingerprint="a" * 16,
+    code_fingerprint="",
+    outcome="refused",
+    results=(BROKEN, replace(BROKEN, severity="warning"), replace(BROKEN, success=True)),
+)
+ROWS = BatchRecord(
+    flow="silver",
+    batch_id=0,
+    app_id="flights/silver/v1/0",
+    kind="upsert",
+    read=10,
+    written=3,
+    quarantined=2,
+    filtered={"not_a_flight": 1, "test": 1},
+    deduplicated=1,
+    superseded=1,
+    already_read=1,
+    rules={"between(dep_delay)": 2},
+)
+GROUPS = BatchRecord(
+    flow="gold", batch_id=0, app_id="a", kind="recompute", read=99, groups=6, upserted=3, deleted=1, unchanged=2
+)
+FILES = BatchRecord(
+    flow="bronze",
+    batch_id=0,
+    app_id="a",
+    kind="append",
+    read=5,
+    written=5,
+    files_listed=4,
+    files_opened=2,
+    files_quarantined=1,
+    files_already_read=1,
+)
+
+
+@pytest.mark.parametrize("record", [ROWS, GROUPS, FILES, replace(GROUPS, kind="swap")])
+def test_a_line_in_which_everything_has_one_fate_balances(record: BatchRecord) -> None:
+    assert record.imbalance() == 0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *(replace(ROWS, **{name: getattr(ROWS, name) + 1}) for name in ("read", "written", "quarantined", "deduplicated", "superseded", "already_read")),
+        replace(ROWS, filtered={"test": 1}),
+        *(replace(GROUPS, **{name: 9}) for name in ("groups", "upserted", "deleted", "unchanged")),
+        *(replace(FILES, **{name: 9}) for name in ("files_listed", "files_opened", "files_quarantined", "files_already_read", "read")),
+    ],
+)  # fmt: skip
+def test_every_count_is_part_of_the_balance(record: BatchRecord) -> None:
+    assert record.imbalance() > 0
+
+
+def test_rows_and_files_that_are_wrong_in_opposite_ways_do_not_cancel_out() -> None:
+    assert replace(FILES, read=6, files_listed=3).imbalance() == 2
+
+
+@pytest.mark.parametrize("record", [ROWS, GROUPS, FILES])
+def test_a_ledger_line_survives_a_round_trip_and_a_newer_writer(record: BatchRecord) -> None:
+    plain = json.loads(json.dumps(record.to_json()))
+    assert BatchRecord.from_json({**plain, "added_later": 1}) == record
+
+
+def whole_report() -> RunReport:
+    flow = FlowReport(flow="silver", target="silver.flights", checkpoint_version=1, state="refused")
+    flow.batches, flow.verdicts = [ROWS, replace(ROWS, batch_id=1)], [VERDICT]
+    flow.error, flow.lag_before = {"kind": "GateRefusedError", "transient": False}, {"rows": 5}
+    waiting = FlowReport(flow="gold", target="gold.daily_delay", checkpoint_version=1)
+    return RunReport(
+        dag_id="flights",
+        run_key="k",
+        attempt="a1",
+        started_at=now(),
+        flows=[flow, waiting],
+        parts={"total": 1.5},
+        notes=["x"],
+    )
+
+
+def test_a_report_survives_a_round_trip(tmp_path: Path) -> None:
+    report, path = whole_report(), tmp_path / "deep" / "report.json"
+    report.write(path)
+    assert RunReport.read(path) == report
+    assert [entry.name for entry in path.parent.iterdir()] == ["report.json"], "no draft is left"
+
+
+def test_a_missing_report_is_none(tmp_path: Path) -> None:
+    assert RunReport.read(tmp_path / "report.json") is None
+
+
+def test_fields_of_a_newer_writer_are_left_out_and_a_newer_format_is_refused(tmp_path: Path) -> None:
+    report, path = whole_report(), tmp_path / "report.json"
+    plain = json.loads(report.to_json())
+    path.write_text(json.dumps({**plain, "added": 1, "flows": [{**flow, "added": 1} for flow in plain["flows"]]}))
+    assert RunReport.read(path) == report
+    path.write_text(json.dumps({**plain, "format": FORMAT + 1}))
+    with pytest.raises(ValueError, match="upgrade"):
+        RunReport.read(path)
+
+
+def test_a_reader_never_sees_half_a_report(tmp_path: Path) -> None:
+    report, path = whole_report(), tmp_path / "report.json"
+    report.write(path)
+    thread = threading.Thread(target=lambda: [report.write(path) for _ in range(200)])
+    thread.start()
+    while thread.is_alive():
+        assert RunReport.read(path) == report
+    thread.join()
+
+
+def test_totals_are_over_all_batches() -> None:
+    flow = whole_report().flow("silver")
+    assert (flow.total("read"), flow.total("quarantined"), flow.total("filtered")) == (20, 4, 4)
+    assert flow.rules() == {"between(dep_delay)": 4}
+
+
+def test_a_swap_counts_for_what_it_changed_and_nothing_else() -> None:
+    flow = FlowReport(flow="gold", target="gold.x", checkpoint_version=2)
+    flow.batches = [GROUPS, replace(GROUPS, kind="swap", read=7)]
+    assert (flow.total("groups"), flow.total("upserted"), flow.total("deleted")) == (6, 6, 2)
+
+
+def test_a_flow_that_did_not_run_is_not_there() -> None:
+    with pytest.raises(KeyError):
+        whole_report().flow("bronze")
+
+
+def test_only_critical_expectations_that_failed_refuse() -> None:
+    assert VERDICT.refusing() == (BROKEN,)
+    assert VERDICT.to_json()["results"][0]["rule"] == "between(dep_delay)"
+
+
+def test_a_result_is_told_with_counts_and_never_with_values() -> None:
+    assert BROKEN.told() == "between(dep_delay) (30 of 2,000 rows break it, mostly 0.99)"
+    assert replace(BROKEN, mostly=None).told() == "between(dep_delay) (30 of 2,000 rows break it)"
+    assert replace(BROKEN, unexpected=None, evaluated=None).told() == "between(dep_delay)"
