@@ -76,9 +76,7 @@ def test_every_error_is_told_as_plain_json(name: str) -> None:
         assert error.message == "a; b"
         return
     told = describe_error(error)
-    assert told == json.loads(json.dumps(told, default=list)) | {
-        key: value for key, value in told.items() if key == "changed"
-    }
+    assert json.loads(json.dumps(told)).keys() == told.keys()
     assert (told["kind"], told["message"]) == (name, str(error))
     assert (told["transient"], told["exit_code"]) == (error.transient, error.exit_code)
 

@@ -46,7 +46,7 @@ def test_names_are_sorted_and_private_files_are_none(declare: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "nothing", "Flights", "../flights", "flights.py", "os", "flights\n"])
 def test_an_unknown_pipeline_is_answered_with_those_declared(name: str) -> None:
-    with pytest.raises(RequestError, match="Declared: .*flights"):
+    with pytest.raises(RequestError, match=r"Declared: .*flights"):
         registry.load(name)
 
 

@@ -382,7 +382,7 @@ def _check_table(declared: object, name: str, value: str) -> None:
 
 
 def _check_folder(declared: object, name: str, value: str) -> None:
-    plain = isinstance(value, str) and value.isprintable() and str(PurePosixPath(value)) == value
+    plain = isinstance(value, str) and value.isprintable() and str(PurePosixPath(value)) == value != "."
     if (
         not plain
         or value.startswith("/")
@@ -434,7 +434,7 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
     columns = []
     for part in _split_top_level(ddl) if isinstance(ddl, str) else [""]:
         match = re.fullmatch(
-            r"\s*`?([A-Za-z][A-Za-z0-9_]*)`?\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
+            r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
         )
         if match is None:
             raise FieldError(
@@ -443,7 +443,7 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
                 part.strip() or ddl,
                 "'<name> <type> [NOT NULL], …' with names that begin with a letter",
             )
-        columns.append(Column(match[1], match[2].strip(), match[3] is not None))
+        columns.append(Column(match[2], match[3].strip(), match[4] is not None))
     return tuple(columns)
 
 
