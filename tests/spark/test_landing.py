@@ -122,7 +122,17 @@ def test_bad_files_sit_in_quarantine_with_their_reason_and_good_ones_pass(deploy
 @pytest.mark.jvm
 def test_files_still_being_written_and_directories_are_left_alone(deployment: Deployment, spark: Any) -> None:
     deployment.land("done.csv", "\n".join([HEADER, line(1)]))
-    for name in ("_half.csv", ".half.csv", "half.csv.tmp", "half.tmp", "notes.txt", "_dir/in.csv", ".dir/in.csv"):
+    for name in (
+        "_half.csv",
+        "_metadata.csv",
+        "_a=b.csv",
+        ".half.csv",
+        "half.csv.tmp",
+        "half.tmp",
+        "notes.txt",
+        "_dir/in.csv",
+        ".dir/in.csv",
+    ):
         deployment.land(name, "\n".join([HEADER, line(2)]))
     (deployment.environment.landing / "flights" / "folder.csv").mkdir()
     deployment.land("folder.csv/inside.csv", "\n".join([HEADER, line(3)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import progress
@@ -31,7 +32,12 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     spark, source = batch.sparkSession, context.flow.source
     assert isinstance(source, FileSource)
     planned = progress.planned_batch(context.checkpoint, batch_id)
-    listed = {file.path: file.modified_ms for file in progress.batch_files(context.checkpoint, batch_id)}
+    # Spark lists some names that begin with "_" (`_metadata.csv`, `_a=b.csv`) and then reads none of them.
+    listed = {
+        file.path: file.modified_ms
+        for file in progress.batch_files(context.checkpoint, batch_id)
+        if not Path(file.path).name.startswith("_")
+    }
     if not listed:
         return None
     fresh = _unread(context, spark, listed)
