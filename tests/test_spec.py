@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tidegate.ddl import Column, parse_ddl
 from tidegate.errors import FieldError, SpecError
 from tidegate.spec import (
     ChangeFeed,
-    Column,
     FileSource,
     Flow,
     Gate,
@@ -21,7 +21,6 @@ from tidegate.spec import (
     Pipeline,
     Table,
     fingerprint,
-    parse_ddl,
 )
 
 SCHEMA = "id INT NOT NULL, at TIMESTAMP"

@@ -12,19 +12,29 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import pendulum
 
 from tidegate.errors import FieldError, SpecError
+from tidegate.fields import (
+    Layer,
+    check_choice,
+    check_folder,
+    check_name,
+    check_once,
+    check_positive,
+    check_schema,
+    check_table,
+    check_texts,
+    closes,
+    fits,
+)
 
 FileFormat = Literal["csv", "json"]
 WriteMode = Literal["append", "upsert", "recompute"]
-Layer = Literal["bronze", "silver", "gold"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
@@ -63,12 +73,12 @@ class FileSource:
     """At most so many files a micro-batch, so that memory does not grow with the backlog."""
 
     def __post_init__(self) -> None:
-        _check_folder(self, "path", self.path)
-        _check_choice(self, "format", self.format, get_args(FileFormat))
-        _check_schema(self, self.schema)
-        _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
-        _check_texts("FileSource", "null_values", self.null_values)
-        if not isinstance(self.glob, str) or "/" in self.glob or not _closes(self.glob):
+        check_folder(self, "path", self.path)
+        check_choice(self, "format", self.format, get_args(FileFormat))
+        check_schema(self, self.schema)
+        check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        check_texts("FileSource", "null_values", self.null_values)
+        if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
@@ -89,10 +99,10 @@ class KafkaSource:
     """At most so many messages a micro-batch, over all partitions."""
 
     def __post_init__(self) -> None:
-        if not _fits(_TOPIC, self.topic) or self.topic in (".", ".."):
+        if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
-        _check_schema(self, self.schema)
-        _check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
+        check_schema(self, self.schema)
+        check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""
@@ -111,9 +121,9 @@ class ChangeFeed:
     """A soft bound: a commit with change files is admitted whole, however large."""
 
     def __post_init__(self) -> None:
-        _check_table(self, "table", self.table)
-        _check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
-        if not _fits(_SIZE, self.max_bytes_per_trigger):
+        check_table(self, "table", self.table)
+        check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        if not fits(_SIZE, self.max_bytes_per_trigger):
             raise FieldError(
                 "ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'"
             )
@@ -142,7 +152,7 @@ class Table:
     """Columns that order the changes of one key; ties are broken by the source's own coordinates."""
 
     def __post_init__(self) -> None:
-        _check_table(self, "name", self.name)
+        check_table(self, "name", self.name)
         for name in ("keys", "sequence_by"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -161,7 +171,7 @@ class Table:
     def layer(self) -> Layer:
         """The part of the name before the dot."""
         layer, _, _ = self.name.partition(".")
-        return layer  # type: ignore[return-value]  # _check_table admits only the layers
+        return layer  # type: ignore[return-value]  # check_table admits only the layers
 
     @property
     def write_mode(self) -> WriteMode:
@@ -179,7 +189,7 @@ class Gate:
     """``<pipeline>/<flow>``: the file ``expectations/<pipeline>/<flow>.json`` in Great Expectations' own format."""
 
     def __post_init__(self) -> None:
-        if not _fits(_SUITE, self.suite):
+        if not fits(_SUITE, self.suite):
             raise FieldError("Gate", "suite", self.suite, "'<pipeline>/<flow>' in lower case, as in 'flights/silver'")
 
 
@@ -199,18 +209,18 @@ class Flow:
 
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
-        _check_name(owner, "name", self.name)
+        check_name(owner, "name", self.name)
         if not isinstance(self.source, Source):
             raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
         if not isinstance(self.target, Table):
             raise FieldError(owner, "target", self.target, "a Table")
-        if self.transform is not None and not _fits(_TRANSFORM, self.transform):
+        if self.transform is not None and not fits(_TRANSFORM, self.transform):
             raise FieldError(
                 owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"
             )
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
-        _check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
         if isinstance(self.source, ChangeFeed):
             if self.source.table == self.target.name:
                 raise FieldError(owner, "target", self.target.name, "another table than the source")
@@ -261,12 +271,12 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
-        _check_name(owner, "name", self.name)
+        check_name(owner, "name", self.name)
         if not isinstance(self.flows, tuple) or not self.flows or not all(isinstance(f, Flow) for f in self.flows):
             raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
-        _check_once(owner, "flows", [flow.name for flow in self.flows], "names")
-        _check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
-        if self.schedule is not None and self.schedule not in _PRESETS and not _fits(_CRON, self.schedule):
+        check_once(owner, "flows", [flow.name for flow in self.flows], "names")
+        check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
+        if self.schedule is not None and self.schedule not in _PRESETS and not fits(_CRON, self.schedule):
             raise FieldError(
                 owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}"
             )
@@ -277,14 +287,14 @@ class Pipeline:
         except Exception:
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'") from None
         try:
-            if not _fits(_DATE, self.start_date):
+            if not fits(_DATE, self.start_date):
                 raise ValueError(self.start_date)
             pendulum.from_format(self.start_date, "YYYY-MM-DD")
         except ValueError:
             raise FieldError(owner, "start_date", self.start_date, "a date as YYYY-MM-DD") from None
         if not isinstance(self.retries, int) or isinstance(self.retries, bool) or not 0 <= self.retries <= 20:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
-        _check_texts(owner, "tags", self.tags)
+        check_texts(owner, "tags", self.tags)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
         if not isinstance(self.description, str):
@@ -347,111 +357,3 @@ def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
     for flow in flows:
         visit(flow)
     return tuple(ordered)
-
-
-def _fits(pattern: re.Pattern[str], value: object) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _closes(glob: str) -> bool:
-    return glob.count("{") == glob.count("}") and glob.count("[") == glob.count("]")
-
-
-def _check_texts(owner: str, name: str, value: object) -> None:
-    if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
-        raise FieldError(owner, name, value, "a tuple of texts")
-
-
-def _check_name(owner: str, name: str, value: str) -> None:
-    if not _fits(_NAME, value):
-        raise FieldError(owner, name, value, "a lower-case letter, then letters, digits and '_', at most 63")
-
-
-def _check_once(owner: str, name: str, values: list[str], what: str) -> None:
-    twice = sorted({value for value in values if values.count(value) > 1})
-    if twice:
-        raise FieldError(owner, name, ", ".join(twice), f"different {what}")
-
-
-def _check_table(declared: object, name: str, value: str) -> None:
-    layer, _, table = value.partition(".") if isinstance(value, str) else ("", "", "")
-    if layer not in get_args(Layer) or not _NAME.fullmatch(table):
-        raise FieldError(
-            type(declared).__name__, name, value, "'<layer>.<table>' with the layer bronze, silver or gold"
-        )
-
-
-def _check_folder(declared: object, name: str, value: str) -> None:
-    plain = isinstance(value, str) and value.isprintable() and str(PurePosixPath(value)) == value != "."
-    if (
-        not plain
-        or value.startswith("/")
-        or ":" in value
-        or any(part in ("..", ".") for part in PurePosixPath(value).parts)
-    ):
-        raise FieldError(
-            type(declared).__name__,
-            name,
-            value,
-            "a folder relative to the landing zone, as in 'shop/orders', without '..'",
-        )
-
-
-def _check_choice(declared: object, name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise FieldError(type(declared).__name__, name, value, ", ".join(allowed))
-
-
-def _check_positive(declared: object, name: str, value: object, owner: str | None = None) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FieldError(owner or type(declared).__name__, name, value, "a whole number from 1")
-
-
-def _check_schema(declared: object, ddl: str) -> None:
-    columns = parse_ddl(type(declared).__name__, ddl)
-    twice = sorted({c.name.lower() for c in columns if [d.name.lower() for d in columns].count(c.name.lower()) > 1})
-    if twice:
-        raise FieldError(type(declared).__name__, "schema", ", ".join(twice), "each field once, whatever its case")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One field of a declared schema."""
-
-    name: str
-    type: str
-    """As it stands in the DDL, for example ``decimal(10,2)``."""
-    required: bool = field(default=False)
-    """Declared ``NOT NULL``."""
-
-
-def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
-    """Split a DDL schema into its fields, without Spark; types are checked by Spark when a job starts.
-
-    Raises:
-        FieldError: A field is not ``<name> <type> [NOT NULL]``.
-    """
-    columns = []
-    for part in _split_top_level(ddl) if isinstance(ddl, str) else [""]:
-        match = re.fullmatch(
-            r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
-        )
-        if match is None:
-            raise FieldError(
-                owner,
-                "schema",
-                part.strip() or ddl,
-                "'<name> <type> [NOT NULL], …' with names that begin with a letter",
-            )
-        columns.append(Column(match[2], match[3].strip(), match[4] is not None))
-    return tuple(columns)
-
-
-def _split_top_level(ddl: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for position, letter in enumerate(ddl):
-        depth += (letter in "(<") - (letter in ")>")
-        if letter == "," and depth == 0:
-            parts.append(ddl[start:position])
-            start = position + 1
-    return [*parts, ddl[start:]]

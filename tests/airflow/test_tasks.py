@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -106,7 +107,29 @@ def test_a_flow_that_wrote_is_green_and_tells_airflow_of_its_table(
     run = runs.start(dag)
     assert runs.states(run) == GREEN | {"silver": "skipped", "gold": "skipped"}
     (event,) = runs.events("bronze.flights")[before:]
-    assert event == {"rows": 42, "delta_version": 1, "attempt": runs.xcom(run, "run", "attempt")}
+    told = {name: event[name] for name in ("rows", "delta_version", "attempt")}
+    assert told == {"rows": 42, "delta_version": 1, "attempt": runs.xcom(run, "run", "attempt")}
+
+
+def test_an_event_counts_only_what_is_new_and_is_sent_once(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any
+) -> None:
+    spark_submit("nth < 3 and wrote('bronze', 10 * nth, 10 * nth); report.write(path)")
+    before = len(runs.events("bronze.flights"))
+    states = [runs.states(runs.start(dag))["bronze"] for _ in range(3)]
+    assert states == ["success", "success", "skipped"]
+    told = [(event["rows"], event["delta_version"]) for event in runs.events("bronze.flights")[before:]]
+    assert told == [(10, 10), (20, 20)]
+
+
+def test_a_lake_that_was_made_anew_is_told_of_although_its_versions_begin_again(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any
+) -> None:
+    spark_submit("wrote('bronze', 1, 500 if nth == 1 else 0); report.write(path)")
+    runs.start(dag)
+    shutil.rmtree(landed / ".data/lake")
+    runs.start(dag)
+    assert [event["delta_version"] for event in runs.events("bronze.flights")[-2:]] == [500, 0]
 
 
 def test_a_flow_that_set_every_row_aside_is_green_and_sends_no_event(

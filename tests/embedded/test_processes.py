@@ -42,7 +42,7 @@ def _known(pid: int) -> Process:
 
 
 def test_a_process_is_the_same_as_long_as_it_runs_and_gone_afterwards(start: Start) -> None:
-    popen = start("sleep 60")
+    popen = start("exec sleep 60")
     process = _known(popen.pid)
     assert process == Process.of(popen.pid)
     assert process.alive
@@ -61,7 +61,7 @@ def test_one_that_only_waits_to_be_reaped_is_gone(start: Start) -> None:
 
 
 def test_a_stranger_with_the_same_id_is_neither_alive_nor_hit(start: Start) -> None:
-    popen = start("sleep 60")
+    popen = start("exec sleep 60")
     before = Process(pid=popen.pid, started="another time")
     assert not before.alive
     before.stop_group(grace=0.2)

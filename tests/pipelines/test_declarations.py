@@ -14,7 +14,8 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tidegate import registry
-from tidegate.spec import ChangeFeed, Flow, Pipeline, parse_ddl
+from tidegate.ddl import parse_ddl
+from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 PROJECT = Path(__file__).parents[2]
 ALL = [(pipeline, flow) for pipeline in map(registry.load, registry.names()) for flow in pipeline.flows]

@@ -56,7 +56,11 @@ def expect_the_answer_of_duckdb(clicks: Deployment) -> None:
     answer = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic), topic)
     assert recompute.differences(answer, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
     assert recompute.differences(answer, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
-    assert recompute.differences(answer, "quarantined", ["_row_id"], clicks.quarantined("silver", "clickstream")) == 0
+    if clicks.layout.quarantine("clickstream", "silver").exists():
+        quarantined = clicks.quarantined("silver", "clickstream")
+        assert recompute.differences(answer, "quarantined", ["_row_id"], quarantined) == 0
+    else:
+        assert answer.execute("SELECT count(*) FROM quarantined").fetchall() == [(0,)]
     assert (
         recompute.differences(answer, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views")) == 0
     )
@@ -73,8 +77,7 @@ def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_ans
     second = clicks.run("clickstream")
 
     assert [flow.error for flow in second.flows] == [None, None, None]
-    assert second.flow("silver").total("superseded") > 0
-    assert first.flow("silver").total("deduplicated") > 0
+    assert min(first.flow("silver").total("deduplicated"), second.flow("silver").total("deduplicated")) > 0
     expect_the_answer_of_duckdb(clicks)
     assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
 

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import registry
-from tidegate.spec import ChangeFeed, parse_ddl
+from tidegate.ddl import parse_ddl
+from tidegate.spec import ChangeFeed
 
 Rows = Callable[..., DataFrame]
 

@@ -23,38 +23,28 @@ def table_asset(table: str) -> Asset:
     return Asset(name=table, uri=f"x-tidegate://{table.replace('.', '/')}", group="tidegate")
 
 
-def last_told_version(context: Context, asset: Asset) -> int | None:
-    """The Delta version in the Asset's last event; None when Airflow has not heard of the table yet.
-
-    Events that people make by hand carry no version and are passed over.
-    """
-    for event in context["inlet_events"][asset].ascending(False).limit(20):
-        version = (event.extra or {}).get("delta_version")
-        if isinstance(version, int):
-            return version
-    return None
-
-
 @dataclass(frozen=True)
 class News:
-    """What a table holds that Airflow has not been told of."""
+    """What a table holds that Airflow has not been told of: the extra of the Asset's next event."""
 
     rows: int
     """Source rows for an append or an upsert, groups for a flow that recomputes."""
-    version: int
-    """The Delta version of the last batch that wrote them."""
+    delta_version: int
+    """Of the last batch that wrote them."""
+    ledger: str
+    """Which ledger counted; a lake that was made anew has another one, and its versions begin at 0 again."""
 
 
-def news_since(layout: Layout, pipeline: Pipeline, flow: Flow, version: int | None) -> News | None:
-    """What the flow wrote after a version of its target, by the ledger: whichever run or attempt wrote it.
+def untold_news(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow) -> News | None:
+    """What the flow wrote since the last event of its table, by the ledger: whichever run or attempt wrote it.
 
     The ledger and not the table's own version, because upkeep makes new versions that hold nothing new.
 
     Args:
+        context: The task's context; the Asset of the flow's table is one of its inlets.
         layout: The paths of the lake.
         pipeline: The pipeline of the flow.
         flow: The flow that writes the table.
-        version: A Delta version of the target; None counts from the beginning.
 
     Returns:
         None when not a row was written since then.
@@ -65,16 +55,28 @@ def news_since(layout: Layout, pipeline: Pipeline, flow: Flow, version: int | No
     path = str(layout.ops(pipeline.name, "ledger"))
     if not DeltaTable.is_deltatable(path):
         return None
-    # `flow` is a checked name and `version` a number, so neither can end the literal that it stands in.
+    ledger = DeltaTable(path)
+    ledger_id = str(ledger.metadata().id)
+    told = _last_told_version(context, table_asset(flow.target.name), ledger_id)
+    # `flow` is a checked name and `told` a number, so neither can end the literal that it stands in.
     written = (
         QueryBuilder()
-        .register("ledger", DeltaTable(path))
+        .register("ledger", ledger)
         .execute(
             "SELECT sum(CASE WHEN kind IN ('recompute', 'swap') THEN upserted + deleted ELSE written END) AS rows,"
-            " max(target_version) AS version"
-            f" FROM ledger WHERE flow = '{flow.name}' AND target_version > {-1 if version is None else int(version)}"
+            f" max(target_version) AS version FROM ledger WHERE flow = '{flow.name}' AND target_version > {int(told)}"
         )
         .read_all()
     )
     rows = written.column("rows")[0].as_py()
-    return News(int(rows), int(written.column("version")[0].as_py())) if rows else None
+    return News(int(rows), int(written.column("version")[0].as_py()), ledger_id) if rows else None
+
+
+def _last_told_version(context: Context, asset: Asset, ledger_id: str) -> int:
+    """The Delta version in the Asset's last event; -1 when Airflow has heard nothing from this ledger."""
+    # More than one, because people make events by hand, and those carry no version.
+    for event in context["inlet_events"][asset].ascending(False).limit(20):
+        extra = event.extra or {}
+        if extra.get("ledger") == ledger_id and isinstance(extra.get("delta_version"), int):
+            return int(extra["delta_version"])
+    return -1

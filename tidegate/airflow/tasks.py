@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidegate.airflow import attempt
-from tidegate.airflow.assets import last_told_version, news_since, table_asset
+from tidegate.airflow.assets import table_asset, untold_news
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
@@ -134,13 +134,10 @@ class ShowFlow(BaseOperator):
 
     def _finish(self, context: Context, report: FlowReport) -> None:
         asset = table_asset(self._flow.target.name)
-        news = news_since(attempt.layout(), self._pipeline, self._flow, last_told_version(context, asset))
+        news = untold_news(context, attempt.layout(), self._pipeline, self._flow)
         if news is not None:
-            context["outlet_events"][asset].extra = {
-                "rows": news.rows,
-                "delta_version": news.version,
-                "attempt": attempt.attempt_id(context),
-            }
+            extra = {**dataclasses.asdict(news), "attempt": attempt.attempt_id(context)}
+            context["outlet_events"][asset].extra = extra
         elif report.state == "idle":
             raise AirflowSkipException("Nothing was new.")
         else:

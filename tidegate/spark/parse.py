@@ -11,7 +11,8 @@ import csv
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.spec import Column, FileSource, KafkaSource, parse_ddl
+from tidegate.ddl import Column, parse_ddl
+from tidegate.spec import FileSource, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

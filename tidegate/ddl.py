@@ -1,0 +1,51 @@
+"""A declared schema, split into its fields without Spark."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidegate.errors import FieldError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of a declared schema."""
+
+    name: str
+    type: str
+    """As it stands in the DDL, for example ``decimal(10,2)``."""
+    required: bool = False
+    """Declared ``NOT NULL``."""
+
+
+def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
+    """Split a DDL schema into its fields, without Spark; types are checked by Spark when a job starts.
+
+    Raises:
+        FieldError: A field is not ``<name> <type> [NOT NULL]``.
+    """
+    columns = []
+    for part in _split_top_level(ddl) if isinstance(ddl, str) else [""]:
+        match = re.fullmatch(
+            r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
+        )
+        if match is None:
+            raise FieldError(
+                owner,
+                "schema",
+                part.strip() or ddl,
+                "'<name> <type> [NOT NULL], …' with names that begin with a letter",
+            )
+        columns.append(Column(match[2], match[3].strip(), match[4] is not None))
+    return tuple(columns)
+
+
+def _split_top_level(ddl: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for position, letter in enumerate(ddl):
+        depth += (letter in "(<") - (letter in ")>")
+        if letter == "," and depth == 0:
+            parts.append(ddl[start:position])
+            start = position + 1
+    return [*parts, ddl[start:]]
