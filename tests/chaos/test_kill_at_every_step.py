@@ -104,7 +104,8 @@ def test_a_commit_log_entry_that_was_lost_is_written_again_and_nothing_else(land
         for name in ("bronze.flights", "silver.flights")
     }
     for flow in ("bronze", "silver", "gold"):
-        (landed.layout.checkpoint("flights", flow, 1, 0) / "commits" / "0").unlink()
+        for name in ("0", ".0.crc"):
+            (landed.layout.checkpoint("flights", flow, 1, 0) / "commits" / name).unlink()
 
     report = landed.run()
 

@@ -173,7 +173,8 @@ def test_a_bump_is_refused_while_the_old_version_has_a_half_written_batch(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = flights.layout.checkpoint("flights", "silver", 1, 0) / "commits"
-    (commits / "0").unlink()
+    for name in ("0", ".0.crc"):
+        (commits / name).unlink()
     declare(monkeypatch, silver={"checkpoint_version": 2})
 
     report = flights.run()

@@ -77,6 +77,7 @@ def _last_told_version(context: Context, asset: Asset, ledger_id: str) -> int:
     # More than one, because people make events by hand, and those carry no version.
     for event in context["inlet_events"][asset].ascending(False).limit(20):
         extra = event.extra or {}
-        if extra.get("ledger") == ledger_id and isinstance(extra.get("delta_version"), int):
-            return int(extra["delta_version"])
+        version = extra.get("delta_version")
+        if extra.get("ledger") == ledger_id and isinstance(version, int):
+            return version
     return -1

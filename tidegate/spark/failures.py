@@ -21,9 +21,10 @@ _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|ConcurrentAppend|ConcurrentModification|ConcurrentWrite|CONCURRENT_STREAM_LOG_UPDATE"
 )
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
+# "Multiple streaming queries": our lease rules them out, so a log file is there of which half is gone (its checksum stayed).
 _CHECKPOINT = re.compile(
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE|Incomplete log file|Log file was malformed|metadata of the checkpoint"
-    r"|BATCH_METADATA_NOT_FOUND|CANNOT_LOAD_STATE_STORE|batch \d+ doesn't exist"
+    r"|Multiple streaming queries are concurrently using|BATCH_METADATA_NOT_FOUND|CANNOT_LOAD_STATE_STORE|batch \d+ doesn't exist"
 )
 _EXPIRED = re.compile(
     r"KAFKA_DATA_LOSS|OffsetOutOfRange|Some data may have been lost|DELTA_MISSING_FILES_UNEXPECTED_VERSION"
