@@ -27,6 +27,8 @@ from tidegate.errors import SetupError, TidegateError
 
 SECONDS_TO_STOP = 20.0
 """For Airflow and Spark to end in order after an interrupt."""
+SECONDS_FOR_SPARK = 5.0
+"""More than the operator gives Spark between SIGTERM and SIGKILL."""
 
 
 class RunCrashedError(TidegateError):
@@ -162,10 +164,13 @@ def main(dags: Path) -> int:
     def listen() -> None:
         for line in sys.stdin:
             requests.put(line.strip())
-        # Airflow may take the interrupt for the failure of a task, and go on.
         requests.put(None)
-        # To the main thread by name: it sits in a read of the output of Spark, which only its own signal ends.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        main_thread = threading.main_thread().ident or 0
+        while True:
+            # To the main thread by name: it sits in a read of Spark's output, which only its own signal ends. Airflow
+            # takes the first one for a failure of the task, ends Spark, and would wait to try again: so once more.
+            signal.pthread_kill(main_thread, signal.SIGINT)
+            time.sleep(SECONDS_FOR_SPARK)
 
     threading.Thread(target=listen, daemon=True).start()
     loaded: dict[str, Any] = {}

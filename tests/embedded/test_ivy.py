@@ -108,14 +108,22 @@ def test_outside_of_a_terminal_progress_is_log_lines(caplog: pytest.LogCaptureFi
     assert caplog.messages == ["downloading 2 jars (3 MB)", f"  1/2 {NEW} (2.5 MB)"]
 
 
-def test_in_a_terminal_progress_is_a_bar_that_leaves_nothing_behind() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_in_a_terminal_progress_is_a_bar_that_leaves_nothing_behind() -> None:
     stream = Terminal()
     with ivy.progress_for(stream) as progress:
         progress.start(1, 100)
         progress.got(NEW, 100)
     assert "clients" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[2K")
+
+
+def test_a_terminal_sees_nothing_while_nothing_is_downloaded() -> None:
+    stream = Terminal()
+    with ivy.progress_for(stream):
+        pass
+    assert stream.getvalue() == ""

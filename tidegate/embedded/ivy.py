@@ -63,28 +63,30 @@ class _LogLines(Progress):
         log.info("  %d/%d %s (%.1f MB)", self._arrived, self._jars, coordinate, size / 1e6)
 
 
+class _Bar(Progress):
+    def __init__(self, stream: IO[str], until_the_end: contextlib.ExitStack) -> None:
+        self._stream, self._until_the_end = stream, until_the_end
+
+    def start(self, jars: int, size: int) -> None:
+        # Imported late: rich costs as much as all the rest of a set-up that finds everything there.
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import Progress as Bars
+
+        columns = (TextColumn("jars"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        bars = Bars(*columns, TextColumn("{task.description}"), console=Console(file=self._stream), transient=True)
+        self._bars = self._until_the_end.enter_context(bars)
+        self._task = bars.add_task("", total=size)
+
+    def got(self, coordinate: str, size: int) -> None:
+        self._bars.update(self._task, advance=size, description=coordinate.split(":")[1])
+
+
 @contextlib.contextmanager
 def progress_for(stream: IO[str]) -> Iterator[Progress]:
     """A progress bar when the stream is a terminal, log lines otherwise; nothing at all while nothing is downloaded."""
-    if not stream.isatty():
-        yield _LogLines()
-        return
-    # Imported late: rich costs as much as all the rest of a set-up that finds everything there.
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (TextColumn("jars"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Bars(*columns, TextColumn("{task.description}"), console=Console(file=stream), transient=True) as bars:
-
-        class OneBar(Progress):
-            def start(self, jars: int, size: int) -> None:
-                self._task = bars.add_task("", total=size)
-
-            def got(self, coordinate: str, size: int) -> None:
-                bars.update(self._task, advance=size, description=coordinate.split(":")[1])
-
-        yield OneBar()
+    with contextlib.ExitStack() as until_the_end:
+        yield _Bar(stream, until_the_end) if stream.isatty() else _LogLines()
 
 
 def retrieve(coordinates: Sequence[str], scratch: Path, got: Callable[[str], None]) -> dict[str, Path]:
