@@ -35,6 +35,9 @@ CONNECTION = "spark_default"
 GRACE_SECONDS = 3.5
 """For Spark to end by itself after SIGTERM. Airflow kills the task's process 5 s after it asked it to stop."""
 
+_KILL_SECONDS = 0.5
+"""For the kernel to take down what was SIGKILLed; it takes milliseconds."""
+
 _SECRETS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW", "__AIRFLOW")
 
 
@@ -166,10 +169,10 @@ def end_group(leader: subprocess.Popen[Any], grace: float) -> None:
         leader: A process that was started with ``start_new_session=True``.
         grace: Seconds between the two; it returns as soon as all are gone.
     """
-    deadline = time.monotonic() + grace
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
         if not _alive(leader.pid):
             break
+        deadline = time.monotonic() + patience
         with contextlib.suppress(ProcessLookupError):
             os.killpg(leader.pid, number)
         while _alive(leader.pid) and time.monotonic() < deadline:
