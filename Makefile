@@ -17,7 +17,7 @@ demo: setup ## Run the demo: real files, a real Kafka broker, real increments.
 	@$(BIN)/python -m demo
 
 test: setup ## Run all tests.
-	@$(BIN)/pytest
+	@$(BIN)/pytest --durations=15
 
 test-fast: setup-python ## Run the tests that need no JVM; Java is not needed either.
 	@$(BIN)/pytest tests -m "not jvm"

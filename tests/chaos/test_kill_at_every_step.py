@@ -15,7 +15,6 @@ from tidegate.lease import holder
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 STEPS = [
-    "after:decide:bronze",
     "before:write_quarantine:bronze",
     "after:write_quarantine:bronze",
     "after:write_target:bronze",
@@ -24,7 +23,6 @@ STEPS = [
     "after:write_quarantine:silver",
     "after:write_target:silver",
     "after:record_batch:silver",
-    "after:split_batch:gold",
     "after:write_target:gold",
     "after:record_batch:gold",
 ]
