@@ -73,7 +73,9 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
 
     def put(body: str) -> None:
         script = folder / "spark3-submit"
-        script.write_text(f"#!{sys.executable}\n{_SCRIPT.format(counter=str(counter))}\n{body}\n")
+        # A shebang of its own cannot name a path with a blank; to Python, the second line is a text.
+        start = f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''\n"
+        script.write_text(f"{start}{_SCRIPT.format(counter=str(counter))}\n{body}\n")
         script.chmod(0o755)
 
     return put
