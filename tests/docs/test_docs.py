@@ -235,7 +235,7 @@ def test_the_versions_are_those_of_the_lock() -> None:
         re.findall(r"^([\w-]+)==([\w.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
     )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = {name: version for name, version in re.findall(r"^\| ([a-z-]+) \| ([\d.]+)", readme, re.MULTILINE)}
+    told = dict(re.findall(r"^\| ([a-z-]+) \| ([\d.]+)", readme, re.MULTILINE))
 
     assert set(told) >= {"apache-airflow", "pyspark", "delta-spark", "great-expectations"}
     assert {name: version for name, version in told.items() if lock.get(name) != version} == {}
