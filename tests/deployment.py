@@ -69,16 +69,28 @@ class Deployment:
         draft.rename(path)
         return path
 
-    def request(self, name: str = "flights", flows: Iterable[str] = ()) -> RunRequest:
-        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows)})
+    def request(self, name: str = "flights", flows: Iterable[str] = (), **asked: Any) -> RunRequest:
+        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows), **asked})
 
-    def run(self, name: str = "flights", flows: Iterable[str] = ()) -> RunReport:
+    def run(self, name: str = "flights", flows: Iterable[str] = (), **asked: Any) -> RunReport:
         """One run in this process's session."""
+        return self.try_run(self.request(name, flows, **asked))
+
+    def try_run(self, request: RunRequest) -> RunReport:
+        """One more attempt at a run."""
         from tidegate.spark.job import run_job
 
-        return run_job(self.environment, self.request(name, flows), fresh_id("a"))
+        return run_job(self.environment, request, fresh_id("a"))
 
-    def run_and_kill(self, at: str, name: str = "flights", flows: Iterable[str] = (), *, batch: int = 0) -> None:
+    def run_and_kill(
+        self,
+        at: str,
+        name: str = "flights",
+        flows: Iterable[str] = (),
+        *,
+        batch: int = 0,
+        request: RunRequest | None = None,
+    ) -> None:
         """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
 
         Args:
@@ -86,8 +98,9 @@ class Deployment:
             name: The pipeline.
             flows: Only these.
             batch: In which batch.
+            request: What the run is asked; an increment of ``flows`` unless it is given.
         """
-        driver, marker = self.start_driver(at, name, flows, batch=batch)
+        driver, marker = self.start_driver(at, request or self.request(name, flows), batch=batch)
         said, _ = driver.communicate(timeout=240)
         assert driver.returncode == -signal.SIGKILL, f"not killed, but ended with {driver.returncode}:\n{said[-6000:]}"
         assert marker.read_text() == at
@@ -95,7 +108,7 @@ class Deployment:
     @contextmanager
     def driver_that_waits(self, at: str, name: str = "flights", flows: Iterable[str] = ()) -> Iterator[None]:
         """A driver of its own that stands still at ``hold:<step>:<flow>``; SIGKILLed at the end."""
-        driver, marker = self.start_driver(at, name, flows, batch=0)
+        driver, marker = self.start_driver(at, self.request(name, flows), batch=0)
         until = time.monotonic() + 120
         while not marker.exists() and time.monotonic() < until and driver.poll() is None:
             time.sleep(0.1)
@@ -106,13 +119,19 @@ class Deployment:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.communicate()
 
-    def start_driver(
-        self, at: str, name: str, flows: Iterable[str], *, batch: int
-    ) -> tuple[subprocess.Popen[str], Path]:
+    def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:
         """A driver of its own, and the file that it writes when it reaches ``at``."""
-        request = self.request(name, flows)
         request_id, marker = request.write(self.layout), self.environment.lake.parent / fresh_id("reached")
-        command = [sys.executable, str(DRIVER), at, str(batch), str(marker), name, request.run_key, request_id]
+        command = [
+            sys.executable,
+            str(DRIVER),
+            at,
+            str(batch),
+            str(marker),
+            request.dag_id,
+            request.run_key,
+            request_id,
+        ]
         driver = subprocess.Popen(
             command,
             env={**os.environ, **self.environment.variables(), "PYTHONPATH": str(self.source)},

@@ -12,6 +12,7 @@ from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord, FlowReport, Verdict
+from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class FlowContext:
     source_table: Path | None
     transform: Transform | None
     gate: SuiteGate | None
-    run_key: str
+    request: RunRequest
     attempt: str
     report: FlowReport
     told: Callable[[], None]
@@ -50,6 +51,11 @@ class FlowContext:
     error: TidegateError | None = None
     """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
     persisted: list[DataFrame] = field(default_factory=list)
+
+    @property
+    def run_key(self) -> str:
+        """The run's folder under ``reports/``."""
+        return self.request.run_key
 
     @property
     def app_id(self) -> str:

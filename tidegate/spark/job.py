@@ -272,7 +272,7 @@ class _Job:
             source_table=source_table,
             transform=resolve_transform(flow.transform) if flow.transform else None,
             gate=gate,
-            run_key=self.request.run_key,
+            request=self.request,
             attempt=self.attempt,
             report=told,
             told=self.tell,

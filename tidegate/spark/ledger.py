@@ -52,6 +52,8 @@ def record_verdict(context: FlowContext, verdict: Verdict) -> None:
 def _attempt(context: FlowContext) -> dict[str, Any]:
     return {
         "run_key": context.run_key,
+        "mode": context.request.mode,
+        "requested_by": context.request.requested_by,
         "attempt": context.attempt,
         "checkpoint_version": context.ref.version,
         "refresh": context.ref.refresh,
@@ -68,7 +70,7 @@ def _append(path: Path, schema: pyarrow.Schema, line: Mapping[str, Any], commit:
     row = {name: line[name] for name in schema.names} | {"recorded_at": moment}
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pyarrow.Table.from_pylist([row], schema=schema)
-    write_deltalake(str(path), table, mode="append", commit_properties=commit)
+    write_deltalake(str(path), table, mode="append", schema_mode="merge", commit_properties=commit)
 
 
 def _ledger_schema() -> pyarrow.Schema:
@@ -118,6 +120,8 @@ def _attempt_fields() -> list[tuple[str, pyarrow.DataType]]:
 
     return [
         ("run_key", pa.string()),
+        ("mode", pa.string()),
+        ("requested_by", pa.string()),
         ("attempt", pa.string()),
         ("checkpoint_version", pa.int32()),
         ("refresh", pa.int32()),

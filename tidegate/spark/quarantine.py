@@ -75,3 +75,11 @@ def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
     return held.where((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)).select(
         "_row_id", "rules"
     )
+
+
+def without_held(context: FlowContext, arrived: DataFrame) -> DataFrame:
+    """Those `ARRIVED` rows that are not in quarantine already, whichever batch of this flow put them there."""
+    if not tables.exists(context.quarantine):
+        return arrived
+    held = tables.read(arrived.sparkSession, context.quarantine).where("level = 'row' AND state = 'open'")
+    return arrived.join(held.select("_row_id").distinct(), "_row_id", "left_anti")
