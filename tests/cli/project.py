@@ -17,6 +17,7 @@ from tidegate import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
+from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Project:
             layout=self.layout,
             pipeline=pipeline,
             run_key="run-1",
+            request=RunRequest(dag_id=pipeline.name, run_id="run-1"),
             attempt="a1",
             ref=SimpleNamespace(version=1, refresh=0),
         )
@@ -195,7 +197,7 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
                 name="silver",
                 source=ChangeFeed(f"bronze.{name}"),
                 transform=f"{name}:clean",
-                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",)),
+                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",), event_time="day"),
                 gate=Gate(f"{name}/silver"),
                 checkpoint_version=version,
             ),
