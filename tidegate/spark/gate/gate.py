@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from tidegate.errors import SpecError
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
-from tidegate.spark.gate.rules import STATISTICAL
+from tidegate.spark.gate.rules import STATISTICAL, TOLD
+from tidegate.spark.gate.surroundings import seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.gate.suite import Rule, Suite
+    from tidegate.spark.gate.surroundings import Surroundings
 
 ERRORS = "_errors"
 NOTES = "_notes"
@@ -31,7 +33,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def warm_up() -> None:
     """Import Great Expectations (5 to 10 s): for a background thread while the JVM starts."""
-    for part in ("great_expectations", "great_expectations.render.renderer.page_renderer"):
+    for part in ("great_expectations", "great_expectations.render.renderer.page_renderer", "tidegate.spark.gate.own"):
         importlib.import_module(part)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
@@ -42,11 +44,13 @@ class SuiteGate:
     Args:
         suite: What must hold.
         code_fingerprint: Of the flow's transform, for the verdict.
+        surroundings: Other tables and earlier batches, for rules that look at them; None where there is no lake.
     """
 
-    def __init__(self, suite: Suite, code_fingerprint: str) -> None:
+    def __init__(self, suite: Suite, code_fingerprint: str, surroundings: Surroundings | None = None) -> None:
         self.suite = suite
         self.code_fingerprint = code_fingerprint
+        self.surroundings = surroundings
         self.last_result: ExpectationSuiteValidationResult | None = None
         """GX's own result of the batch that was judged last, for `docs.publish`; it holds no data values."""
         self.last_verdict: Verdict | None = None
@@ -69,7 +73,9 @@ class SuiteGate:
         """
         self._unflagged = rows
         rules = self.suite.row_rules()
-        with _ONE_AT_A_TIME:
+        if self.surroundings is not None:
+            self.surroundings.begin()
+        with _ONE_AT_A_TIME, seen(self.surroundings):
             broken = list(zip(rules, conditions.flag_columns(rules, rows), strict=True))
         errors = [F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity != "info"]
         notes = [F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity == "info"]
@@ -92,7 +98,9 @@ class SuiteGate:
             SpecError: An expectation raised, or its flags are not the rows that GX counts.
         """
         self.last_result = self.last_verdict = None
-        with _ONE_AT_A_TIME:
+        if self.surroundings is not None:
+            self.surroundings.judging(batch_id)
+        with _ONE_AT_A_TIME, seen(self.surroundings):
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
         broken = self._count(flagged, told)
@@ -146,6 +154,7 @@ def _carriers(rule: Rule) -> Column:
 
 def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
     counts = result.result if rule.of_rows else None
+    told = result.result if rule.type in TOLD else {}
     return ExpectationResult(
         expectation=rule.type,
         rule=rule.name,
@@ -155,4 +164,6 @@ def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
         evaluated=None if counts is None else int(counts["element_count"] or 0) - int(counts.get("missing_count") or 0),
         unexpected=None if counts is None else int(counts["unexpected_count"] or 0),
         mostly=rule.mostly,
+        observed=told.get("observed_value"),
+        note=told.get("details", {}).get("note", ""),
     )
