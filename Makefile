@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help setup setup-python demo test test-fast lint format lock clean
+.PHONY: help setup setup-python demo test test-fast benchmark-gate lint format lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ test: setup ## Run all tests.
 
 test-fast: setup-python ## Run the tests that need no JVM; Java is not needed either.
 	@$(BIN)/pytest tests -m "not jvm"
+
+benchmark-gate: setup ## Measure what a gate adds to a flow of a million rows.
+	@$(BIN)/python benchmarks/gate_cost.py
 
 # Without a cache: that of lint-imports misses changes in folders that have no __init__.py (dags, plugins).
 lint: setup-python ## Check style, types and the direction of imports.

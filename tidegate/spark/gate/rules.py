@@ -60,6 +60,18 @@ STATISTICAL: frozenset[str] = frozenset(
 )
 """Row rules that compare a row with a statistic of the batch: each costs one more reading of the batch."""
 
+OF_JUDGED_ROWS: frozenset[str] = (
+    UNIQUENESS
+    | STATISTICAL
+    | {
+        "expect_column_values_to_be_json_parseable",
+        "expect_column_values_to_match_json_schema",
+        "expect_column_values_to_match_strftime_format",
+    }
+)
+"""Row rules that may not even see rows that the suite is not about: the first look at other rows of the batch, the
+last run in Python, to which Spark hands every row, whatever guards the condition."""
+
 BATCH_RULES: tuple[str, ...] = (
     "expect_column_distinct_values_to_be_in_set",
     "expect_column_distinct_values_to_contain_set",
