@@ -40,12 +40,6 @@ ROW_RULES: tuple[str, ...] = (
 UNIQUENESS: frozenset[str] = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
 """Row rules over groups of rows: every member of a group of duplicates breaks them."""
 
-NO_ROW_CONDITION: dict[str, str] = {
-    **dict.fromkeys(sorted(UNIQUENESS), "a row outside of it would count as a duplicate"),
-    "expect_column_pair_values_to_be_in_set": "Great Expectations ignores it when it counts",
-}
-"""Row rules that cannot be held against some of the rows only, and why."""
-
 DRIFT: frozenset[str] = frozenset(
     {
         "expect_column_mean_to_be_near_earlier_batches",
@@ -54,6 +48,14 @@ DRIFT: frozenset[str] = frozenset(
     }
 )
 """Batch rules that compare with earlier batches; what they observe is an aggregate, and is kept with the verdict."""
+
+NO_ROW_CONDITION: dict[str, str] = {
+    **dict.fromkeys(sorted(UNIQUENESS), "a row outside of it would count as a duplicate"),
+    **dict.fromkeys(sorted(DRIFT), "batches are compared as a whole"),
+    "expect_column_to_be_fresh": "the newest row is looked for among all",
+    "expect_column_pair_values_to_be_in_set": "Great Expectations ignores it when it counts",
+}
+"""Rules that cannot be held against some of the rows only, and why."""
 
 STATISTICAL: frozenset[str] = frozenset(
     {"expect_column_value_z_scores_to_be_less_than", "expect_column_values_to_not_be_outliers"}

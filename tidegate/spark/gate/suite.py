@@ -175,7 +175,9 @@ def _refuse_kwargs(error: Any, kwargs: dict[str, Any], told: str) -> NoReturn:
     if "mostly" in reasons:
         reasons["mostly"] = ["allowed: a number from 0 to 1"]
     wrong = [
-        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(said))}"
+        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(said))}".removeprefix(
+            "__root__: "
+        )
         for name, said in reasons.items()
     ]
     raise SpecError(f"{told}: {'; '.join(wrong)}. Its kwargs: {', '.join(allowed)}.") from error
