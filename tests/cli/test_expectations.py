@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.project import Project, orders
 
+ROOT = Path(__file__).parents[2]
 DELETED = "ADA"
 
 
@@ -93,3 +95,32 @@ def test_a_check_names_what_is_wrong_and_what_is_odd(filled: Project) -> None:
     told = filled.run("expectations", "check", "orders")
     assert told.code == 78
     assert "allowed: '<layer>.<table>' with the layer bronze, silver or gold" in told.err
+
+
+@pytest.mark.jvm
+def test_coverage_lists_what_no_rule_catches_and_who_catches_the_rest(filled: Project) -> None:
+    for shared in ("jars", "jars.lock.json", ".cache"):
+        (filled.folder / shared).symlink_to(ROOT / shared)
+    folder = filled.folder / "expectations" / "orders"
+    folder.mkdir(parents=True)
+    rules = [
+        ("expect_column_values_to_be_in_set", {"column": "state", "value_set": ["open", "paid"]}, "warning"),
+        ("expect_column_values_to_be_between", {"column": "ordered_at", "min_value": "2026-01-01"}, "info"),
+        ("expect_column_mean_to_be_between", {"column": "amount", "min_value": 0}, "critical"),
+    ]
+    plain = [{"type": kind, "kwargs": kwargs, "severity": severity} for kind, kwargs, severity in rules]
+    (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": plain}))
+    before = sorted(path.name for path in filled.layout.table("silver.orders").rglob("*"))
+
+    told = filled.run("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
+
+    assert told.code == 0, told.err
+    found = {(line["column"], line["change"]): line["caught_by"] for line in told.json["mutants"]}
+    assert found["order_id", "null"] == ["null_key(order_id)"]
+    assert found["amount", "null"] == ["null_sequence(amount)", "mean_between(amount)"]
+    assert found["amount", "too small"] == ["mean_between(amount)"]
+    assert found["amount", "too large"] == []
+    assert found["state", "truncated"] == found["state", "a number"] == ["in_set(state)"]
+    assert found["ordered_at", "late"] == ["between(ordered_at) (recorded only)"]
+    assert found["*", "doubled rows"] == ["deduplicated by its keys"]
+    assert sorted(path.name for path in filled.layout.table("silver.orders").rglob("*")) == before

@@ -14,6 +14,7 @@ from great_expectations.compatibility.pydantic import Field, root_validator
 from great_expectations.expectations.expectation import BatchExpectation, ColumnAggregateExpectation
 from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
 
+from tidegate.spark.gate.own.sentence import Sentence
 from tidegate.spark.gate.rules import short_name
 from tidegate.spark.gate.surroundings import current
 
@@ -58,7 +59,7 @@ def _check_counts(cls: type, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-class ExpectTableRowCountToBeNearEarlierBatches(BatchExpectation):
+class ExpectTableRowCountToBeNearEarlierBatches(Sentence, BatchExpectation):
     """Expect as many rows as earlier batches had, give or take a share of their average."""
 
     tolerance: float = Field(ge=0)
@@ -87,7 +88,7 @@ class ExpectTableRowCountToBeNearEarlierBatches(BatchExpectation):
         return _sentence(renderer_configuration, "the number of rows", " times their average")
 
 
-class ExpectColumnNullShareToBeNearEarlierBatches(ColumnAggregateExpectation):
+class ExpectColumnNullShareToBeNearEarlierBatches(Sentence, ColumnAggregateExpectation):
     """Expect the share of nulls that earlier batches had, give or take a share of the rows."""
 
     tolerance: float = Field(ge=0, le=1)
@@ -119,7 +120,7 @@ class ExpectColumnNullShareToBeNearEarlierBatches(ColumnAggregateExpectation):
         return _sentence(renderer_configuration, "the share of nulls in $column", "")
 
 
-class ExpectColumnMeanToBeNearEarlierBatches(ColumnAggregateExpectation):
+class ExpectColumnMeanToBeNearEarlierBatches(Sentence, ColumnAggregateExpectation):
     """Expect the mean that earlier batches had, give or take a share of it."""
 
     tolerance: float = Field(ge=0)
@@ -170,7 +171,5 @@ def _compared(expectation: Any, observed: float | None, *, relative: bool) -> di
 def _sentence(renderer_configuration: RendererConfiguration[Any], what: str, unit: str) -> RendererConfiguration[Any]:
     for name in _SUCCESS_KEYS:
         renderer_configuration.add_param(name=name, param_type=RendererValueType.NUMBER)
-    renderer_configuration.template_str = (
-        f"{what} must be that of the last $batches batches, give or take $tolerance{unit}."
-    )
+    renderer_configuration.template_str = f"{what} must be that of earlier batches, give or take $tolerance{unit}."
     return renderer_configuration

@@ -20,6 +20,7 @@ from great_expectations.validator.validator import ValidationDependencies
 from pyspark.sql import functions as F
 
 from tidegate.spark.gate.own.lake_table import check_name, find
+from tidegate.spark.gate.own.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -55,7 +56,7 @@ class LakeNewest(TableMetricProvider):
         return None if found is None else found[0]
 
 
-class ExpectColumnToBeFresh(ColumnAggregateExpectation):
+class ExpectColumnToBeFresh(Sentence, ColumnAggregateExpectation):
     """Expect the newest event time not to be older than so many hours. A batch without rows passes."""
 
     max_age_hours: float = Field(gt=0)

@@ -19,6 +19,7 @@ from great_expectations.validator.validator import ValidationDependencies
 from pyspark.sql import functions as F
 
 from tidegate.spark.gate.own.lake_table import LakeColumn, check_name
+from tidegate.spark.gate.own.sentence import Sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -54,7 +55,7 @@ class ColumnValuesInTable(ColumnMapMetricProvider):
         return dependencies
 
 
-class ExpectColumnValuesToBeInTable(ColumnMapExpectation):
+class ExpectColumnValuesToBeInTable(Sentence, ColumnMapExpectation):
     """Expect each value to stand in a column of another table of the lake. Nulls pass.
 
     The table is read as it is when the batch is judged, without tombstones.
