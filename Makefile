@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: help setup setup-python demo test test-fast benchmark-gate lint format lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make everything that a fresh clone lacks: .venv, jars, Airflow home, class data archive.
 	@scripts/setup.sh
