@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
+    from tidegate.ddl import Column
     from tidegate.environment import Environment
     from tidegate.spark.gate.mutants import Caught
     from tidegate.spec import Flow, Pipeline
@@ -54,7 +55,8 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
         finally:
             spark.stop()
     noted = {rule.name for rule in suite.expectations if rule.severity == "info"}
-    return [_told(pipeline, flow, each, noted) for each in caught]
+    judged = [_told(pipeline, flow, each, noted) for each in caught]
+    return [*_mistyped(pipeline, flow, sample.columns), *judged]
 
 
 def _sample(table: DataFrame, rows: int) -> DataFrame:
@@ -76,22 +78,32 @@ def _built_in(pipeline: Pipeline, flow: Flow, column: str, change: str) -> list[
         return [f"null_key({column})"]
     if change == "null" and column in sequence:
         return [f"null_sequence({column})"]
-    if change == "null" and column in _required(pipeline, flow):
+    if change == "null" and column in {field.name for field in _landed(pipeline, flow) if field.required}:
         return [f"required({column})"]
     if change == "doubled rows" and keys:
         return ["deduplicated by its keys"]
     return []
 
 
-def _required(pipeline: Pipeline, flow: Flow) -> set[str]:
-    """Fields that the landing source behind a flow declares NOT NULL."""
+def _mistyped(pipeline: Pipeline, flow: Flow, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """A text where the landing source declares another type never becomes a row: the built-in rule refuses it."""
+    typed = {field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"}
+    return [
+        {"column": column, "change": "a text of another type", "caught_by": [f"wrong_type({column})"]}
+        for column in columns
+        if column in typed
+    ]
+
+
+def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
+    """The fields that the landing source behind a flow declares; none behind another table."""
     from tidegate.ddl import parse_ddl
     from tidegate.spec import ChangeFeed
 
     upstream = pipeline.upstream_of(flow)
     if upstream is None or isinstance(upstream.source, ChangeFeed):
-        return set()
-    return {field.name for field in parse_ddl("schema", upstream.source.schema) if field.required}
+        return ()
+    return parse_ddl("schema", upstream.source.schema)
 
 
 @contextmanager
