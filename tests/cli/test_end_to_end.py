@@ -93,7 +93,7 @@ def test_the_first_run_gives_rows_in_every_layer(project: Project) -> None:
     assert "8 read = 4 written + 2 quarantined + 1 filtered + 1 deduplicated" in told.out
     assert "between(amount) 1, wrong_type(amount) 1" in told.out
     assert "tidegate quarantine list sample" in told.out
-    page = Path(told.row("data quality report: ").partition(": ")[2])
+    page = Path(told.row("report (silver): ").partition(": ")[2])
     assert page.is_file() and page.is_relative_to(project.layout.docs("sample"))
 
     assert len(rows(project, "bronze.sample")) == 8
