@@ -27,7 +27,7 @@ PAGES = (
     "index.html",
     "silver/index.html",
     "silver/batches-1.html",
-    "silver/v1-0-batch-104.html",
+    "silver/v1-0-batch-103.html",
     "silver/v1-0-batch-105.html",
     "bronze/v1-0-batch-40.html",
     "gold/v1-0-batch-41.html",
@@ -99,7 +99,7 @@ def test_a_page_opens_from_a_disk_with_its_style(browser: Browser, site: Path, p
 def test_light_and_dark_are_the_readers_choice(
     browser: Browser, site: Path, scheme: Literal["light", "dark"], page: tuple[int, ...], ink: tuple[int, ...]
 ) -> None:
-    with visit(browser, (site / "silver/v1-0-batch-104.html").as_uri(), scheme=scheme) as seen:
+    with visit(browser, (site / "silver/v1-0-batch-103.html").as_uri(), scheme=scheme) as seen:
         assert colour_of(seen.page, "body", "backgroundColor") == f"rgb{page}"
         assert colour_of(seen.page, "body", "color") == f"rgb{ink}"
 
@@ -142,7 +142,7 @@ _FAINT = """() => {
 
 
 def test_a_page_that_was_sent_alone_can_still_be_read(browser: Browser, site: Path, tmp_path: Path) -> None:
-    alone = Path(shutil.copy(site / "silver/v1-0-batch-104.html", tmp_path))
+    alone = Path(shutil.copy(site / "silver/v1-0-batch-103.html", tmp_path))
     with visit(browser, alone.as_uri()) as seen:
         told = seen.page.inner_text("body")
         assert "rows read" in told
