@@ -83,7 +83,7 @@ def batch_page(pipeline: Pipeline, batch: Batch, entries: Sequence[Entry]) -> st
         batch=batch,
         entry=entry,
         target=_target(pipeline, batch.flow),
-        rows=list(row_shares(batch.record)) if batch.record else [],
+        rows=list(_row_shares(batch.record)) if batch.record else [],
         groups=list(_group_shares(batch.record)) if batch.record else [],
         files=list(_file_shares(batch.record)) if batch.record else [],
         rules=list(_rule_shares(batch.record)) if batch.record else [],
@@ -141,7 +141,7 @@ def pipeline_page(pipeline: Pipeline, told: Mapping[str, Sequence[Entry]]) -> st
     return _render("pipeline.html", pipeline=pipeline.name, flows=flows, runs=_runs(told), up="")
 
 
-def row_shares(record: BatchRecord) -> Iterator[Share]:
+def _row_shares(record: BatchRecord) -> Iterator[Share]:
     """Where the rows that were read went; nothing for a flow that recomputes groups."""
     if record.kind in ("recompute", "swap"):
         return
@@ -153,30 +153,19 @@ def row_shares(record: BatchRecord) -> Iterator[Share]:
         kind="quarantined",
         note="broke a rule, and stays in the quarantine table",
     )
-    aside = sum(record.filtered.values())
-    yield Share(
-        label="filtered", count=aside, of=record.read, kind="aside", note="set aside by a rule of the transform"
+    aside = (
+        ("filtered", sum(record.filtered.values()), "set aside by a rule of the transform"),
+        ("deduplicated", record.deduplicated, "another row of the batch has the same key and a higher order"),
+        ("superseded", record.superseded, "the table held a newer row of the key"),
+        ("already read", record.already_read, "by an earlier version"),
     )
-    for rule, count in _most_first(record.filtered):
-        yield Share(label=rule, count=count, of=record.read, kind="aside", inner=True)
-    yield Share(
-        label="deduplicated",
-        count=record.deduplicated,
-        of=record.read,
-        kind="aside",
-        note="another row of the batch has the same key and a higher order",
-    )
-    yield Share(
-        label="superseded",
-        count=record.superseded,
-        of=record.read,
-        kind="aside",
-        note="the table held a newer row of the key",
-    )
-    if record.already_read:
-        yield Share(
-            label="already read", count=record.already_read, of=record.read, kind="aside", note="by an earlier version"
-        )
+    for label, count, note in aside:
+        # Fates of keyed tables, of which others need no line.
+        if count or (record.kind == "upsert" and label != "already read"):
+            yield Share(label=label, count=count, of=record.read, kind="aside", note=note)
+        if label == "filtered":
+            for rule, rows in _most_first(record.filtered):
+                yield Share(label=rule, count=rows, of=record.read, kind="aside", inner=True)
 
 
 def _group_shares(record: BatchRecord) -> Iterator[Share]:
@@ -238,7 +227,7 @@ def _runs(told: Mapping[str, Sequence[Entry]]) -> list[dict[str, Any]]:
     return sorted(runs.values(), key=lambda run: str(run["at"]), reverse=True)[:RUNS]
 
 
-def told_in_short(entry: Entry) -> str:
+def _told_in_short(entry: Entry) -> str:
     """What became of a batch, in one phrase for lists."""
     record = entry.record
     if record is None:
@@ -270,7 +259,7 @@ def _environment() -> Any:
         number=lambda count: f"{count:,}",
         moment=lambda at: f"{at[:10]} {at[11:16]}",
         share=lambda part, whole: Share(label="", count=part, of=whole).percent,
-        in_short=told_in_short,
+        in_short=_told_in_short,
         said=lambda name: name.replace("_", " "),
     )
     made.globals.update(policy=POLICY, style=style().name)
