@@ -12,7 +12,7 @@ from typing import Any
 from tidegate import wording
 from tidegate.pages.batch import Batch, Entry
 from tidegate.pages.history import History
-from tidegate.pages.trend import SHOWN, draw
+from tidegate.pages.trend import FILLS, SHOWN, draw
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
 
@@ -262,7 +262,7 @@ def _environment() -> Any:
         in_short=_told_in_short,
         said=lambda name: name.replace("_", " "),
     )
-    made.globals.update(policy=POLICY, style=style().name)
+    made.globals.update(policy=POLICY, style=style().name, fills=FILLS)
     return made
 
 

@@ -21,7 +21,8 @@ SHOWN = 30
 _WIDTH, _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 960, 60, 6, 30, 46, 40
 _HEIGHTS = (150, 64)
 _BAR_AT_MOST = 34.0
-_FILLS = {"written": "#0f766e", "aside": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
+FILLS = {"written": "#0f766e", "aside": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
+"""Colours by class, for when there is no style sheet: they stand out from white and from black."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _picture(panels: Sequence[Panel], shown: Sequence[Entry], here: Entry | None
     top = _TOP
     for entry, left in zip(shown, lefts, strict=True):
         if here is not None and entry.identity == here.identity:
-            yield _rect("here", left, _TOP - 6, step, height - _BOTTOM - _TOP + 12, "#eef2f6")
+            yield _rect("here", left, _TOP - 6, step, height - _BOTTOM - _TOP + 12, "#8b949e40")
     for panel, tall in zip(panels, _HEIGHTS, strict=True):
         yield from _plot(panel, shown, lefts, step, top, tall)
         top += tall + _GAP
@@ -151,7 +152,7 @@ def _plot(
         level = ground - tall * tick / ticks[-1]
         yield (
             f'<line class="{"ground" if not tick else "grid"}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
-            f'y1="{level:.1f}" y2="{level:.1f}" stroke="{"#8b949e" if not tick else "#d8dee4"}"/>'
+            f'y1="{level:.1f}" y2="{level:.1f}" stroke="{"#8b949e" if not tick else "#8b949e60"}"/>'
         )
         yield _text("tick", _LEFT - 8, level + 4, _tick(tick, ticks, panel.unit), anchor="end")
     wide = min(step * 0.72, _BAR_AT_MOST)
@@ -160,7 +161,7 @@ def _plot(
         yield f"<g><title>{escape(_tooltip(panel, entry))}</title>"
         if entry.record is None:
             cross = f"M{middle - 5:.1f} {ground - 11:.1f}l10 10m0 -10l-10 10"
-            yield f'<path class="refused" d="{cross}" stroke="{_FILLS["refused"]}" stroke-width="2.5" fill="none"/>'
+            yield f'<path class="refused" d="{cross}" stroke="{FILLS["refused"]}" stroke-width="2.5" fill="none"/>'
         else:
             # So that a pointer finds the tooltip of a low bar too.
             yield f'<rect x="{left:.1f}" y="{top:.1f}" width="{step:.1f}" height="{tall}" fill="none" pointer-events="all"/>'
@@ -179,7 +180,7 @@ def _bar(
         # What is there can be seen, if only as a line.
         high = max(tall * value / most, 1.0)
         level -= high
-        yield _rect(layer.kind, left, level, wide, high, _FILLS[layer.kind])
+        yield _rect(layer.kind, left, level, wide, high, FILLS[layer.kind])
 
 
 def _batch_ids(
@@ -241,5 +242,5 @@ def _rect(kind: str, left: float, top: float, wide: float, high: float, fill: st
 def _text(kind: str, left: float, level: float, told: str, *, anchor: str = "start", weight: int = 400) -> str:
     return (
         f'<text class="{kind}" x="{left:.1f}" y="{level:.1f}" text-anchor="{anchor}" font-weight="{weight}" '
-        f'fill="#57606a">{escape(told)}</text>'
+        f'fill="currentColor">{escape(told)}</text>'
     )

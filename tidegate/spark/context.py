@@ -98,9 +98,12 @@ class FlowContext:
         )
         try:
             page = publish(self.layout, self.pipeline, batch)
-        except OSError as error:
-            # The batch is done and recorded; `tidegate docs` makes its page as soon as there is room again.
-            log.warning("%s: the page of batch %d was not written (%s)", self.flow.name, batch_id, error.strerror)
+        except Exception as error:
+            # The batch is done and recorded. A full disk, or a fault in a page, is no reason to stop the rows behind it.
+            log.warning(
+                "%s: the page of batch %d was not written (%s); `tidegate docs %s` makes it anew",
+                *(self.flow.name, batch_id, type(error).__name__, self.pipeline.name),
+            )
             return
         self.report.docs = str(page.relative_to(self.layout.lake))
 
