@@ -44,6 +44,8 @@ class ExpectationResult:
     """What a rule that compares batches, or tells an age, observed: an aggregate, never a value of a row."""
     note: str = ""
     """What such a rule says of it, in a phrase."""
+    sentence: str = ""
+    """The expectation in Great Expectations' own words; it quotes the suite, never the data."""
 
     def told(self) -> str:
         """One phrase for people; never a data value."""
@@ -158,7 +160,7 @@ class FlowReport:
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
     docs: str | None = None
-    """Where the data quality report of this flow lies, relative to the lake."""
+    """The page of the flow's last batch in this attempt, relative to the lake; from it links lead to all others."""
     seconds: float = 0.0
 
     def total(self, count: str) -> int:

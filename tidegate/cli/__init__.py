@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import typer
 
-from tidegate.cli import checkpoint, expectations, lag, ledger, new, plan, quarantine, run, status, version
+from tidegate.cli import checkpoint, docs, expectations, lag, ledger, new, plan, quarantine, run, status, version
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
 _EX_TYPER_USAGE = 2
@@ -44,6 +44,7 @@ app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(expectations.app, name="expectations")
 app.command()(checkpoint.checkpoint)
 app.command()(ledger.ledger)
+app.command()(docs.docs)
 app.command()(version.version)
 
 

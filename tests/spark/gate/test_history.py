@@ -11,6 +11,7 @@ import pytest
 from tidegate.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.report import ExpectationResult, Verdict
+from tidegate.request import RunRequest
 from tidegate.spark import ledger
 from tidegate.spark.gate import history
 
@@ -37,6 +38,7 @@ def remember(layout: Layout, batch_id: int, observed: float | None, outcome: Any
         layout=layout,
         pipeline=SimpleNamespace(name="flights"),
         run_key="run-1",
+        request=RunRequest(dag_id="flights", run_id="run-1"),
         attempt="a1",
         ref=SimpleNamespace(version=other.get("version", 2), refresh=0),
     )

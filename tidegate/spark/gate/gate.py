@@ -18,7 +18,7 @@ from tidegate.spark.gate.surroundings import seen
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.gate.suite import Rule, Suite
@@ -33,7 +33,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def warm_up() -> None:
     """Import Great Expectations (5 to 10 s): for a background thread while the JVM starts."""
-    for part in ("great_expectations", "great_expectations.render.renderer.page_renderer", "tidegate.spark.gate.own"):
+    for part in ("great_expectations", "great_expectations.render.renderer.inline_renderer", "tidegate.spark.gate.own"):
         importlib.import_module(part)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
@@ -51,10 +51,8 @@ class SuiteGate:
         self.suite = suite
         self.code_fingerprint = code_fingerprint
         self.surroundings = surroundings
-        self.last_result: ExpectationSuiteValidationResult | None = None
-        """GX's own result of the batch that was judged last, for `docs.publish`; it holds no data values."""
         self.last_verdict: Verdict | None = None
-        """The verdict that goes with ``last_result``; both are None when judging raised."""
+        """The verdict of the batch that was judged last; None when judging raised."""
         self._unflagged: DataFrame | None = None
 
     def flag(self, rows: DataFrame, judged: Column | None = None) -> DataFrame:
@@ -108,14 +106,13 @@ class SuiteGate:
         Raises:
             SpecError: An expectation raised.
         """
-        self.last_result = self.last_verdict = None
+        self.last_verdict = None
         if self.surroundings is not None:
             self.surroundings.judging(batch_id)
         with _ONE_AT_A_TIME, seen(self.surroundings):
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
         broken = any(result.unexpected and result.severity != "info" for result in told)
-        self.last_result = conditions.summarize(self.suite.name, results)
         outcome: Literal["passed", "split", "refused"] = "split" if broken else "passed"
         if any(result.severity == "critical" and not result.success for result in told):
             outcome = "refused"
@@ -179,4 +176,5 @@ def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
         mostly=rule.mostly,
         observed=told.get("observed_value"),
         note=told.get("details", {}).get("note", ""),
+        sentence=rule.sentence,
     )

@@ -37,6 +37,8 @@ class Rule:
     """What it is about; none for the whole table."""
     table: str | None
     """The other table that it looks at, as ``<layer>.<table>``."""
+    sentence: str
+    """The same in Great Expectations' words."""
     expectation: Any = field(repr=False, compare=False)
     """GX's own object."""
 
@@ -116,6 +118,8 @@ def _rule(entry: Any, told: str) -> Rule:
     if not isinstance(kwargs, dict):
         raise SpecError(f"{told}: kwargs must be an object.")
     _check_kwargs(kind, kwargs, told)
+    from tidegate.spark.gate.conditions import phrase
+
     expectation = _expectation(kind, kwargs, severity, entry.get("meta"), told)
     return Rule(
         type=kind,
@@ -125,6 +129,7 @@ def _rule(entry: Any, told: str) -> Rule:
         of_rows=kind in ROW_RULES,
         columns=_columns(kwargs),
         table=kwargs.get("table"),
+        sentence=phrase(expectation),
         expectation=expectation,
     )
 
