@@ -148,25 +148,31 @@ def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
     assert report.flow("gold").batches[-1].upserted == 0
 
 
-def test_a_killed_swap_is_finished_by_the_next_run(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegate.spark import flow as flow_module
+@pytest.mark.parametrize("step", ["swap_in", "finish"], ids=["before its commit", "behind its commit"])
+def test_a_killed_swap_is_finished_by_the_next_run(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    from tidegate.spark import swap
 
     without_united(monkeypatch)
     declare(monkeypatch, silver={"checkpoint_version": 2})
-    swap = flow_module._swap
+    lives = getattr(swap, step)
 
-    def dies(context: Any) -> None:
+    def dies(*_: Any) -> None:
         raise ConnectionError("the process died here")
 
-    monkeypatch.setattr(flow_module, "_swap", dies)
+    monkeypatch.setattr(swap, step, dies)
     assert flights.run().flow("silver").state == "failed"
-    assert "UA" in flights.table("silver.flights")["carrier"].to_pylist(), "the live table is as it was"
-    monkeypatch.setattr(flow_module, "_swap", swap)
+    committed = "UA" not in flights.table("silver.flights")["carrier"].to_pylist()
+    assert committed == (step == "finish"), "the live table is as it was, or as it is to be"
+    monkeypatch.setattr(swap, step, lives)
 
     report = flights.run()
 
     assert report.flow("silver").state == "done"
     assert "UA" not in flights.table("silver.flights")["carrier"].to_pylist()
+    assert [line["kind"] for line in flights.ledger() if line["flow"] == "silver"] == ["upsert", "upsert", "swap"]
+    assert not flights.layout.staging("flights", "silver", 2, 0).exists()
 
 
 def test_a_bump_is_refused_while_the_old_version_has_a_half_written_batch(
@@ -228,3 +234,54 @@ def test_a_table_that_is_gone_is_not_filled_from_the_middle(flights: Deployment)
     assert error is not None
     assert error["kind"] == "CheckpointCorruptError"
     assert "gone or was replaced" in error["message"]
+
+
+def retyped_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New code: the delay is a decimal number."""
+    from pyspark.sql import functions as F
+
+    import spark_jobs.flights
+
+    clean = spark_jobs.flights.clean
+
+    def changed(rows: Any) -> Any:
+        return clean(rows).withColumns({"dep_delay": F.col("dep_delay").cast("decimal(10,1)")})
+
+    monkeypatch.setattr(spark_jobs.flights, "clean", changed)
+
+
+def test_with_the_bump_other_keys_another_sequence_and_other_types_become_what_the_new_code_makes(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several live rows have one new key: by a MERGE on it all of them would stay, as copies."""
+    retyped_delays(monkeypatch)
+    target = dataclasses.replace(
+        registry.load("flights").flow("silver").target, keys=("day", "carrier"), sequence_by=("dep_delay", "flight_id")
+    )
+    declare(monkeypatch, silver={"checkpoint_version": 2, "target": target})
+
+    report = flights.run()
+
+    assert [(flow.flow, flow.state, flow.error) for flow in report.flows] == [
+        ("bronze", "idle", None),
+        ("silver", "done", None),
+        ("gold", "done", None),
+    ]
+    silver = flights.table("silver.flights")
+    keys = list(zip(silver["day"].to_pylist(), silver["carrier"].to_pylist(), strict=True))
+    assert len(keys) == len(set(keys)) > 20, "one row per new key"
+    assert str(silver.schema.field("dep_delay").type) == "decimal128(10, 1)"
+    swap = report.flow("silver").batches[-1]
+    assert (swap.kind, swap.upserted, swap.unchanged, swap.imbalance()) == ("swap", len(keys), 0, 0)
+    gold = flights.table("gold.daily_delay").to_pylist()
+    assert {(row["day"], row["carrier"]) for row in gold} == set(keys), "the flow below went on by itself"
+    assert {row["flights"] for row in gold} == {1}
+    assert report.flow("gold").refresh == 1
+    assert report.flow("gold").batches[-1].kind == "swap"
+    flights_feed.land_day(flights.environment.landing, date(2013, 1, 3))
+    assert [flow.state for flow in flights.run().flows] == ["done", "done", "done"]
+    assert {row["day"] for row in flights.table("gold.daily_delay").to_pylist()} == {
+        date(2013, 1, 1),
+        date(2013, 1, 2),
+        date(2013, 1, 3),
+    }

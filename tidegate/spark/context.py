@@ -62,9 +62,20 @@ class FlowContext:
         return self.ref.path(self.layout)
 
     @property
+    def live(self) -> Path:
+        """The table that readers see."""
+        return self.layout.table(self.flow.target.name)
+
+    @property
     def quarantine(self) -> Path:
         """Where refused rows and files go."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
+
+    def refresh(self, ref: CheckpointRef) -> None:
+        """Go on with the checkpoint of a full refresh; the folder makes it the one in use, also after a crash."""
+        self.ref = ref
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        self.report.refresh = ref.refresh
 
     def tell_batch(self, record: BatchRecord) -> None:
         """Put a finished batch into the report."""

@@ -1,22 +1,19 @@
 """Runs one flow: one increment of its source through micro-batches, then stops.
 
 A version bump or a full refresh of a keyed table builds the new table in staging from the feed's initial snapshot,
-and swaps it in with one diff MERGE once the feed is drained, so that readers never see it empty.
+and swaps it in with one commit once the feed is drained, so that readers never see it empty.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, progress
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
-from tidegate.report import BatchRecord
-from tidegate.spark import lease, ledger, micro_batch, sinks, sources, tables
+from tidegate.spark import lease, micro_batch, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.split import check_not_ahead
 
@@ -24,9 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
-
-_BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
-"""Columns of a silver table in which a difference alone is no change of the row."""
 
 
 def run_flow(context: FlowContext) -> None:
@@ -48,27 +42,25 @@ def run_flow(context: FlowContext) -> None:
         ):
             _prepare(context)
             _drain(context)
-            if context.target != _live(context):
-                _swap(context)
+            if context.target != context.live:
+                swap.swap_in(context)
     except TidegateError:
         raise
     except Exception as error:
         raise translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint)) from error
     finally:
         context.report.seconds = round(time.monotonic() - started, 3)
-        if tables.exists(_live(context)):
-            context.report.target_version = tables.version(context.spark, _live(context))
-
-
-def _live(context: FlowContext) -> Path:
-    return context.layout.table(context.flow.target.name)
+        if tables.exists(context.live):
+            context.report.target_version = tables.version(context.spark, context.live)
 
 
 def _prepare(context: FlowContext) -> None:
     """Check what the lake holds against the checkpoint, remember the declaration, choose live table or staging."""
     checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
+    if swap.is_past_replacement(context):
+        context.refresh(swap.next_refresh(context.ref))
     state = progress.read(context.checkpoint)
-    held = tables.transactions(context.spark, _live(context))
+    held = tables.transactions(context.spark, context.live)
     own = f"{context.pipeline.name}/{context.flow.name}/"
     strangers = sorted({app_id.rsplit("/", 2)[0] for app_id in held if not app_id.startswith(own)})
     if strangers and context.app_id not in held:
@@ -77,19 +69,19 @@ def _prepare(context: FlowContext) -> None:
             "flow's name, or give this one another target: two writers' transactions do not mix."
         )
     _check_gone(context, state.last_committed is not None, held)
-    if state.last_planned is None:
+    if state.last_planned is None and context.ref.refresh == 0:
         _check_old_versions_finished(context, held)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     earlier = [app_id for app_id in held if app_id.startswith(own) and app_id != context.app_id]
     if earlier and context.app_id not in held and context.flow.target.keys:
-        context.target = context.layout.staging(
-            context.pipeline.name, context.flow.name, context.ref.version, context.ref.refresh
-        )
+        context.target = swap.staging(context)
     elif earlier and context.app_id not in held and context.source_table is not None:
         raise SpecDriftError(
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} has no keys, so a new checkpoint version would write "
             "every row twice. Give it keys, or another table name."
         )
+    elif context.app_id in held and swap.staging(context).exists():
+        swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned
     quarantined = tables.transactions(context.spark, context.quarantine).get(context.app_id, -1)
     written = tables.transactions(context.spark, context.target).get(context.app_id, -1)
@@ -100,8 +92,7 @@ def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -
     if not has_history or context.app_id in held:
         return
     ledger_path = context.layout.ops(context.pipeline.name, "ledger")
-    staging = context.layout.staging(context.pipeline.name, context.flow.name, context.ref.version, context.ref.refresh)
-    if tables.exists(staging):
+    if tables.exists(swap.staging(context)):
         return
     from deltalake import DeltaTable
 
@@ -159,37 +150,6 @@ def _drain(context: FlowContext) -> None:
     finally:
         if query.isActive:
             query.stop()
-
-
-def _swap(context: FlowContext) -> None:
-    """Make the live table what staging holds, once the feed is drained. The last staged batch's ids go with it."""
-    staged = tables.transactions(context.spark, context.target).get(context.app_id)
-    if staged is None:
-        return
-    started = time.monotonic()
-    spark, live = context.spark.newSession(), _live(context)
-    rows = tables.read(spark, context.target)
-    recompute = context.flow.target.write_mode == "recompute"
-    txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, planned={"kind": "swap"})
-    commit = sinks.swap(rows, live, context.flow.target.keys, txn, () if recompute else _BOOKKEEPING)
-    upserted = commit.metrics["numTargetRowsInserted"] + commit.metrics["numTargetRowsUpdated"]
-    deleted, total = commit.metrics["numTargetRowsDeleted"], rows.count()
-    record = BatchRecord(
-        flow=context.flow.name,
-        batch_id=staged,
-        app_id=context.app_id,
-        kind="swap",
-        groups=total + deleted,
-        upserted=upserted,
-        deleted=deleted,
-        unchanged=total - upserted,
-        target_version=commit.version,
-        seconds=round(time.monotonic() - started, 3),
-    )
-    ledger.record_batch(context, record)
-    context.tell_batch(record)
-    shutil.rmtree(context.target)
-    context.target = live
 
 
 def note_refusal(context: FlowContext, batch_id: int, suite_fingerprint: str, code_fingerprint: str) -> None:

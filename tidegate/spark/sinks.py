@@ -121,18 +121,15 @@ def swap(
     Readers see the old table or the new one, never an empty one, and the change feed carries only real changes.
 
     Args:
-        staged: All rows of the new table.
+        staged: All rows of the new table, with no column of another type than in the live one (`retyped`).
         path: The live table.
-        keys: Its keys.
+        keys: The keys of both.
         txn: Of the last staged batch.
         ignored: Columns in which a difference alone is no change (bookkeeping).
 
-    Raises:
-        SpecDriftError: A column has another type than in the live table.
     """
     spark = staged.sparkSession
     live = {column.name: column.dataType for column in tables.read(spark, path).schema}
-    _check_types(staged, live, path)
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
@@ -158,6 +155,28 @@ def swap(
         )
         (merge.whenMatchedUpdateAll(differs) if differs else merge).execute()
     return _committed(spark, path, txn)
+
+
+def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
+    """Replace all rows and the schema of a table in one commit. Its change feed cannot be read across that commit."""
+    (
+        rows.write.format("delta")
+        .mode("overwrite")
+        .option("overwriteSchema", "true")
+        .option("txnAppId", txn.app_id)
+        .option("txnVersion", txn.batch_id)
+        .option("userMetadata", txn.metadata())
+        .save(str(path))
+    )
+    return _committed(rows.sparkSession, path, txn)
+
+
+def retyped(rows: DataFrame, live: DataFrame) -> bool:
+    """Whether a column of the rows has another type in the live table."""
+    old = {column.name: column.dataType.simpleString() for column in live.schema}
+    return any(
+        old.get(column.name, kind) != kind for column in rows.schema for kind in [column.dataType.simpleString()]
+    )
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,19 +65,28 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
         entry = path / "_delta_log" / f"{number:020d}.json"
         if not entry.exists():
             break
-        info = _commit_info(entry)
-        metadata = _metadata(info)
-        if metadata.get("app_id") == app_id and metadata.get("batch_id") == batch_id:
-            metrics = {
-                name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()
-            }
-            return Commit(version=number, metrics=metrics, metadata=metadata)
+        commit = _commit(number, _commit_info(entry))
+        if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == (app_id, batch_id):
+            return commit
     raise LedgerImbalanceError(
         app_id,
         batch_id,
         {},
         f"the table at {path} says it holds the batch, but its log no longer has the commit; raise checkpoint_version",
     )
+
+
+def commits(path: Path, first: int, last: int) -> Iterator[Commit]:
+    """The commits of versions ``first`` to ``last`` that the log still holds, oldest first."""
+    for number in range(first, last + 1):
+        entry = path / "_delta_log" / f"{number:020d}.json"
+        if entry.exists():
+            yield _commit(number, _commit_info(entry))
+
+
+def _commit(number: int, info: dict[str, Any]) -> Commit:
+    metrics = {name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()}
+    return Commit(version=number, metrics=metrics, metadata=_metadata(info))
 
 
 def _commit_info(entry: Path) -> dict[str, Any]:
