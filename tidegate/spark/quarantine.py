@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 ARRIVED = "_row_id string, level string, rules array<string>, record string, source string"
 """What a flow hands over: ``level`` is ``row`` or ``file``, ``record`` the raw text, ``source`` the coordinates as JSON."""
 
+CHANGED = {
+    "changed_by": "string",
+    "changed_at": "timestamp",
+    "reason": "string",
+    "_replay": "bigint",
+    "_in_hand": "string",
+}
+"""Columns that are empty until the entry's life goes on (`tidegate.quarantine`)."""
+
 
 def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     """Bad files as `ARRIVED` rows."""
@@ -59,6 +68,8 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
         F.lit(suite.fingerprint if suite else None).cast("string").alias("suite_fingerprint"),
         F.lit("open").alias("state"),
         F.timestamp_millis(F.lit(moment_ms)).alias("quarantined_at"),
+        F.lit(0).alias("attempts"),
+        *[F.lit(None).cast(kind).alias(name) for name, kind in CHANGED.items()],
         F.lit(context.app_id).alias("_app_id"),
         F.lit(context.ref.version).alias("_checkpoint_version"),
         F.lit(context.ref.refresh).alias("_refresh"),
