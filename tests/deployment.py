@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
-from tidegate.report import RunReport
+from tidegate.report import FlowReport, RunReport
 from tidegate.request import RunRequest, fresh_id
+from tidegate.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow
@@ -78,16 +79,38 @@ class Deployment:
 
         return run_job(self.environment, self.request(name, flows), fresh_id("a"))
 
-    def run_and_kill(self, at: str, name: str = "flights", flows: Iterable[str] = (), *, batch: int = 0) -> None:
+    def replay_request(self, flow: str, name: str = "flights", **asked: Any) -> RunRequest:
+        """For a replay; ``limit`` and ``dry_run``, or what `Selection` takes."""
+        options = {option: asked.pop(option) for option in ("limit", "dry_run") if option in asked}
+        selection = Selection.check(**asked)
+        pipeline = registry.load(name)
+        return RunRequest.replay(pipeline, flow, fresh_id("test"), selection, requested_by="ada", **options)
+
+    def replay(self, flow: str, name: str = "flights", **asked: Any) -> FlowReport:
+        """One replay in this process's session."""
+        from tidegate.spark.job import run_job
+
+        return run_job(self.environment, self.replay_request(flow, name, **asked), fresh_id("a")).flow(flow)
+
+    def run_and_kill(
+        self,
+        at: str,
+        name: str = "flights",
+        flows: Iterable[str] = (),
+        *,
+        batch: int = 0,
+        request: RunRequest | None = None,
+    ) -> None:
         """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
 
         Args:
-            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch`.
+            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch` or `tidegate.spark.replay`.
             name: The pipeline.
             flows: Only these.
             batch: In which batch.
+            request: Instead of an incremental run.
         """
-        driver, marker = self.start_driver(at, name, flows, batch=batch)
+        driver, marker = self.start_driver(at, request or self.request(name, flows), batch=batch)
         said, _ = driver.communicate(timeout=240)
         assert driver.returncode == -signal.SIGKILL, f"not killed, but ended with {driver.returncode}:\n{said[-6000:]}"
         assert marker.read_text() == at
@@ -95,7 +118,7 @@ class Deployment:
     @contextmanager
     def driver_that_waits(self, at: str, name: str = "flights", flows: Iterable[str] = ()) -> Iterator[None]:
         """A driver of its own that stands still at ``hold:<step>:<flow>``; SIGKILLed at the end."""
-        driver, marker = self.start_driver(at, name, flows, batch=0)
+        driver, marker = self.start_driver(at, self.request(name, flows), batch=0)
         until = time.monotonic() + 120
         while not marker.exists() and time.monotonic() < until and driver.poll() is None:
             time.sleep(0.1)
@@ -106,13 +129,19 @@ class Deployment:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.communicate()
 
-    def start_driver(
-        self, at: str, name: str, flows: Iterable[str], *, batch: int
-    ) -> tuple[subprocess.Popen[str], Path]:
+    def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:
         """A driver of its own, and the file that it writes when it reaches ``at``."""
-        request = self.request(name, flows)
         request_id, marker = request.write(self.layout), self.environment.lake.parent / fresh_id("reached")
-        command = [sys.executable, str(DRIVER), at, str(batch), str(marker), name, request.run_key, request_id]
+        command = [
+            sys.executable,
+            str(DRIVER),
+            at,
+            str(batch),
+            str(marker),
+            request.dag_id,
+            request.run_key,
+            request_id,
+        ]
         driver = subprocess.Popen(
             command,
             env={**os.environ, **self.environment.variables(), "PYTHONPATH": str(self.source)},

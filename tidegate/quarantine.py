@@ -154,6 +154,29 @@ def in_hand(path: Path) -> Claim | None:
     return Claim(number=int(rows[0]["number"]), entries=rows[0]["entries"]) if rows else None
 
 
+def entries_in_hand(path: Path, number: int) -> list[dict[str, Any]]:
+    """What a claim holds: ``_row_id`` and ``source`` of each entry."""
+    return _query(path, f"SELECT _row_id, source FROM held WHERE _in_hand IS NOT NULL AND _replay = {number}")
+
+
+def free_entries(path: Path, selection: Selection, limit: int) -> list[dict[str, Any]]:
+    """What a claim would take: ``_row_id`` and ``source`` of the oldest open entries that fit."""
+    if not _is_table(path):
+        return []
+    where = f"{_FREE} AND {selection.condition()}"
+    return _query(
+        path, f"SELECT _row_id, source FROM held WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
+    )
+
+
+def highest_claim(path: Path) -> int:
+    """The highest number that a claim of this table ever had; -1 when there was none."""
+    if not _is_table(path):
+        return -1
+    highest = _query(path, "SELECT max(_replay) AS number FROM held")[0]["number"]
+    return -1 if highest is None else int(highest)
+
+
 def claim(path: Path, selection: Selection, *, number: int, first: int, limit: int, by: str) -> Claim | None:
     """Take open entries in hand, oldest first, in one commit.
 

@@ -13,10 +13,12 @@ import pendulum
 
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
+from tidegate.selection import Selection
 from tidegate.spec import Flow, Pipeline
 
-Mode = Literal["incremental"]
+Mode = Literal["incremental", "quarantine"]
 MODES: tuple[Mode, ...] = ("incremental",)
+"""What a person may choose for a run of a pipeline; ``quarantine`` is what `RunRequest.replay` asks for."""
 
 KEYS = ("mode", "flows")
 """What a person may say when they trigger a run."""
@@ -35,6 +37,12 @@ class RunRequest:
     small: bool = False
     """Little is pending, so that C1-only compilation pays (see docs/architecture.md, "Start-up")."""
     requested_by: str = ""
+    selection: Selection | None = None
+    """Which quarantined entries of the one flow are replayed; None but in mode ``quarantine``."""
+    limit: int | None = None
+    """At most so many of them; None means all."""
+    dry_run: bool = False
+    """Judge the entries and write nothing."""
 
     @property
     def run_key(self) -> str:
@@ -67,6 +75,37 @@ class RunRequest:
             raise RequestError(f"pipeline {pipeline.name!r} has no flow {told}; it has: {', '.join(known)}")
         return cls(dag_id=pipeline.name, run_id=run_id, mode=mode, flows=tuple(flows), requested_by=requested_by)
 
+    @classmethod
+    def replay(
+        cls,
+        pipeline: Pipeline,
+        flow: str,
+        run_id: str,
+        selection: Selection,
+        *,
+        requested_by: str,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Self:
+        """Ask for a replay of what one flow holds in quarantine.
+
+        Args:
+            pipeline: The pipeline.
+            flow: The flow.
+            run_id: The id of the run.
+            selection: Checked.
+            requested_by: Who asked, for the entries and the ledger.
+            limit: At most so many entries.
+            dry_run: Only say what would happen.
+
+        Raises:
+            RequestError: An unknown flow, or a limit below 1.
+        """
+        if limit is not None and limit < 1:
+            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
+        plain = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        return dataclasses.replace(plain, mode="quarantine", selection=selection, limit=limit, dry_run=dry_run)
+
     def chosen(self, pipeline: Pipeline) -> tuple[Flow, ...]:
         """The flows to run, in graph order."""
         return tuple(flow for flow in pipeline.flows if not self.flows or flow.name in self.flows)
@@ -94,6 +133,8 @@ class RunRequest:
         except FileNotFoundError:
             raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run") from None
         plain["flows"] = tuple(plain["flows"])
+        if plain.get("selection") is not None:
+            plain["selection"] = Selection(**plain["selection"])
         return cls(**plain)
 
 

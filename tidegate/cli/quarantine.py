@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli import decisions, project
+from tidegate.cli import decisions, project, replay
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -126,5 +126,6 @@ def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str
     return total[0]["entries"], told
 
 
+app.command()(replay.replay)
 app.command()(decisions.waive)
 app.command()(decisions.expire)

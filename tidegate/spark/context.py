@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import progress
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from tidegate.spark.gate import SuiteGate
 
 Transform = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Which claim of a replay the flow works on; it goes the way of a micro-batch."""
+
+    number: int
+    """Stands where the batch id does."""
+    moment_ms: int
+    """When it began, in milliseconds since 1970."""
+    entries: tuple[Mapping[str, str], ...]
+    """``_row_id`` and ``source`` of what it has in hand."""
 
 
 @dataclass(kw_only=True)
@@ -44,17 +57,21 @@ class FlowContext:
     gate: SuiteGate | None
     run_key: str
     attempt: str
+    requested_by: str
+    """Who asked for the run; empty for the schedule."""
     report: FlowReport
     told: Callable[[], None]
     """Writes the run report; called when there is something new to tell."""
     error: TidegateError | None = None
     """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
     persisted: list[DataFrame] = field(default_factory=list)
+    replay: Replay | None = None
+    """Set while quarantined entries, and not new rows of the source, are on their way."""
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of all writes."""
-        return self.ref.app_id
+        """The ``txnAppId`` of all writes; all replays of a flow have one of their own, whatever its checkpoint."""
+        return self.ref.app_id if self.replay is None else f"{self.ref.dag_id}/{self.ref.flow}/replay"
 
     @property
     def checkpoint(self) -> Path:
@@ -70,6 +87,12 @@ class FlowContext:
     def quarantine(self) -> Path:
         """Where refused rows and files go."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
+
+    def planned_ms(self, batch_id: int) -> int:
+        """When a batch was planned, in milliseconds since 1970: the same on every rerun of it."""
+        if self.replay is not None:
+            return self.replay.moment_ms
+        return progress.planned_batch(self.checkpoint, batch_id).timestamp_ms
 
     def refresh(self, ref: CheckpointRef) -> None:
         """Go on with the checkpoint of a full refresh; the folder makes it the one in use, also after a crash."""

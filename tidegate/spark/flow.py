@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from tidegate import checkpoint, progress
+from tidegate import checkpoint, progress, quarantine
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
 from tidegate.spark import lease, micro_batch, sources, swap, tables
@@ -44,6 +44,8 @@ def run_flow(context: FlowContext) -> None:
             _drain(context)
             if context.target != context.live:
                 swap.swap_in(context)
+            if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
+                quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
     except TidegateError:
         raise
     except Exception as error:

@@ -53,6 +53,7 @@ def _attempt(context: FlowContext) -> dict[str, Any]:
     return {
         "run_key": context.run_key,
         "attempt": context.attempt,
+        "requested_by": context.requested_by or None,
         "checkpoint_version": context.ref.version,
         "refresh": context.ref.refresh,
         "recorded_at": now(),
@@ -68,7 +69,7 @@ def _append(path: Path, schema: pyarrow.Schema, line: Mapping[str, Any], commit:
     row = {name: line[name] for name in schema.names} | {"recorded_at": moment}
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pyarrow.Table.from_pylist([row], schema=schema)
-    write_deltalake(str(path), table, mode="append", commit_properties=commit)
+    write_deltalake(str(path), table, mode="append", schema_mode="merge", commit_properties=commit)
 
 
 def _ledger_schema() -> pyarrow.Schema:
@@ -119,6 +120,7 @@ def _attempt_fields() -> list[tuple[str, pyarrow.DataType]]:
     return [
         ("run_key", pa.string()),
         ("attempt", pa.string()),
+        ("requested_by", pa.string()),
         ("checkpoint_version", pa.int32()),
         ("refresh", pa.int32()),
         ("recorded_at", pa.timestamp("us", tz="UTC")),

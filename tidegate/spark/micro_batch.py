@@ -17,7 +17,6 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
-from tidegate import progress
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, quarantine, tables
 from tidegate.spark.groups import split_groups
@@ -70,6 +69,13 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
 
 def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2, by the kind of flow; None for an empty micro-batch."""
+    split = _split_by_kind(context, batch, batch_id, decision)
+    if split is None or context.replay is None:
+        return split
+    return dataclasses.replace(split, planned=dataclasses.replace(split.planned, kind="replay"))
+
+
+def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     if isinstance(context.flow.source, FileSource):
         return split_files(context, batch, batch_id, decision)
     if isinstance(context.flow.source, KafkaSource):
@@ -80,10 +86,13 @@ def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision:
 
 
 def write_quarantine(context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
-    """Step 3: what was refused, with its reasons."""
-    if split.refused is not None:
-        moment = progress.planned_batch(context.checkpoint, batch_id).timestamp_ms
-        quarantine.append(context, split.refused, batch_id, txn, moment)
+    """Step 3: what was refused, with its reasons. Of a replay it is there already, and is marked."""
+    if split.refused is None:
+        return
+    if context.replay is not None:
+        quarantine.send_back(context, split.refused, txn)
+    else:
+        quarantine.append(context, split.refused, batch_id, txn, context.planned_ms(batch_id))
 
 
 def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchRecord:

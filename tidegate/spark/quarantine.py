@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from tidegate import quarantine as life
 from tidegate.spark import sinks, tables
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,11 +81,44 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
     return sinks.append(rows, context.quarantine, txn).metrics.get("numOutputRows", 0)
 
 
+def send_back(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) -> None:
+    """Mark the entries of a claim that break a rule again: each stays the entry that it was.
+
+    Args:
+        context: The flow, with its replay.
+        refused: `ARRIVED` rows; those of a file are found by its path, because it may have been changed.
+        txn: Of the claim.
+    """
+    import pyarrow
+
+    assert context.replay is not None
+    found = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
+    if isinstance(context.flow.source, FileSource):
+        by_path = {name.rpartition("@")[0]: rules for name, rules in found.items()}
+        ids = {entry["_row_id"]: json.loads(entry["source"])["path"] for entry in context.replay.entries}
+        found = {name: by_path[path] for name, path in ids.items() if path in by_path}
+    texts = pyarrow.string()
+    rows = {
+        "_row_id": pyarrow.array(list(found), texts),
+        "rules": pyarrow.array(list(found.values()), pyarrow.list_(texts)),
+    }
+    life.send_back(
+        context.quarantine,
+        txn.batch_id,
+        pyarrow.table(rows),
+        suite_fingerprint=context.gate.suite.fingerprint if context.gate is not None else None,
+        app_id=txn.app_id,
+        told=txn.metadata(),
+    )
+
+
 def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
     """The ids that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
     held = tables.read(spark, context.quarantine)
-    return held.where((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)).select(
-        "_row_id", "rules"
-    )
+    if context.replay is not None:
+        refused = (F.col("_replay") == batch_id) & (F.col("_in_hand") == "returned")
+    else:
+        refused = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
+    return held.where(refused).select("_row_id", "rules")
