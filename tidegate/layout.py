@@ -75,6 +75,10 @@ class Layout:
         """Which batch a gate refused last, by which suite and code: `plan` reads it without a JVM."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.refused.json"
 
+    def taken(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """Which refused batch a person sent to quarantine whole: the flow's next run does it."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.taken.json"
+
     def lease(self, resource: str) -> Path:
         """The empty file that is locked; nothing but the lock may ever open it in the committing process."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.lock"

@@ -1,4 +1,4 @@
-"""``tidegate quarantine waive`` and ``expire``: what a person decides about open entries, without a JVM."""
+"""``tidegate quarantine take``, ``waive`` and ``expire``: what a person decides about refused batches and open entries, without a JVM."""
 
 from __future__ import annotations
 
@@ -54,6 +54,33 @@ def waive(
         return quarantine.waive(path, selection, by=who(), reason=reason)
 
     _decide(layout, name, flows, "waived", selection, dry_run, act)
+
+
+def take(
+    name: Name,
+    flow: OneFlow,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with each row.", show_default=False)],
+) -> None:
+    """Send the batch that a gate refused to quarantine whole, with the flow's next run. Starts no JVM.
+
+    Each of its rows then carries `refused_batch` beside the rules that it broke itself; the batch's offsets are
+    committed, and the flow goes on. `tidegate plan` shows that there is work. Exit code 75 while a run holds the
+    flow's lease.
+    """
+    from tidegate import checkpoint, lease, refusal
+    from tidegate.cli import console
+    from tidegate.errors import RequestError
+
+    layout, (only,) = chosen(name, flow)
+    if only.target.write_mode == "recompute":
+        raise RequestError(
+            f"flow {only.name!r} recomputes groups, and a group cannot be withheld; mend its suite or its transform"
+        )
+    ref = checkpoint.current(layout, project.load(name), only)
+    resource = lease.checkpoint_resource(name, only.name)
+    with lease.hold(layout, (resource,), what=f"tidegate quarantine take of {name}/{only.name}"):
+        batch_id = refusal.take(layout, ref, by=who(), reason=reason)
+    console.say(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
 
 
 def expire(

@@ -127,5 +127,6 @@ def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str
 
 
 app.command()(replay.replay)
+app.command()(decisions.take)
 app.command()(decisions.waive)
 app.command()(decisions.expire)

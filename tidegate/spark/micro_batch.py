@@ -17,6 +17,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
+from tidegate import refusal
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, quarantine, tables
 from tidegate.spark.groups import split_groups
@@ -105,6 +106,8 @@ def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchR
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
     """Step 5: the ledger's line, once."""
     ledger.record_batch(context, record)
+    if context.replay is None:
+        refusal.end(context.layout, context.ref, record.batch_id)
     context.tell_batch(record)
 
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidegate import quarantine as life
+from tidegate import refusal
 from tidegate.spark import sinks, tables
 from tidegate.spec import FileSource
 
@@ -53,7 +54,7 @@ def from_rows(refused: DataFrame) -> DataFrame:
 
 
 def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int) -> int:
-    """Write them once and return how many the table took.
+    """Write them once and return how many the table took; of a batch that a person took out, with who and why.
 
     Args:
         context: The flow.
@@ -65,6 +66,8 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
+    taken = refusal.taken(context.layout, context.ref, batch_id)
+    known = {"changed_by": taken.by, "reason": taken.reason} if taken is not None else {}
     rows = arrived.select(
         "*",
         F.lit(suite.name if suite else None).cast("string").alias("suite"),
@@ -72,7 +75,7 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
         F.lit("open").alias("state"),
         F.timestamp_millis(F.lit(moment_ms)).alias("quarantined_at"),
         F.lit(0).alias("attempts"),
-        *[F.lit(None).cast(kind).alias(name) for name, kind in CHANGED.items()],
+        *[F.lit(known.get(name)).cast(kind).alias(name) for name, kind in CHANGED.items()],
         F.lit(context.app_id).alias("_app_id"),
         F.lit(context.ref.version).alias("_checkpoint_version"),
         F.lit(context.ref.refresh).alias("_refresh"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate import report
+from tidegate import refusal, report
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.spark import parse, quarantine, sinks, tables
 from tidegate.spark.split import Decision, Split
@@ -157,6 +157,9 @@ def _flagged(
         # What once broke a rule is no sample of a batch: `mostly` and rules about the table say nothing of it.
         return flagged.drop("_notes").unionByName(rest), None
     verdict = context.gate.judge(flagged, flow=context.flow.name, batch_id=batch_id)
+    if refusal.taken(context.layout, context.ref, batch_id) is not None:
+        whole = flagged.drop("_notes").unionByName(rest)
+        return whole.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
         _tell(context, verdict)
         raise GateRefusedError(verdict)
