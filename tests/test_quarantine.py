@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pendulum
 import pyarrow
 import pytest
 
-from tests.cli.project import append, quarantined
+from tests.cli.project import append, orders, quarantined
 from tidegate import quarantine
 from tidegate.errors import RequestError
 from tidegate.selection import Selection
@@ -60,6 +61,18 @@ def test_a_flow_that_never_held_anything_back_holds_nothing(tmp_path: Path) -> N
     assert quarantine.waive(nowhere, EVERYTHING, by="ada", reason="test") == 0
     assert quarantine.claim(nowhere, EVERYTHING, number=0, first=0, limit=10, by="ada") is None
     assert not nowhere.exists()
+
+
+def test_thresholds_that_a_flow_declares_are_told_when_they_are_passed(table: Path) -> None:
+    held = quarantine.held(table)
+    assert held.oldest_ms is not None
+    now = held.oldest_ms + 3 * 86_400_000
+    flow = orders().flow("silver")
+    for rows, age, told in ((None, None, 0), (6, "72h", 0), (5, "72h", 1), (5, "2d", 2), (None, "71h", 1)):
+        declared = dataclasses.replace(flow, open_rows_alert=rows, open_age_alert=age)
+        assert len(quarantine.warnings(declared, held, now)) == told
+    nothing = quarantine.Held(states={}, in_hand=0, oldest_ms=None)
+    assert quarantine.warnings(dataclasses.replace(flow, open_rows_alert=1, open_age_alert="1h"), nothing, now) == ()
 
 
 def test_waiving_takes_who_when_and_why_in_one_commit(table: Path) -> None:

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pendulum
 
 from tidegate.errors import RequestError
-from tidegate.selection import Selection, instant
+from tidegate.selection import Selection, age, instant
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tidegate.spec import Flow
 
 State = Literal["open", "replayed", "waived", "expired"]
 STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired")
@@ -81,6 +83,23 @@ def held(path: Path) -> Held:
         in_hand=sum(row["in_hand"] for row in rows),
         oldest_ms=None if oldest is None else int(oldest.timestamp() * 1000),
     )
+
+
+def warnings(flow: Flow, held: Held, now_ms: int) -> tuple[str, ...]:
+    """What a flow's declared thresholds say of its quarantine, a sentence each; none when all is well.
+
+    Args:
+        flow: Declares ``open_rows_alert`` and ``open_age_alert``.
+        held: What its quarantine holds.
+        now_ms: The instant, in milliseconds since 1970.
+    """
+    told = []
+    if flow.open_rows_alert is not None and held.open > flow.open_rows_alert:
+        told.append(f"{held.open:,} entries are open in quarantine, more than {flow.open_rows_alert:,}")
+    oldest = held.age(now_ms)
+    if flow.open_age_alert is not None and oldest is not None and oldest > age(flow.open_age_alert):
+        told.append(f"the oldest open entry in quarantine has waited longer than {flow.open_age_alert}")
+    return tuple(told)
 
 
 def count_free(path: Path, selection: Selection) -> int:
@@ -298,9 +317,8 @@ def _table(path: Path, sql: str) -> Any:
 
 
 def _query(path: Path, sql: str) -> list[dict[str, Any]]:
-    import pyarrow
-
-    rows: list[dict[str, Any]] = pyarrow.table(_table(path, sql)).to_pylist()
+    # As the reader hands them over: pyarrow would take a second to load.
+    rows: list[dict[str, Any]] = _table(path, sql).to_struct_array().to_pylist()
     return rows
 
 

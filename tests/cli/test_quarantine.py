@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
@@ -179,3 +181,19 @@ def test_a_run_that_holds_the_lease_is_waited_for_with_75(held: Project) -> None
     assert told.code == 75
     assert "attempt a1 of orders" in told.err
     assert held.run("quarantine", "list", "orders", "silver", "--json").json["flows"][0]["open"] == 3
+
+
+def test_status_shows_open_entries_their_age_and_the_thresholds_that_were_passed(held: Project) -> None:
+    pipeline = orders()
+    flows = [
+        dataclasses.replace(flow, open_rows_alert=2, open_age_alert="7d") if flow.name == "silver" else flow
+        for flow in pipeline.flows
+    ]
+    held.declare(dataclasses.replace(pipeline, flows=tuple(flows)))
+    told = held.run("status", "orders", "--timeout", "30")
+    assert "3, oldest " in told.row("orders/silver ")
+    assert "orders/silver: warning: 3 entries are open in quarantine, more than 2" in told.out
+    assert "orders/silver: warning: the oldest open entry in quarantine has waited longer than 7d" in told.out
+    assert "orders/gold: warning" not in told.out
+    flow = held.run("status", "orders", "--json", "--timeout", "30").json["flows"][1]["quarantine"]
+    assert (flow["open"], flow["states"], len(flow["warnings"])) == (3, {"open": 3, "waived": 1}, 2)
