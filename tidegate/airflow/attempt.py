@@ -43,9 +43,12 @@ def request_id(context: Context) -> str | None:
 
 
 def key_of(context: Context) -> tuple[str, str]:
-    """The pipeline's name and the folder name of this run."""
+    """The pipeline's name and the folder name of this run.
+
+    A pipeline's DAG has its name; that of the quarantine serves all, and a Param, which `plan` has checked, says which.
+    """
     dag_run = context["dag_run"]
-    return dag_run.dag_id, run_key(dag_run.run_id)
+    return context["params"].get("pipeline", dag_run.dag_id), run_key(dag_run.run_id)
 
 
 def report_of_attempt(context: Context) -> RunReport | None:
