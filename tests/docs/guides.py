@@ -94,7 +94,7 @@ def run(guide: Path, folder: Path) -> None:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=180,
+            timeout=300,
             check=False,
         )
         told = f"{guide.name}, line {step.line}: $ {step.command}\n{done.stdout}"

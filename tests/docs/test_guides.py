@@ -38,3 +38,10 @@ def test_a_command_that_fails_or_prints_something_else_fails_the_guide(tmp_path:
         guide.write_text(f"```console\n{block}\n```\n")
         with pytest.raises(AssertionError, match=r"guide\.md, line 2"):
             guides.run(guide, tmp_path / str(number))
+
+
+@pytest.mark.jvm
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["quarantine.md"])
+def test_a_guide_can_be_followed_line_by_line(name: str, tmp_path: Path) -> None:
+    guides.run(guides.GUIDES / name, tmp_path / "project")

@@ -1,4 +1,4 @@
-"""The command ``tidegate``: what is behind, why, run it now, and what became of it. Only ``run`` starts a JVM.
+"""The command ``tidegate``: what is behind, why, run it now, and what became of it. Only ``run`` and ``quarantine replay`` start a JVM.
 
 Exit codes (``sysexits.h``)::
 
