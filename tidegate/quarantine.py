@@ -150,14 +150,15 @@ def expire(path: Path, selection: Selection, *, by: str) -> int:
 def retire(path: Path, version: int, refresh: int) -> int:
     """Close rows that another checkpoint judged, now that this one has judged all records anew.
 
-    Files stay open: a new checkpoint does not read them again.
+    Also those that an interrupted replay has in hand: what it wrote was derived anew as well. Files stay open: a new
+    checkpoint does not read them again.
 
     Args:
         path: `Layout.quarantine`; the caller holds the flow's lease.
         version: Of the checkpoint that the live table belongs to.
         refresh: Its refresh.
     """
-    where = f"{_FREE} AND level = 'row' AND (_checkpoint_version <> {version} OR _refresh <> {refresh})"
+    where = f"state = 'open' AND level = 'row' AND (_checkpoint_version <> {version} OR _refresh <> {refresh})"
     if not _is_table(path) or not _query(path, f"SELECT 1 AS one FROM held WHERE {where} LIMIT 1"):
         return 0
     return _close(path, "expired", where, by="tidegate", reason=f"judged anew by checkpoint v{version}/{refresh}")
@@ -293,6 +294,7 @@ def _close(path: Path, state: State, where: str, *, by: str, reason: str) -> int
             "changed_by": _text(by),
             "changed_at": _now(),
             "reason": _text(reason),
+            "_in_hand": "NULL",
         },
         predicate=where,
     )

@@ -13,9 +13,8 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
 
-from tidegate.airflow.attempt import PLAN, RUN
+from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.declaration import describe
-from tidegate.airflow.quarantine import DAG_ID as QUARANTINE
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate import checkpoint, lease, quarantine, refusal, registry
 from tidegate.airflow import attempt
-from tidegate.airflow.attempt import PLAN, RUN
+from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.telling import tell
@@ -25,7 +25,6 @@ from tidegate.request import RunRequest
 from tidegate.selection import AGE, DATE, RULE, Selection
 from tidegate.spec import Flow, Pipeline
 
-DAG_ID = "quarantine"
 ACTIONS = ("replay", "waive", "expire", "take")
 SHOW = "show"
 
@@ -36,7 +35,7 @@ _RETRIES = 3
 def build_quarantine_dag() -> DAG:
     """The one DAG of a deployment that changes what quarantined entries are; it runs when a person triggers it."""
     with DAG(
-        dag_id=DAG_ID,
+        dag_id=QUARANTINE,
         description="Replay, waive or expire what was set aside, or take out a batch that a gate refused.",
         doc_md=__doc__,
         schedule=None,
@@ -44,10 +43,10 @@ def build_quarantine_dag() -> DAG:
         catchup=False,
         rerun_with_latest_version=True,
         params=_params(),
-        tags=["tidegate", DAG_ID],
+        tags=["tidegate", QUARANTINE],
     ) as dag:
         plan = PlanQuarantine(task_id=PLAN, retries=_RETRIES)
-        run = RunFlows(what=DAG_ID, task_id=RUN, retries=_RETRIES, retry_policy=ReportRetryPolicy())
+        run = RunFlows(what=QUARANTINE, task_id=RUN, retries=_RETRIES, retry_policy=ReportRetryPolicy())
         # Clearing `show` clears `run` with it, as in a pipeline's DAG.
         run.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
         plan >> run >> ShowReplay(task_id=SHOW, retries=0)

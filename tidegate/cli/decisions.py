@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,7 +49,7 @@ def waive(
     layout, flows = chosen(name, flow)
 
     def act(path: Path) -> int:
-        return quarantine.waive(path, selection, by=who(), reason=reason)
+        return quarantine.waive(path, selection, by=project.who(), reason=reason)
 
     _decide(layout, name, flows, "waived", selection, dry_run, act)
 
@@ -79,7 +77,7 @@ def take(
     ref = checkpoint.current(layout, project.load(name), only)
     resource = lease.checkpoint_resource(name, only.name)
     with lease.hold(layout, (resource,), what=f"tidegate quarantine take of {name}/{only.name}"):
-        batch_id = refusal.take(layout, ref, by=who(), reason=reason)
+        batch_id = refusal.take(layout, ref, by=project.who(), reason=reason)
     console.say(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
 
 
@@ -103,7 +101,7 @@ def expire(
     layout, flows = chosen(name, flow)
 
     def act(path: Path) -> int:
-        return quarantine.expire(path, selection, by=who())
+        return quarantine.expire(path, selection, by=project.who())
 
     _decide(layout, name, flows, "expired", selection, dry_run, act)
 
@@ -114,14 +112,6 @@ def chosen(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
 
     environment = project.read()
     return Layout.of(environment), project.choose(project.load(name), [flow] if flow is not None else [])
-
-
-def who() -> str:
-    """The name of the person at the keyboard, for the record."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
 
 
 def _decide(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import getpass
 import importlib
 import importlib.util
 import os
@@ -99,6 +100,14 @@ def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise RequestError(f"pipeline {pipeline.name!r} has no flow {name!r}{hint} It has: {', '.join(known)}.")
     return tuple(flow for flow in pipeline.flows if not asked or flow.name in asked)
+
+
+def who() -> str:
+    """The name of the person at the keyboard, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def complete_name(incomplete: str) -> list[str]:

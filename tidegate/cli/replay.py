@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import project
-from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until, who
+from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
 
 
 def replay(
@@ -53,7 +53,7 @@ def replay(
     if unfinished is not None and not dry_run:
         console.say(f"{only.name}: {unfinished.entries:,} entries of an interrupted replay are finished first")
     request = RunRequest.replay(
-        pipeline, only.name, f"cli__{now()}", selection, requested_by=who(), limit=limit, dry_run=dry_run
+        pipeline, only.name, f"cli__{now()}", selection, requested_by=project.who(), limit=limit, dry_run=dry_run
     )
     code = attempt(environment, request)
     held = quarantine.held(path)

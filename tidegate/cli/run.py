@@ -40,7 +40,7 @@ def run(
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
-    request = RunRequest.check(pipeline, f"cli__{now()}", {"flows": list(flow or ())}, requested_by="tidegate run")
+    request = RunRequest.check(pipeline, f"cli__{now()}", {"flows": list(flow or ())}, requested_by=project.who())
     decided = decide(environment, pipeline, flows)
     print_plan(decided.lags)
     if not decided.work and not force:
