@@ -154,6 +154,46 @@ def test_a_file_that_was_mended_in_place_is_read_again_and_a_bad_one_comes_back(
     assert report.flow("silver").total("read") == len(RECORDS)
 
 
+def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_from_its_feed(
+    deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dataclasses
+
+    import spark_jobs.flights
+    from pipelines import flights as declared
+    from tidegate.spec import ChangeFeed, Flow, Gate, Table
+
+    monkeypatch.setattr(spark_jobs.flights, "punctual", lambda rows: rows, raising=False)
+    punctual = Flow(
+        name="punctual",
+        source=ChangeFeed("silver.flights"),
+        transform="flights:punctual",
+        target=Table("silver.punctual", keys=("flight_id",), sequence_by=("published_on",)),
+        gate=Gate("flights/punctual"),
+    )
+    flows = (*declared.pipeline.flows[:2], punctual)
+    monkeypatch.setattr(declared, "pipeline", dataclasses.replace(declared.pipeline, flows=flows))
+    deployment.edit_suite("flights/silver", within(2000))
+    deployment.edit_suite("flights/punctual", within(5))
+    for name, records in (("one.csv", RECORDS[:30]), ("two.csv", RECORDS[30:])):
+        deployment.land(name, flights_feed._csv(records))
+        report = deployment.run()
+        assert [flow.error for flow in report.flows] == [None, None, None]
+    assert states(deployment, "punctual") == {"open": len(late(5))}
+    deployment.edit_suite("flights/punctual", within(20))
+
+    told = deployment.replay("punctual")
+
+    assert told.error is None
+    assert (told.total("read"), told.total("quarantined")) == (len(late(5)), len(late(20)))
+    held, made = deployment.table("silver.flights").to_pylist(), deployment.table("silver.punctual").to_pylist()
+    passed = {row["flight_id"]: row for row in held if row["dep_delay"] is None or abs(row["dep_delay"]) <= 20}
+    columns = [name for name in held[0] if not name.startswith("_")]
+    assert {row["flight_id"]: [row[name] for name in columns] for row in made} == {
+        key: [row[name] for name in columns] for key, row in passed.items()
+    }
+
+
 def test_a_version_that_judges_all_records_anew_retires_the_entries_of_the_old_one(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
