@@ -104,7 +104,7 @@ class Deployment:
         """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
 
         Args:
-            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch` or `tidegate.spark.replay`.
+            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch` or `tidegate.spark.reentry`.
             name: The pipeline.
             flows: Only these.
             batch: In which batch.

@@ -3,7 +3,7 @@
 An entry never leaves its table. Its state is changed in one commit by delta-rs, in milliseconds and without a JVM, and
 always under the flow's lease (`tidegate.lease.hold`, or `tidegate.spark.lease.hold` within a job), so that the table has
 one writer. A replay takes entries in hand, learns which of them break a rule again, writes the others into the target,
-and then closes the ones and reopens the others in one commit: `tidegate.spark.replay`.
+and then closes the ones and reopens the others in one commit: `tidegate.spark.reentry`.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class _Job:
 
     def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
         from tidegate.spark.flow import note_refusal, run_flow
-        from tidegate.spark.replay import replay_flow
+        from tidegate.spark.reentry import replay_flow
 
         log.info("%s: runs", flow.name)
         try:

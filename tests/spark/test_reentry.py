@@ -108,9 +108,9 @@ def test_what_todays_suite_lets_pass_is_written_and_the_rest_comes_back_as_the_s
 
 
 def test_claims_are_bounded_and_a_limit_is_kept(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegate.spark import replay
+    from tidegate.spark import reentry
 
-    monkeypatch.setattr(replay, "ENTRIES_AT_ONCE", 4)
+    monkeypatch.setattr(reentry, "ENTRIES_AT_ONCE", 4)
     flights.edit_suite("flights/silver", within(20))
     flights.replay("silver", limit=6)
     assert [line.read for line in replays(flights)] == [4, 2]

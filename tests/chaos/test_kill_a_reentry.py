@@ -10,7 +10,7 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tests.spark.test_replay import expect_every_row_in_one_place, within
+from tests.spark.test_reentry import expect_every_row_in_one_place, within
 from tidegate import quarantine
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
