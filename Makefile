@@ -1,6 +1,9 @@
 # Everything runs in the project's own .venv; `make setup` makes it, and a set-up tree passes it in a blink.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
+# Most of a test's time is one thread of one process that starts. A file's tests stay together: they share what they start.
+WORKERS ?= 2
+BESIDE := -n $(WORKERS) --dist loadfile
 
 .PHONY: help setup setup-python demo test test-fast lint format lock clean
 
@@ -17,10 +20,10 @@ demo: setup ## Run the demo: real files, a real Kafka broker, real increments.
 	@$(BIN)/python -m demo
 
 test: setup ## Run all tests.
-	@$(BIN)/pytest --durations=15
+	@$(BIN)/pytest $(BESIDE) --durations=15
 
-test-fast: setup-python ## Run the tests that need no JVM; Java is not needed either.
-	@$(BIN)/pytest tests -m "not jvm"
+test-fast: setup-python ## Run the tests that need neither a JVM nor Airflow's database; Java is not needed either.
+	@$(BIN)/pytest $(BESIDE) -m "not jvm and not airflow"
 
 # Without a cache: that of lint-imports misses changes in folders that have no __init__.py (dags, plugins).
 lint: setup-python ## Check style, types and the direction of imports.

@@ -23,7 +23,7 @@ pipeline = Pipeline(
             name="silver",
             source=ChangeFeed("bronze.clicks"),
             transform="clickstream:clean",
-            target=Table("silver.clicks", keys=("event_id",), sequence_by=("sequence",)),
+            target=Table("silver.clicks", keys=("event_id",), sequence_by=("sequence",), event_time="occurred_at"),
             gate=Gate("clickstream/silver"),
         ),
         Flow(

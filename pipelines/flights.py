@@ -35,7 +35,7 @@ pipeline = Pipeline(
             name="silver",
             source=ChangeFeed("bronze.flights"),
             transform="flights:clean",
-            target=Table("silver.flights", keys=("flight_id",), sequence_by=("published_on",)),
+            target=Table("silver.flights", keys=("flight_id",), sequence_by=("published_on",), event_time="day"),
             gate=Gate("flights/silver"),
         ),
         Flow(

@@ -70,21 +70,25 @@ class Deployment:
         draft.rename(path)
         return path
 
-    def request(self, name: str = "flights", flows: Iterable[str] = ()) -> RunRequest:
-        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows)})
+    def request(self, name: str = "flights", flows: Iterable[str] = (), **asked: Any) -> RunRequest:
+        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows), **asked})
 
-    def run(self, name: str = "flights", flows: Iterable[str] = ()) -> RunReport:
+    def run(self, name: str = "flights", flows: Iterable[str] = (), **asked: Any) -> RunReport:
         """One run in this process's session."""
+        return self.try_run(self.request(name, flows, **asked))
+
+    def try_run(self, request: RunRequest) -> RunReport:
+        """One more attempt at a run."""
         from tidegate.spark.job import run_job
 
-        return run_job(self.environment, self.request(name, flows), fresh_id("a"))
+        return run_job(self.environment, request, fresh_id("a"))
 
     def replay_request(self, flow: str, name: str = "flights", **asked: Any) -> RunRequest:
         """For a replay; ``limit`` and ``dry_run``, or what `Selection` takes."""
         options = {option: asked.pop(option) for option in ("limit", "dry_run") if option in asked}
         selection = Selection.check(**asked)
         pipeline = registry.load(name)
-        return RunRequest.replay(pipeline, flow, fresh_id("test"), selection, requested_by="ada", **options)
+        return RunRequest.of_quarantine(pipeline, flow, fresh_id("test"), selection, requested_by="ada", **options)
 
     def replay(self, flow: str, name: str = "flights", **asked: Any) -> FlowReport:
         """One replay in this process's session."""
@@ -108,7 +112,7 @@ class Deployment:
             name: The pipeline.
             flows: Only these.
             batch: In which batch.
-            request: Instead of an incremental run.
+            request: What the run is asked; an increment of ``flows`` unless it is given.
         """
         driver, marker = self.start_driver(at, request or self.request(name, flows), batch=batch)
         said, _ = driver.communicate(timeout=240)

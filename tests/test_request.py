@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pendulum
 import pytest
 
 from tidegate import registry
@@ -12,6 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.selection import Selection
+from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
 
@@ -38,15 +41,32 @@ def test_chosen_flows_come_in_graph_order() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows"),
+        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, dry_run"),
         ({"a": 1, "b": 2}, "unknown key 'a', 'b'"),
         ({"mode": "delete"}, "mode='delete' is not allowed; allowed: incremental"),
         ({"mode": None}, "mode=None is not allowed"),
         ({"flows": ["tin"]}, "has no flow 'tin'; it has: bronze, silver, gold"),
         ({"flows": ["silver", "../x"]}, "has no flow '../x'"),
-        ({"flows": "silver"}, "has no flow 'silver'"),
-        ({"flows": 5}, "has no flow 5"),
+        ({"flows": "silver"}, "flows='silver' is not a list"),
+        ({"flows": 5}, "flows=5 is not a list"),
         ({"flows": [5]}, "has no flow 5"),
+        ({"dry_run": "yes"}, "dry_run='yes' is not allowed; allowed: true, false"),
+        ({"mode": "replay"}, "mode='replay' needs from_date and to_date"),
+        ({"mode": "replay", "from_date": "2013-01-01"}, "go together"),
+        ({"mode": "replay", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "lies after to_date"),
+        (
+            {"mode": "replay", "from_date": "2013-02-30", "to_date": "2013-03-01"},
+            "from_date='2013-02-30' is not a date",
+        ),
+        ({"mode": "replay", "from_date": "garbage; rm", "to_date": "2013-03-01"}, "is not a date"),
+        ({"mode": "replay", "from_date": 20130101, "to_date": "2013-03-01"}, "is not a date"),
+        ({"from_date": "2013-01-01", "to_date": "2013-01-01"}, "do not go with mode='incremental'"),
+        (
+            {"mode": "full_refresh", "from_date": "2013-01-01", "to_date": "2013-01-01"},
+            "they go with: replay, reingest",
+        ),
+        ({"mode": "full_refresh", "flows": ["bronze"]}, "is not for flow 'bronze'; it is for: silver, gold"),
+        ({"mode": "reingest", "flows": ["gold"]}, "is not for flow 'gold'; it is for: bronze"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_allowed(asked: dict[str, Any], told: str) -> None:
@@ -78,10 +98,47 @@ def test_ids_are_plain_and_never_repeat(layout: Layout) -> None:
 
 def test_a_replay_is_asked_for_one_flow_and_read_back_whole(layout: Layout) -> None:
     selection = Selection.check(rule="between(dep_delay)", since="2026-01-05")
-    asked = RunRequest.replay(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=5, dry_run=True)
+    asked = RunRequest.of_quarantine(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=5, dry_run=True)
     assert (asked.mode, asked.flows) == ("quarantine", ("silver",))
     assert RunRequest.read(layout, "flights", asked.run_key, asked.write(layout)) == asked
     with pytest.raises(RequestError, match="limit=0"):
-        RunRequest.replay(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=0)
+        RunRequest.of_quarantine(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=0)
     with pytest.raises(RequestError, match="no flow"):
-        RunRequest.replay(FLIGHTS, "tin", "cli__1", selection, requested_by="ada")
+        RunRequest.of_quarantine(FLIGHTS, "tin", "cli__1", selection, requested_by="ada")
+
+
+def test_a_replay_takes_whole_days_of_the_pipelines_time_zone() -> None:
+    pipeline = dataclasses.replace(FLIGHTS, timezone="America/New_York")
+    request = RunRequest.check(
+        pipeline, "manual__1", {"mode": "replay", "from_date": "2013-03-10", "to_date": "2013-03-10"}
+    )
+    assert request.window is not None
+    # The clocks went forward that night: the day had 23 hours.
+    assert (request.window.start, request.window.end) == ("2013-03-10T05:00:00Z", "2013-03-11T04:00:00Z")
+    assert request.told() == "replay of 2013-03-10"
+
+
+def test_a_window_without_an_event_time_is_refused_with_the_field_to_write() -> None:
+    silver = FLIGHTS.flow("silver")
+    timeless = dataclasses.replace(silver, target=dataclasses.replace(silver.target, event_time=None))
+    pipeline = dataclasses.replace(FLIGHTS, flows=tuple(timeless if flow is silver else flow for flow in FLIGHTS.flows))
+    with pytest.raises(RequestError, match="no event_time is declared"):
+        RunRequest.check(pipeline, "r", {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01"})
+
+
+def test_the_form_of_airflow_may_send_every_key_empty() -> None:
+    sent = {"mode": "incremental", "flows": None, "from_date": None, "to_date": None, "dry_run": False}
+    assert check(sent) == check({})
+
+
+def test_a_request_with_a_window_is_read_back_as_it_was(layout: Layout) -> None:
+    request = check({"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31", "flows": ["silver"]})
+    assert RunRequest.read(layout, "flights", request.run_key, request.write(layout)) == request
+
+
+def test_a_run_of_a_backfill_replays_its_own_interval_and_takes_no_dates() -> None:
+    window = Window.of_interval(pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 1, 2), "UTC")
+    request = RunRequest.of_window(FLIGHTS, "scheduled__2013", {}, window)
+    assert (request.mode, request.window) == ("replay", window)
+    with pytest.raises(RequestError, match="its own interval"):
+        RunRequest.of_window(FLIGHTS, "r", {"from_date": "2013-01-01"}, window)

@@ -62,6 +62,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(RECOMPUTED), "keys", (["day"], (1,), ("1st",), ("a b",), ("day", "day"), 5, None)),
     (made_of(UPSERTED), "sequence_by", (["at"], (1,), ("_at",), ("at", "at"), None)),
     (lambda **fields: Table("silver.trips", **fields), "sequence_by", (("at",), "at")),
+    (made_of(UPSERTED), "event_time", (("at",), "_at", "a b", "", 1)),
     (made_of(Gate("trips/silver")), "suite", ("silver", "a/b/c", "Trips/silver", "trips/silver.json", "../a", 5, None)),
     (made_of(SILVER), "name", ("", "Silver", "1st", "a-b", "a.b", "x" * 64, 5, None)),
     (made_of(SILVER), "source", ("bronze.trips", None, UPSERTED)),

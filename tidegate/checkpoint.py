@@ -28,11 +28,14 @@ class CheckpointRef:
     flow: str
     version: int
     refresh: int
+    purpose: str = ""
+    """What writes beside the checkpoint's own query, under an id of its own: ``window`` for replays of a window."""
 
     @property
     def app_id(self) -> str:
         """The ``txnAppId`` of every write that this checkpoint's query makes."""
-        return f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
+        own = f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
+        return f"{own}/{self.purpose}" if self.purpose else own
 
     def path(self, layout: Layout) -> Path:
         """Spark's checkpoint folder."""
@@ -110,6 +113,24 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         + "\n"
     )
     Path(draft).replace(path)
+
+
+def note_opened(layout: Layout, ref: CheckpointRef, told: dict[str, Any]) -> None:
+    """Remember who opened a refresh and how, before its folder makes it the one in use."""
+    path = layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps({**told, "opened_at": now()}, indent=1) + "\n", encoding="utf-8")
+    Path(draft).replace(path)
+
+
+def opened(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+    """What `note_opened` remembered; empty for a checkpoint that nobody opened by request."""
+    try:
+        told = json.loads(layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     refused = state.pending_batch is not None and _is_refused(environment, layout, flow, ref, state.pending_batch)
     swap_waits = _swap_waits(layout, pipeline, flow, ref)
     taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
-    has_work = not refused and (found.anything or state.pending_batch is not None or swap_waits)
+    replay = _half_replay(layout, pipeline, flow, ref)
+    unfinished = state.pending_batch is not None or swap_waits or replay is not None
+    has_work = not refused and (found.anything or unfinished)
     return Lag(
         flow=flow.name,
         kind=flow.source.identity()["kind"],
@@ -115,7 +117,9 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
         pending_batch=state.pending_batch,
         has_work=has_work,
         refused=refused,
-        reason=_reason(flow, found, state.pending_batch, refused=refused, taken=taken, swap_waits=swap_waits),
+        reason=_reason(
+            flow, found, state.pending_batch, refused=refused, taken=taken, swap_waits=swap_waits, replay=replay
+        ),
         position=found.position,
         first=state.last_committed is None,
         rewritten=found.rewritten,
@@ -196,7 +200,28 @@ def _swap_waits(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointR
     return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
 
 
-def _reason(flow: Flow, found: Backlog, pending: int | None, *, refused: bool, taken: bool, swap_waits: bool) -> str:
+def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
+    """The number of a replay that wrote something and was not finished (`tidegate.spark.replay`)."""
+    plans = sorted(
+        layout.replays(pipeline.name, flow.name).glob("*.json"), key=lambda path: (len(path.name), path.name)
+    )
+    if not plans or json.loads(plans[-1].read_text(encoding="utf-8"))["done"]:
+        return None
+    number, app_id = int(plans[-1].stem), dataclasses.replace(ref, purpose="window").app_id
+    written = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
+    return number if any(delta.transaction_version(path, app_id) == number for path in written) else None
+
+
+def _reason(
+    flow: Flow,
+    found: Backlog,
+    pending: int | None,
+    *,
+    refused: bool,
+    taken: bool,
+    swap_waits: bool,
+    replay: int | None,
+) -> str:
     if refused and flow.gate is not None:
         return f"waits: batch {pending} was refused by {flow.gate.suite}; mend the suite, the transform or the data"
     told = []
@@ -206,6 +231,8 @@ def _reason(flow: Flow, found: Backlog, pending: int | None, *, refused: bool, t
         told.append(f"batch {pending} was planned and not committed")
     if swap_waits:
         told.append("a full refresh waits to be swapped in")
+    if replay is not None:
+        told.append(f"replay {replay} is half-written and will be finished first")
     if found.anything or not told:
         told.append(found.what)
     if found.rewritten:

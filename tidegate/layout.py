@@ -79,6 +79,14 @@ class Layout:
         """Which refused batch a person sent to quarantine whole: the flow's next run does it."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.taken.json"
 
+    def opened(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """Which request opened a refresh of a checkpoint version, as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.opened.json"
+
+    def replays(self, dag_id: str, flow: str) -> Path:
+        """The planned replays of a flow: a JSON file each, and the keys of the one in hand."""
+        return self.checkpoints(dag_id, flow) / "replays"
+
     def lease(self, resource: str) -> Path:
         """The empty file that is locked; nothing but the lock may ever open it in the committing process."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.lock"

@@ -77,14 +77,15 @@ class BatchRecord:
     """One micro-batch's line in the ledger. Counts are source rows (distinct ``_row_id``) unless they say otherwise.
 
     ``read = written + quarantined + sum(filtered) + deduplicated + superseded + already_read`` for a flow over rows,
-    ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups, and
+    ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups, and for the keys that a replay derives
+    anew (kind ``rederive``, whose rows balance as well), and
     ``files_listed = files_opened + files_quarantined + files_already_read`` for a landing folder.
     """
 
     flow: str
     batch_id: int
     app_id: str
-    kind: Literal["append", "upsert", "recompute", "swap", "replay"]
+    kind: Literal["append", "upsert", "recompute", "swap", "rederive", "replay"]
     """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back."""
     read: int = 0
     written: int = 0
@@ -122,7 +123,7 @@ class BatchRecord:
         files = self.files_listed - (self.files_opened + self.files_quarantined + self.files_already_read)
         if self.kind in ("recompute", "swap"):
             return abs(groups)
-        return abs(rows) + abs(files)
+        return abs(rows) + abs(files) + abs(groups)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""

@@ -152,6 +152,8 @@ class Table:
     keys: tuple[str, ...] = ()
     sequence_by: tuple[str, ...] = ()
     """Columns that order the changes of one key; ties are broken by the source's own coordinates."""
+    event_time: str | None = None
+    """The column (a date or a timestamp) that says when a row happened: what a window of a replay means."""
 
     def __post_init__(self) -> None:
         check_table(self, "name", self.name)
@@ -168,6 +170,8 @@ class Table:
                 raise FieldError(f"Table {self.name!r}", name, value, "each column once")
         if self.sequence_by and not self.keys:
             raise FieldError(f"Table {self.name!r}", "sequence_by", self.sequence_by, "only together with keys")
+        if self.event_time is not None and not fits(_COLUMN, self.event_time):
+            raise FieldError(f"Table {self.name!r}", "event_time", self.event_time, "one column's name")
 
     @property
     def layer(self) -> Layer:

@@ -19,8 +19,11 @@ from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.errors import FieldError
-from tidegate.request import MODES
+from tidegate.request import MEANINGS, MODES
 from tidegate.spec import Flow, Pipeline
+
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+"""Beside the format, which Airflow checks loosely."""
 
 RETRY_DELAY = timedelta(seconds=30)
 """Between tries that the retry policy has no opinion about, for example after a crash."""
@@ -105,13 +108,14 @@ def _tags(pipeline: Pipeline) -> list[str]:
 
 def _params(pipeline: Pipeline) -> dict[str, Any]:
     names = [flow.name for flow in pipeline.flows]
+    day: dict[str, Any] = {"type": ["null", "string"], "format": "date", "pattern": _DAY}
     return {
         "mode": Param(
             MODES[0],
             type="string",
             enum=list(MODES),
             title="Mode",
-            description="incremental: read what is new since the checkpoint.",
+            description_md="\n".join(f"- `{mode}`: {meaning}" for mode, meaning in MEANINGS.items()),
         ),
         "flows": Param(
             None,
@@ -120,6 +124,16 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             uniqueItems=True,
             examples=names,
             title="Flows",
-            description="Only these flows; empty means all.",
+            description="Only these flows; empty means all that the mode is for.",
+        ),
+        "from_date": Param(
+            None, **day, title="From", description="First day of a replay or a reingest, in the pipeline's time zone."
+        ),
+        "to_date": Param(None, **day, title="To", description="Last day, included."),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only say what would be done, in the log of `plan`; nothing runs.",
         ),
     }

@@ -101,7 +101,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         entries = quarantine.count_free(path, selection)
         if not entries and quarantine.in_hand(path) is None:
             return None, f"{flow.name}: nothing is open"
-        request = RunRequest.replay(
+        request = RunRequest.of_quarantine(
             pipeline,
             flow.name,
             dag_run.run_id,

@@ -13,12 +13,17 @@ from tidegate.airflow.assets import table_asset, untold_news
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
-from tidegate.errors import TidegateError
+from tidegate.errors import RequestError, TidegateError
 from tidegate.lag import plan
 from tidegate.layout import Layout
+from tidegate.preview import preview
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
+from tidegate.window import Window
+
+_BACKFILL = "backfill"
+"""Airflow's type of the runs that a backfill makes."""
 
 CLEARING_HINT = "Clear this task, with only-failed off; that clears `run` too."
 CRASHED = "the application crashed before it reported on this flow; its last lines stand in the log of `run`."
@@ -63,23 +68,42 @@ class PlanRun(BaseOperator, SkipMixin):
         return request_id
 
     def _decide(self, context: Context) -> tuple[RunRequest | None, str]:
-        dag_run = context["dag_run"]
-        request = RunRequest.check(
-            self._pipeline,
-            dag_run.run_id,
-            dict(dag_run.conf or {}),
-            requested_by=dag_run.triggering_user_name or "",
-        )
+        request = self._request(context)
         environment = Environment.read()
         layout = Layout.of(environment)
         layout.open()
         chosen = request.chosen(self._pipeline)
         for flow in chosen:
             check_compatible(layout, self._pipeline, flow)
+        if request.mode != "incremental":
+            for line in preview(environment, self._pipeline, request).lines():
+                self.log.info("%s", line)
+            if request.dry_run:
+                return None, f"dry run: {request.told()}; nothing was run"
+            return request, request.told()
         decided = plan(environment, self._pipeline, chosen)
+        if request.dry_run:
+            return None, f"dry run: {decided.reason}; nothing was run"
         if not decided.work:
             return None, decided.reason
         return dataclasses.replace(request, small=decided.small), decided.reason
+
+    def _request(self, context: Context) -> RunRequest:
+        """What a person asked for; a run of a backfill replays its data interval."""
+        dag_run = context["dag_run"]
+        asked = dict(dag_run.conf or {})
+        by = dag_run.triggering_user_name or ""
+        # Its run_id may begin with "scheduled__" (orchestration of Airflow 3.3): the type alone tells.
+        if dag_run.run_type != _BACKFILL or asked.get("mode") not in (None, "incremental", "replay"):
+            return RunRequest.check(self._pipeline, dag_run.run_id, asked, requested_by=by)
+        start, end = dag_run.data_interval_start, dag_run.data_interval_end
+        if start is None or end is None or start == end:
+            raise RequestError(
+                f"pipeline {self._pipeline.name!r} has no schedule with data intervals, so a backfill has no windows; trigger one "
+                "run with mode='replay', from_date and to_date instead"
+            )
+        window = Window.of_interval(start, end, self._pipeline.timezone)
+        return RunRequest.of_window(self._pipeline, dag_run.run_id, asked, window, requested_by=by)
 
 
 class ShowFlow(BaseOperator):

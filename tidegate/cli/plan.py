@@ -11,6 +11,7 @@ from tidegate.cli import project
 if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.lag import Lag, Plan
+    from tidegate.request import RunRequest
     from tidegate.spec import Flow, Pipeline
 
 _HEADERS = ("flow", "work", "rows", "bytes", "why")
@@ -21,9 +22,15 @@ def plan(
     flow: Annotated[
         list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
     ] = None,
+    mode: Annotated[str, project.MODE] = "incremental",
+    first: Annotated[str | None, project.FROM] = None,
+    last: Annotated[str | None, project.TO] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Say whether a run would find work, and why. Starts no JVM and changes nothing.
+    """Say what a run would do, and why. Starts no JVM and changes nothing.
+
+    For a replay, a reingest or a full refresh: what is read, what is rewritten, whom it touches, how long it may take, and
+    the exact commands.
 
     The exit code is 0 whether there is work or none; a declaration or a source that would stop the run gives its own.
     """
@@ -33,6 +40,10 @@ def plan(
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
+    request = project.ask(pipeline, mode, flow, first, last)
+    if request.mode != "incremental":
+        _tell_preview(environment, pipeline, request, as_json=as_json)
+        return
     try:
         decided = decide(environment, pipeline, flows)
     except TidegateError:
@@ -42,6 +53,19 @@ def plan(
         return
     print_plan(decided.lags)
     console.say(f"{name}: {conclusion(decided)}")
+
+
+def _tell_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
+    from tidegate.cli import console
+    from tidegate.preview import preview
+
+    seen = preview(environment, pipeline, request)
+    if as_json:
+        console.print_json({"format": 1, "pipeline": pipeline.name, "mode": request.mode, **seen.to_json()})
+        return
+    console.say(f"{pipeline.name}: {request.told()}")
+    for line in seen.lines():
+        console.say(f"  {line}")
 
 
 def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) -> Plan:

@@ -14,11 +14,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, SpecError, TidegateError
 
 if TYPE_CHECKING:
+    from tidegate.request import RunRequest
     from tidegate.spec import Flow, Pipeline
+
+MODE = typer.Option(
+    "--mode", metavar="MODE", help="incremental, replay (of a window), reingest (the source again), or full_refresh."
+)
+FROM = typer.Option("--from", metavar="DAY", help="First day of a replay or a reingest, YYYY-MM-DD.")
+TO = typer.Option("--to", metavar="DAY", help="Last day, included.")
 
 
 def read() -> Environment:
@@ -108,6 +117,20 @@ def who() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
+
+
+def ask(pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | None, last: str | None) -> RunRequest:
+    """What a person asked for on the command line, checked as Airflow's conf is.
+
+    Raises:
+        RequestError: What does not fit; the message says what is allowed.
+    """
+    from tidegate.report import now
+    from tidegate.request import RunRequest
+
+    choose(pipeline, flows or ())
+    asked = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last}
+    return RunRequest.check(pipeline, f"cli__{now()}", asked, requested_by=who())
 
 
 def complete_name(incomplete: str) -> list[str]:

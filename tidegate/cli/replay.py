@@ -52,7 +52,7 @@ def replay(
         return
     if unfinished is not None and not dry_run:
         console.say(f"{only.name}: {unfinished.entries:,} entries of an interrupted replay are finished first")
-    request = RunRequest.replay(
+    request = RunRequest.of_quarantine(
         pipeline, only.name, f"cli__{now()}", selection, requested_by=project.who(), limit=limit, dry_run=dry_run
     )
     code = attempt(environment, request)

@@ -23,6 +23,9 @@ def run(
         list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if nothing is new.")] = False,
+    mode: Annotated[str, project.MODE] = "incremental",
+    first: Annotated[str | None, project.FROM] = None,
+    last: Annotated[str | None, project.TO] = None,
 ) -> None:
     """Run a pipeline's flows once, without Airflow: one increment each, then stop.
 
@@ -34,13 +37,14 @@ def run(
     """
     from tidegate.cli import console
     from tidegate.cli.plan import conclusion, decide, print_plan
-    from tidegate.report import now
-    from tidegate.request import RunRequest
 
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
-    request = RunRequest.check(pipeline, f"cli__{now()}", {"flows": list(flow or ())}, requested_by=project.who())
+    request = project.ask(pipeline, mode, flow, first, last)
+    if request.mode != "incremental":
+        console.say(f"{name}: {request.told()}")
+        raise typer.Exit(attempt(environment, request))
     decided = decide(environment, pipeline, flows)
     print_plan(decided.lags)
     if not decided.work and not force:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.errors import SourceError, SourceUnavailableError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from confluent_kafka.admin import AdminClient
 
 _POLL_SECONDS = 0.1
+
+T = TypeVar("T")
 
 
 def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, int]:
@@ -36,6 +41,30 @@ def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int,
         SourceError: The broker knows no such topic.
         SourceUnavailableError: No broker answers in time. Transient.
     """
+    return _asked(bootstrap, topic, timeout, _bounds)
+
+
+def offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float = 5.0) -> dict[int, int]:
+    """The first offset of each partition whose message is not older than a moment; the end where there is none.
+
+    Raises:
+        SourceError: The broker knows no such topic.
+        SourceUnavailableError: No broker answers in time. Transient.
+    """
+    from confluent_kafka import admin
+
+    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
+    since = specs.for_timestamp(int(moment.timestamp() * 1000))
+
+    def ask(client: AdminClient, topic: str, until: float) -> dict[int, int]:
+        partitions = _partitions(client, topic, until)
+        found, end = (_offsets(client, partitions, spec, until) for spec in (since, specs.latest()))
+        return {partition: end[partition] if found[partition] < 0 else found[partition] for partition in sorted(end)}
+
+    return _asked(bootstrap, topic, timeout, ask)
+
+
+def _asked(bootstrap: str, topic: str, timeout: float, ask: Callable[[AdminClient, str, float], T]) -> T:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -47,7 +76,7 @@ def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int,
     moving = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
     while True:
         try:
-            return _bounds(client, topic, until)
+            return ask(client, topic, until)
         except KafkaException as error:
             # A topic that was just made, or whose leader just moved, settles within moments.
             if error.args[0].code() not in moving or time.monotonic() > until:
@@ -62,14 +91,13 @@ def _bounds(client: AdminClient, topic: str, until: float) -> dict[int, tuple[in
 
     specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
     partitions = _partitions(client, topic, until)
-    asked = [
-        client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
-        for spec in (specs.earliest(), specs.latest())
-    ]
-    begin, end = (
-        {found.partition: answer.result(_left(until)).offset for found, answer in one.items()} for one in asked
-    )
+    begin, end = (_offsets(client, partitions, spec, until) for spec in (specs.earliest(), specs.latest()))
     return {partition: (begin[partition], end[partition]) for partition in sorted(end)}
+
+
+def _offsets(client: AdminClient, partitions: list[Any], spec: Any, until: float) -> dict[int, int]:
+    asked = client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
+    return {found.partition: answer.result(_left(until)).offset for found, answer in asked.items()}
 
 
 def _partitions(client: AdminClient, topic: str, until: float) -> list[Any]:

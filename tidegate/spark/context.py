@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import progress
+from tidegate import progress, refusal
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord, FlowReport, Verdict
+from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.refusal import Taken
     from tidegate.spark.gate import SuiteGate
 
 Transform = Callable[["DataFrame"], "DataFrame"]
@@ -55,10 +57,8 @@ class FlowContext:
     source_table: Path | None
     transform: Transform | None
     gate: SuiteGate | None
-    run_key: str
+    request: RunRequest
     attempt: str
-    requested_by: str
-    """Who asked for the run; empty for the schedule."""
     report: FlowReport
     told: Callable[[], None]
     """Writes the run report; called when there is something new to tell."""
@@ -67,6 +67,11 @@ class FlowContext:
     persisted: list[DataFrame] = field(default_factory=list)
     replay: Replay | None = None
     """Set while quarantined entries, and not new rows of the source, are on their way."""
+
+    @property
+    def run_key(self) -> str:
+        """The run's folder under ``reports/``."""
+        return self.request.run_key
 
     @property
     def app_id(self) -> str:
@@ -87,6 +92,12 @@ class FlowContext:
     def quarantine(self) -> Path:
         """Where refused rows and files go."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
+
+    def taken(self, batch_id: int) -> Taken | None:
+        """A person's decision that this batch of the stream goes to quarantine whole; None when there is none."""
+        if self.replay is not None or self.ref.purpose:
+            return None
+        return refusal.taken(self.layout, self.ref, batch_id)
 
     def planned_ms(self, batch_id: int) -> int:
         """When a batch was planned, in milliseconds since 1970: the same on every rerun of it."""

@@ -6,6 +6,7 @@ and swaps it in with one commit once the feed is drained, so that readers never 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidegate import checkpoint, progress, quarantine
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
-from tidegate.spark import lease, micro_batch, sources, swap, tables
+from tidegate.spark import lease, micro_batch, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.split import check_not_ahead
 
@@ -41,11 +42,16 @@ def run_flow(context: FlowContext) -> None:
             context.spark, context.layout, resources, what=f"attempt {context.attempt} of {context.pipeline.name}"
         ):
             _prepare(context)
+            if context.flow.target.keys:
+                replay.finish_pending(context)
             _drain(context)
             if context.target != context.live:
                 swap.swap_in(context)
             if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
                 quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
+            if context.request.mode == "replay" and context.request.concerns(context.flow):
+                assert context.request.window is not None
+                replay.replay(context, context.request.window)
     except TidegateError:
         raise
     except Exception as error:
@@ -61,6 +67,8 @@ def _prepare(context: FlowContext) -> None:
     checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
     if swap.is_past_replacement(context):
         context.refresh(swap.next_refresh(context.ref))
+    else:
+        _refresh_as_asked(context)
     state = progress.read(context.checkpoint)
     held = tables.transactions(context.spark, context.live)
     own = f"{context.pipeline.name}/{context.flow.name}/"
@@ -72,7 +80,7 @@ def _prepare(context: FlowContext) -> None:
         )
     _check_gone(context, state.last_committed is not None, held)
     if state.last_planned is None and context.ref.refresh == 0:
-        _check_old_versions_finished(context, held)
+        _check_old_versions_finished(context)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     earlier = [app_id for app_id in held if app_id.startswith(own) and app_id != context.app_id]
     if earlier and context.app_id not in held and context.flow.target.keys:
@@ -88,6 +96,38 @@ def _prepare(context: FlowContext) -> None:
     quarantined = tables.transactions(context.spark, context.quarantine).get(context.app_id, -1)
     written = tables.transactions(context.spark, context.target).get(context.app_id, -1)
     check_not_ahead(context, {"quarantine": quarantined, "target": written}, last)
+
+
+def _refresh_as_asked(context: FlowContext) -> None:
+    """Open the next refresh for a request that asks for one, once per run however often the run is tried."""
+    request = context.request
+    asked = request.mode in ("full_refresh", "reingest") and request.concerns(context.flow)
+    pending = progress.read(context.checkpoint)
+    if not asked or pending.last_planned is None:
+        return
+    if checkpoint.opened(context.layout, context.ref).get("run_key") == context.run_key:
+        return
+    if _is_half_written(context, context.ref):
+        # Its split is decided and stands in two tables: only its own checkpoint can finish it.
+        _drain(context)
+    ref = swap.next_refresh(context.ref)
+    told = {
+        "mode": request.mode,
+        "run_key": context.run_key,
+        "requested_by": request.requested_by,
+        "window": dataclasses.asdict(request.window) if request.window else None,
+    }
+    checkpoint.note_opened(context.layout, ref, told)
+    context.refresh(ref)
+
+
+def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
+    """Whether quarantine or target hold a batch that the checkpoint planned and did not commit."""
+    pending = progress.read(ref.path(context.layout)).pending_batch
+    tables_of = (context.live, context.quarantine)
+    return pending is not None and any(
+        tables.transactions(context.spark, path).get(ref.app_id) == pending for path in tables_of
+    )
 
 
 def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -> None:
@@ -109,9 +149,8 @@ def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -
         )
 
 
-def _check_old_versions_finished(context: FlowContext, held: dict[str, int]) -> None:
+def _check_old_versions_finished(context: FlowContext) -> None:
     """A bump is refused while the version before has a half-written batch: only its own declaration can finish it."""
-    quarantined = tables.transactions(context.spark, context.quarantine)
     folder = context.layout.checkpoints(context.pipeline.name, context.flow.name)
     for path in folder.glob("v*/*"):
         version, refresh = path.parent.name.removeprefix("v"), path.name
@@ -120,8 +159,8 @@ def _check_old_versions_finished(context: FlowContext, held: dict[str, int]) -> 
         old = CheckpointRef(
             dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh)
         )
-        pending = progress.read(path).pending_batch
-        if pending is not None and pending in (held.get(old.app_id), quarantined.get(old.app_id)):
+        if _is_half_written(context, old):
+            pending = progress.read(path).pending_batch
             raise CheckpointIncompatibleError(
                 context.flow.name,
                 old.version,
@@ -155,7 +194,9 @@ def _drain(context: FlowContext) -> None:
 
 
 def note_refusal(context: FlowContext, batch_id: int, suite_fingerprint: str, code_fingerprint: str) -> None:
-    """Tell `plan` which batch waits, and for a change of what."""
+    """Tell `plan` which batch waits, and for a change of what. What a replay brought does not wait."""
+    if progress.read(context.checkpoint).pending_batch != batch_id:
+        return
     path = context.layout.refusal(context.pipeline.name, context.flow.name, context.ref.version, context.ref.refresh)
     draft = path.with_suffix(".tmp")
     draft.write_text(

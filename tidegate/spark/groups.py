@@ -42,7 +42,7 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
     _check_groups(context, groups, affected, batch_id)
     if context.gate is not None:
         _judge(context, groups, batch_id)
-    changes = _changes(context, groups, affected).persist()
+    changes = compare(context, groups, affected).persist()
     context.persisted.append(changes)
     counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
@@ -146,8 +146,20 @@ def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
         raise GateRefusedError(verdict)
 
 
-def _changes(context: FlowContext, groups: DataFrame, affected: DataFrame) -> DataFrame:
-    """Every named group with ``_op``: ``upsert``, ``delete`` or ``unchanged`` (also: named, and in neither table)."""
+def compare(
+    context: FlowContext, groups: DataFrame, affected: DataFrame, bookkeeping: tuple[str, ...] = ()
+) -> DataFrame:
+    """What becomes of each named key when its rows are replaced by those that were made for it.
+
+    Args:
+        context: The flow; its target is compared with.
+        groups: One row for each key that is made.
+        affected: The keys that are named.
+        bookkeeping: Columns in which a difference alone is no change.
+
+    Returns:
+        The columns of ``groups`` and ``_op``: ``upsert``, ``delete`` or ``unchanged`` (also: named, and in neither table).
+    """
     from pyspark.sql import functions as F
 
     keys, spark = context.flow.target.keys, groups.sparkSession
@@ -167,7 +179,7 @@ def _changes(context: FlowContext, groups: DataFrame, affected: DataFrame) -> Da
     joined = affected.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
     joined = joined.join(old, [F.col(key).eqNullSafe(F.col(f"_o_{key}")) for key in keys], "left")
     same = F.lit(True)
-    for column in measures:
+    for column in (measure for measure in measures if measure not in bookkeeping):
         old_value = F.col(f"_old.{column}") if column in known else F.lit(None)
         same = same & F.col(f"_new.{column}").eqNullSafe(old_value)
     op = (

@@ -276,9 +276,8 @@ class _Job:
             source_table=source_table,
             transform=resolve_transform(flow.transform) if flow.transform else None,
             gate=gate,
-            run_key=self.request.run_key,
+            request=self.request,
             attempt=self.attempt,
-            requested_by=self.request.requested_by,
             report=told,
             told=self.tell,
         )

@@ -52,8 +52,9 @@ def record_verdict(context: FlowContext, verdict: Verdict) -> None:
 def _attempt(context: FlowContext) -> dict[str, Any]:
     return {
         "run_key": context.run_key,
+        "mode": context.request.mode,
+        "requested_by": context.request.requested_by or None,
         "attempt": context.attempt,
-        "requested_by": context.requested_by or None,
         "checkpoint_version": context.ref.version,
         "refresh": context.ref.refresh,
         "recorded_at": now(),
@@ -119,8 +120,9 @@ def _attempt_fields() -> list[tuple[str, pyarrow.DataType]]:
 
     return [
         ("run_key", pa.string()),
-        ("attempt", pa.string()),
+        ("mode", pa.string()),
         ("requested_by", pa.string()),
+        ("attempt", pa.string()),
         ("checkpoint_version", pa.int32()),
         ("refresh", pa.int32()),
         ("recorded_at", pa.timestamp("us", tz="UTC")),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate import refusal
@@ -44,6 +45,31 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
     Raises:
         TidegateError: See `tidegate.errors`; nothing is half done that a rerun does not finish.
     """
+    take(
+        context,
+        batch_id,
+        lambda decision: split_batch(context, batch, batch_id, decision),
+        lambda: context.planned_ms(batch_id),
+    )
+
+
+def take(
+    context: FlowContext,
+    batch_id: int,
+    split_it: Callable[[Decision], Split | None],
+    planned_at_ms: Callable[[], int],
+) -> None:
+    """The six steps over rows from wherever: a stream's micro-batch, or what a replay derives anew.
+
+    Args:
+        context: The flow; its ``app_id`` and ``batch_id`` are the ids of every write.
+        batch_id: The batch.
+        split_it: Steps 1 and 2; None for nothing.
+        planned_at_ms: When the batch was planned; the same on every rerun.
+
+    Raises:
+        TidegateError: See `tidegate.errors`; nothing is half done that a rerun does not finish.
+    """
     started = time.monotonic()
     try:
         # 0. already decided?
@@ -52,14 +78,14 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
             record = _recorded_in_target(context, batch_id)
         else:
             # 1. transform  2. judge, count, balance
-            split = split_batch(context, batch, batch_id, decision)
+            split = split_it(decision)
             if split is None:
                 return
             check_balance(context, split.planned)
             txn = Transaction(app_id=context.app_id, batch_id=batch_id, planned=split.planned.to_json())
             # 3. quarantine
             if not decision.quarantined:
-                write_quarantine(context, split, batch_id, txn)
+                write_quarantine(context, split, batch_id, txn, planned_at_ms)
             # 4. target
             record = write_target(context, split, txn)
         # 5. record
@@ -86,14 +112,16 @@ def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     return split_rows(context, batch, batch_id, decision)
 
 
-def write_quarantine(context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
+def write_quarantine(
+    context: FlowContext, split: Split, batch_id: int, txn: Transaction, planned_at_ms: Callable[[], int]
+) -> None:
     """Step 3: what was refused, with its reasons. Of a replay it is there already, and is marked."""
     if split.refused is None:
         return
     if context.replay is not None:
         quarantine.send_back(context, split.refused, txn)
     else:
-        quarantine.append(context, split.refused, batch_id, txn, context.planned_ms(batch_id))
+        quarantine.append(context, split.refused, batch_id, txn, planned_at_ms())
 
 
 def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchRecord:
@@ -106,7 +134,7 @@ def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchR
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
     """Step 5: the ledger's line, once."""
     ledger.record_batch(context, record)
-    if context.replay is None:
+    if context.taken(record.batch_id) is not None:
         refusal.end(context.layout, context.ref, record.batch_id)
     context.tell_batch(record)
 

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidegate import quarantine as life
-from tidegate import refusal
 from tidegate.spark import sinks, tables
 from tidegate.spec import FileSource
 
@@ -66,7 +65,7 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
-    taken = refusal.taken(context.layout, context.ref, batch_id)
+    taken = context.taken(batch_id)
     known = {"changed_by": taken.by, "reason": taken.reason} if taken is not None else {}
     rows = arrived.select(
         "*",
@@ -125,3 +124,11 @@ def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
     else:
         refused = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
     return held.where(refused).select("_row_id", "rules")
+
+
+def without_held(context: FlowContext, arrived: DataFrame) -> DataFrame:
+    """Those `ARRIVED` rows that are not in quarantine already, whichever batch of this flow put them there."""
+    if not tables.exists(context.quarantine):
+        return arrived
+    held = tables.read(arrived.sparkSession, context.quarantine).where("level = 'row' AND state = 'open'")
+    return arrived.join(held.select("_row_id").distinct(), "_row_id", "left_anti")

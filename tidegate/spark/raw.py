@@ -93,14 +93,22 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     ).persist()
     context.persisted.append(rows)
-    count = rows.count()
-    if count == 0:
+    read = rows.count()
+    if read == 0:
         return None
+    fresh = _unread_messages(context, rows)
+    count = read if fresh is rows else fresh.count()
     record = BatchRecord(
-        flow=context.flow.name, batch_id=batch_id, app_id=context.app_id, kind="append", read=count, written=count
+        flow=context.flow.name,
+        batch_id=batch_id,
+        app_id=context.app_id,
+        kind="append",
+        read=read,
+        written=count,
+        already_read=read - count,
     )
     return Split(
-        planned=record, refused=None, write=lambda txn: sinks.append(rows, context.target, txn), arriving=count
+        planned=record, refused=None, write=lambda txn: sinks.append(fresh, context.target, txn), arriving=count
     )
 
 
@@ -127,6 +135,22 @@ def files_of(replay: Replay) -> dict[str, int]:
             modified_ms = int(source["modified_ms"])
         found[source["path"]] = modified_ms
     return found
+
+
+def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
+    """Leave out messages that bronze holds from an earlier checkpoint version or refresh."""
+    from pyspark.sql import functions as F
+
+    if (context.ref.version, context.ref.refresh) == (1, 0) or not tables.exists(context.target):
+        return rows
+    ends = rows.agg(F.min("_offset"), F.max("_offset"), F.first("_topic")).first()
+    assert ends is not None
+    held = tables.read(rows.sparkSession, context.target).where(
+        F.col("_offset").between(ends[0], ends[1]) & (F.col("_topic") == ends[2])
+    )
+    fresh = rows.join(held.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
+    context.persisted.append(fresh)
+    return fresh.select(*rows.columns)
 
 
 def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -> dict[str, int]:

@@ -109,7 +109,7 @@ def claim(
     context: FlowContext, selection: Selection, *, number: int, first: int, limit: int
 ) -> quarantine.Claim | None:
     """Step a: take entries in hand; None when nothing is left."""
-    by = context.requested_by or "tidegate"
+    by = context.request.requested_by or "tidegate"
     return quarantine.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
 
 

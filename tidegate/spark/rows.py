@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tidegate import refusal, report
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.spark import parse, quarantine, sinks, tables
+from tidegate.spark import groups, parse, quarantine, sinks, tables
 from tidegate.spark.split import Decision, Split
 
 if TYPE_CHECKING:
@@ -17,11 +18,23 @@ if TYPE_CHECKING:
 FATES = ("quarantined", "written", "superseded", "deduplicated", "filtered")
 """In order of precedence: a source row of several outputs takes the first that one of them has."""
 
+BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
+"""Columns of a keyed table in which a difference alone is no change of the row."""
+
 _OWN = ("_row_id", "_origin", "_filtered", "_deleted")
 
 
-def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def split_rows(
+    context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, *, anew: DataFrame | None = None
+) -> Split | None:
     """Steps 1 and 2 of a micro-batch over rows.
+
+    Args:
+        context: The flow.
+        batch: Rows of its source's change feed.
+        batch_id: The batch.
+        decision: What an earlier attempt wrote.
+        anew: The keys whose rows are derived anew: what stands in the table under them gives way, whatever its order.
 
     Raises:
         SpecError: The transform drops what it must carry, or does not make the keys.
@@ -40,7 +53,7 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     flagged, verdict = _flagged(context, output, batch_id, decision)
     if not one_to_one:
         flagged = _refuse_whole_rows(flagged)
-    fated = _with_fates(context, flagged, batch_id).persist()
+    fated = _with_fates(context, flagged, against_table=anew is None).persist()
     context.persisted.append(fated)
     planned, arriving = _count(context, fated, batch_id, read, one_to_one)
     if verdict is not None:
@@ -48,6 +61,8 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     winners = _as_stored(context, fated, batch_id)
     refused = quarantine.from_rows(fated.where("_fate = 0")) if planned.quarantined else None
     keys = context.flow.target.keys
+    if anew is not None:
+        return _as_replacement(context, planned, refused, winners, anew)
     return Split(
         planned=planned,
         refused=refused,
@@ -56,6 +71,41 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         ),
         arriving=arriving,
     )
+
+
+def _as_replacement(
+    context: FlowContext, planned: report.BatchRecord, refused: DataFrame | None, winners: DataFrame, anew: DataFrame
+) -> Split:
+    """The rows of some keys replace what the table holds under these keys; a row that did not change stays untouched."""
+    keys = context.flow.target.keys
+    changes = groups.compare(context, winners, anew, bookkeeping=BOOKKEEPING).persist()
+    context.persisted.append(changes)
+    counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
+    upserted, deleted, unchanged = (counts.get(op, 0) for op in ("upsert", "delete", "unchanged"))
+    line = dataclasses.replace(
+        planned,
+        kind="rederive",
+        groups=upserted + deleted + unchanged,
+        upserted=upserted,
+        deleted=deleted,
+        unchanged=unchanged,
+    )
+    due = changes.where("_op != 'unchanged'")
+    return Split(
+        planned=line,
+        refused=None if refused is None else quarantine.without_held(context, refused),
+        write=lambda txn: sinks.replace_groups(due, context.target, keys, txn),
+        arriving=upserted + deleted,
+    )
+
+
+def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
+    """What today's code makes of rows of the change feed: the transform's columns, ``_filtered``, ``_deleted``, ``_broken``.
+
+    Raises:
+        SpecError: The transform drops what it must carry, or does not make the keys.
+    """
+    return _transformed(context, _records(context, batch))
 
 
 def _records(context: FlowContext, batch: DataFrame) -> DataFrame:
@@ -157,7 +207,7 @@ def _flagged(
         # What once broke a rule is no sample of a batch: `mostly` and rules about the table say nothing of it.
         return flagged.drop("_notes").unionByName(rest), None
     verdict = context.gate.judge(flagged, flow=context.flow.name, batch_id=batch_id)
-    if refusal.taken(context.layout, context.ref, batch_id) is not None:
+    if context.taken(batch_id) is not None:
         whole = flagged.drop("_notes").unionByName(rest)
         return whole.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
@@ -186,7 +236,7 @@ def _refuse_whole_rows(flagged: DataFrame) -> DataFrame:
     return joined.withColumn("_errors", F.coalesce("_all", "_errors")).drop("_all")
 
 
-def _with_fates(context: FlowContext, flagged: DataFrame, batch_id: int) -> DataFrame:
+def _with_fates(context: FlowContext, flagged: DataFrame, *, against_table: bool) -> DataFrame:
     """Add ``_order`` and ``_fate`` (an index into `FATES`)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -201,7 +251,7 @@ def _with_fates(context: FlowContext, flagged: DataFrame, batch_id: int) -> Data
     latest_first = Window.partitionBy("_candidate", *target.keys).orderBy(F.col("_order").desc())
     ranked = ordered.withColumn("_rank", F.row_number().over(latest_first))
     older: Column = F.lit(False)
-    if tables.exists(context.target):
+    if against_table and tables.exists(context.target):
         held = tables.read(ranked.sparkSession, context.target).select(*target.keys, F.col("_order").alias("_held"))
         ranked = ranked.join(held, list(target.keys), "left")
         older = F.coalesce(F.col("_held") >= F.col("_order"), F.lit(False))

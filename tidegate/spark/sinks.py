@@ -121,7 +121,7 @@ def swap(
     Readers see the old table or the new one, never an empty one, and the change feed carries only real changes.
 
     Args:
-        staged: All rows of the new table, with no column of another type than in the live one (`retyped`).
+        staged: All rows of the new table, whose columns fit those of the live one (`fits`).
         path: The live table.
         keys: The keys of both.
         txn: Of the last staged batch.
@@ -129,17 +129,12 @@ def swap(
 
     """
     spark = staged.sparkSession
-    live = {column.name: column.dataType for column in tables.read(spark, path).schema}
+    live = tables.read(spark, path).columns
     from delta.tables import DeltaTable
-    from pyspark.sql import functions as F
 
-    # What the new code no longer makes stays as a column and loses its values.
-    complete = staged.select(
-        "*", *[F.lit(None).cast(kind).alias(name) for name, kind in live.items() if name not in staged.columns]
-    )
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
-    added = [column for column in complete.columns if column not in live]
-    compared = [column for column in complete.columns if column in live and column not in (*keys, *ignored)]
+    added = [column for column in staged.columns if column not in live]
+    compared = [column for column in staged.columns if column in live and column not in (*keys, *ignored)]
     differs = " OR ".join(
         [f"NOT (t.`{column}` <=> s.`{column}`)" for column in compared]
         + [f"s.`{column}` IS NOT NULL" for column in added]
@@ -148,7 +143,7 @@ def swap(
         merge = (
             DeltaTable.forPath(spark, str(path))
             .alias("t")
-            .merge(complete.alias("s"), same_key)
+            .merge(staged.alias("s"), same_key)
             .withSchemaEvolution()
             .whenNotMatchedInsertAll()
             .whenNotMatchedBySourceDelete()
@@ -171,12 +166,10 @@ def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commi
     return _committed(rows.sparkSession, path, txn)
 
 
-def retyped(rows: DataFrame, live: DataFrame) -> bool:
-    """Whether a column of the rows has another type in the live table."""
-    old = {column.name: column.dataType.simpleString() for column in live.schema}
-    return any(
-        old.get(column.name, kind) != kind for column in rows.schema for kind in [column.dataType.simpleString()]
-    )
+def fits(rows: DataFrame, live: DataFrame) -> bool:
+    """Whether the rows have every column of the live table, of the same type; they may have more."""
+    made = {column.name: column.dataType.simpleString() for column in rows.schema}
+    return all(made.get(column.name) == column.dataType.simpleString() for column in live.schema)
 
 
 @contextmanager

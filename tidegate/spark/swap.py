@@ -1,7 +1,7 @@
 """How a table that was derived anew in staging takes the live table's place, in one commit.
 
 Readers see the old table or the new one, never an empty one. What can be compared row by row goes in by a MERGE that
-touches only what differs, so the change feed carries only real changes. With other keys, or a column of another type,
+touches only what differs, so the change feed carries only real changes. With other keys, a column of another type or one less,
 rows cannot be compared nor be followed through one change feed: then the commit replaces all rows and the schema, and a
 flow that reads the feed opens its own next refresh when it meets that commit (`is_past_replacement`), so that it goes
 on by itself.
@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 from tidegate import checkpoint, progress
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, sinks, tables
+from tidegate.spark.rows import BOOKKEEPING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.checkpoint import CheckpointRef
     from tidegate.spark.context import FlowContext
-
-_BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
-"""Columns of a silver table in which a difference alone is no change of the row."""
 
 
 def staging(context: FlowContext) -> Path:
@@ -42,14 +40,14 @@ def swap_in(context: FlowContext) -> None:
     started = time.monotonic()
     spark, live = context.spark.newSession(), context.live
     rows, old = tables.read(spark, context.target), tables.read(spark, live)
-    replaced = _rekeyed(context) or sinks.retyped(rows, old)
+    replaced = _rekeyed(context) or not sinks.fits(rows, old)
     told = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
     txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, planned=told)
     if replaced:
         sinks.replace_table(rows, live, txn)
     else:
         recompute = context.flow.target.write_mode == "recompute"
-        sinks.swap(rows, live, context.flow.target.keys, txn, () if recompute else _BOOKKEEPING)
+        sinks.swap(rows, live, context.flow.target.keys, txn, () if recompute else BOOKKEEPING)
     finish(context, round(time.monotonic() - started, 3))
 
 

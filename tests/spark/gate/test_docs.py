@@ -133,8 +133,8 @@ def test_a_site_with_a_long_history_costs_no_more(
     with (tmp_path / "history.jsonl").open("a") as history:
         for number in range(20_000):
             history.write(line.replace("first-", f"old{number}-"))
-    began = time.perf_counter()
+    began = time.process_time()
     index = publish(results, tmp_path, verdict=verdict, run_key="last").read_text()
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert index.count("-batch-7.html") == SHOWN
     assert "last-batch-7.html" in index

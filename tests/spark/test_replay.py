@@ -1,0 +1,177 @@
+"""A replay leaves the tables as if the new code had always run; a refresh and a reingest bring nothing twice."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from demo import flights_feed, recompute
+from tests.deployment import Deployment
+
+pytestmark = pytest.mark.jvm
+
+FIRST, SECOND, THIRD = date(2013, 1, 1), date(2013, 1, 2), date(2013, 1, 3)
+SILVER = ["flight_id", "day", "carrier", "origin", "dest", "dep_delay", "arr_delay", "published_on"]
+GOLD = ["day", "carrier", "flights", "cancelled", "late", "max_delay"]
+STATISTICS = """
+    SELECT day, carrier, count(*) AS flights, count(*) FILTER (cancelled) AS cancelled,
+           count(*) FILTER (dep_delay >= 15) AS late, max(dep_delay) AS max_delay
+    FROM silver GROUP BY day, carrier
+"""
+
+
+@pytest.fixture
+def flights(deployment: Deployment, spark: Any) -> Deployment:
+    for day in (FIRST, SECOND, THIRD):
+        flights_feed.land_day(deployment.environment.landing, day)
+    deployment.land("broken.csv", "year,month,day\n2013,1,x\n")
+    assert [flow.state for flow in deployment.run().flows] == ["done", "done", "done"]
+    return deployment
+
+
+def new_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silver no longer makes one carrier, moves another's flights to Newark, and says that they left a minute late."""
+    from pyspark.sql import functions as F
+
+    import spark_jobs.flights
+
+    clean = spark_jobs.flights.clean
+
+    def changed(rows: Any) -> Any:
+        ours = F.col("carrier") == "AA"
+        filtered = F.when(F.col("carrier") == "UA", F.lit("no_united")).otherwise(F.col("_filtered"))
+        return clean(rows).withColumns(
+            {
+                "origin": F.when(ours, F.lit("EWR")).otherwise(F.col("origin")),
+                "dep_delay": F.when(ours, F.lit(1)).otherwise(F.col("dep_delay")),
+                "_filtered": filtered,
+            }
+        )
+
+    monkeypatch.setattr(spark_jobs.flights, "clean", changed)
+
+
+def answer_of_new_code(flights: Deployment, days: tuple[date, ...]) -> Any:
+    """DuckDB's own tables from the landing zone, with the new code's rules on the given days."""
+    answer = recompute.flights(flights.environment.landing)
+    within = "day IN (" + ", ".join(f"DATE '{day}'" for day in days) + ")"
+    answer.execute(f"DELETE FROM silver WHERE carrier = 'UA' AND {within}")
+    answer.execute(f"UPDATE silver SET origin = 'EWR', dep_delay = 1 WHERE carrier = 'AA' AND {within}")
+    answer.execute(f"CREATE OR REPLACE TABLE gold AS {STATISTICS}")
+    return answer
+
+
+def check(flights: Deployment, answer: Any) -> None:
+    assert recompute.differences(answer, "silver", SILVER, flights.table("silver.flights")) == 0
+    assert recompute.differences(answer, "gold", GOLD, flights.table("gold.daily_delay")) == 0
+
+
+def test_a_replayed_window_is_as_if_the_new_code_had_always_run_and_the_rest_is_as_it_was(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = flights.quarantined("silver").num_rows
+    new_code(monkeypatch)
+
+    report = flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-02")
+
+    assert [(flow.flow, flow.state, flow.error) for flow in report.flows] == [
+        ("bronze", "idle", None),
+        ("silver", "done", None),
+        ("gold", "done", None),
+    ]
+    check(flights, answer_of_new_code(flights, (FIRST, SECOND)))
+    line = report.flow("silver").batches[-1]
+    assert (line.kind, line.imbalance()) == ("rederive", 0)
+    assert line.deleted > 0 < line.upserted
+    assert line.unchanged > line.upserted, "what the new code makes as before is not written again"
+    assert line.filtered["no_united"] == line.deleted
+    assert flights.quarantined("silver").num_rows == held, "what is in quarantine is not put there twice"
+    told = flights.ledger()[-1]
+    assert (told["mode"], told["flow"]) == ("replay", "gold")
+
+    assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
+    flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-03")
+    check(flights, answer_of_new_code(flights, (FIRST, SECOND, THIRD)))
+
+
+def test_a_replay_whose_driver_was_killed_is_finished_and_done_once(flights: Deployment) -> None:
+    flights.edit_suite(
+        "flights/silver",
+        [
+            {
+                "type": "expect_column_values_to_be_in_set",
+                "kwargs": {"column": "carrier", "value_set": ["AA", "DL", "B6"], "mostly": 0.01},
+                "severity": "warning",
+            }
+        ],
+    )
+    request = flights.request(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
+
+    flights.run_and_kill("after:write_quarantine:silver", request=request)
+
+    refused = flights.quarantined("silver").num_rows
+    (line,) = flights.run(flows=["silver"]).flow("silver").batches
+    assert line.kind == "rederive", "the next run finishes it first, whatever it was asked"
+    silver = flights.table("silver.flights").to_pylist()
+    assert {row["carrier"] for row in silver if row["day"] == FIRST} == {"AA", "DL", "B6"}
+    assert {row["carrier"] for row in silver if row["day"] == SECOND} > {"AA", "DL", "B6"}
+    assert flights.quarantined("silver").num_rows == refused
+    assert flights.try_run(request).flow("silver").batches == [], "it was done already"
+
+
+def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_alone(flights: Deployment) -> None:
+    before = flights.table("silver.flights")
+    flights.edit_suite(
+        "flights/silver",
+        [
+            {
+                "type": "expect_column_values_to_be_in_set",
+                "kwargs": {"column": "carrier", "value_set": ["none"]},
+                "severity": "critical",
+            }
+        ],
+    )
+
+    report = flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
+
+    assert report.flow("silver").state == "refused"
+    assert flights.table("silver.flights").sort_by("flight_id").equals(before.sort_by("flight_id"))
+    assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
+
+
+def test_a_full_refresh_makes_whole_tables_anew_once_per_run(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_code(monkeypatch)
+    request = flights.request(mode="full_refresh")
+
+    report = flights.try_run(request)
+
+    assert [(flow.state, flow.error, flow.refresh) for flow in report.flows] == [
+        ("idle", None, 0),
+        ("done", None, 1),
+        ("done", None, 1),
+    ]
+    check(flights, answer_of_new_code(flights, (FIRST, SECOND, THIRD)))
+    assert report.flow("silver").batches[-1].kind == "swap"
+    again = flights.try_run(request)
+    assert [(flow.state, flow.refresh) for flow in again.flows] == [("idle", 0), ("idle", 1), ("idle", 1)]
+
+
+def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Deployment) -> None:
+    from deltalake import DeltaTable
+
+    DeltaTable(str(flights.layout.table("bronze.flights"))).delete("_path LIKE '%2013-01-02%'")
+    lacking = flights.table("bronze.flights").num_rows
+
+    report = flights.run(mode="reingest")
+
+    bronze = report.flow("bronze").batches[0]
+    assert (bronze.files_listed, bronze.files_already_read) == (4, 3)
+    ids = flights.table("bronze.flights")["_row_id"].to_pylist()
+    assert len(ids) == len(set(ids)) > lacking
+    answer = recompute.flights(flights.environment.landing)
+    assert recompute.differences(answer, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
+    check(flights, answer)
