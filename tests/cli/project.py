@@ -134,7 +134,7 @@ class Project:
             pipeline=pipeline,
             run_key="run-1",
             attempt="a1",
-            requested_by="",
+            request=SimpleNamespace(mode="incremental", requested_by=""),
             ref=SimpleNamespace(version=1, refresh=0),
         )
         record_batch(cast("FlowContext", context), record)
