@@ -5,10 +5,10 @@ BIN := .venv/bin
 WORKERS ?= 2
 BESIDE := -n $(WORKERS) --dist loadfile
 
-.PHONY: help setup setup-python demo test test-fast lint format lock clean
+.PHONY: help setup setup-python demo test test-fast benchmark-gate lint format lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make everything that a fresh clone lacks: .venv, jars, Airflow home, class data archive.
 	@scripts/setup.sh
@@ -24,6 +24,9 @@ test: setup ## Run all tests.
 
 test-fast: setup-python ## Run the tests that need neither a JVM nor Airflow's database; Java is not needed either.
 	@$(BIN)/pytest $(BESIDE) -m "not jvm and not airflow"
+
+benchmark-gate: setup ## Measure what a gate adds to a flow of a million rows.
+	@$(BIN)/python benchmarks/gate_cost.py
 
 # Without a cache: that of lint-imports misses changes in folders that have no __init__.py (dags, plugins).
 lint: setup-python ## Check style, types and the direction of imports.

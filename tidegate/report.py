@@ -40,11 +40,15 @@ class ExpectationResult:
     unexpected: int | None = None
     """Rows in its domain that break it; None for an expectation about the table."""
     mostly: float | None = None
+    observed: float | None = None
+    """What a rule that compares batches, or tells an age, observed: an aggregate, never a value of a row."""
+    note: str = ""
+    """What such a rule says of it, in a phrase."""
 
     def told(self) -> str:
         """One phrase for people; never a data value."""
         if self.unexpected is None:
-            return self.rule
+            return f"{self.rule} ({self.note})" if self.note else self.rule
         needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
         return f"{self.rule} ({self.unexpected:,} of {self.evaluated:,} rows break it{needed})"
 

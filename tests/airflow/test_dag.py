@@ -141,7 +141,16 @@ def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"mode": "incremental"}, {"flows": None}, {"flows": ["silver", "gold"]}, {"flows": []}]
+    "asked",
+    [
+        {},
+        {"mode": "incremental"},
+        {"flows": None},
+        {"flows": ["silver", "gold"]},
+        {"flows": []},
+        {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"},
+        {"mode": "full_refresh", "dry_run": True},
+    ],
 )
 def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
     params = build_dag(flights).params
@@ -150,9 +159,19 @@ def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"mode": "everything"}, {"flows": ["platinum"]}, {"flows": "silver"}, {"flows": ["gold", "gold"]}]
+    "asked",
+    [
+        {"mode": "everything"},
+        {"flows": ["platinum"]},
+        {"flows": "silver"},
+        {"flows": ["gold", "gold"]},
+        {"from_date": "garbage; rm"},
+        {"from_date": "2013-13-01"},
+        {"to_date": "2013-01-01T00:00:00Z"},
+        {"dry_run": "yes"},
+    ],
 )
-def test_the_form_refuses_a_wrong_mode_or_flow(asked: dict[str, object]) -> None:
+def test_the_form_refuses_a_wrong_mode_flow_or_date(asked: dict[str, object]) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = build_dag(flights).params

@@ -74,6 +74,46 @@ def test_an_unknown_key_is_refused_by_plan_with_the_allowed_ones(
     assert "unknown key 'flwos'; allowed: mode, flows" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        ({"mode": "replay", "from_date": "2013-01-01", "to_date": None}, "go together"),
+        ({"mode": "replay", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "lies after to_date"),
+        ({"mode": "full_refresh", "flows": ["bronze"]}, "is not for flow 'bronze'; it is for: silver, gold"),
+        ({"lake": "/etc"}, "unknown key 'lake'"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused_by_plan_before_any_application(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str], conf: Any, told: str
+) -> None:
+    spark_submit("sys.exit('nobody may start this')")
+    run = runs.start(dag, conf)
+    assert runs.states(run)["plan"] == "failed"
+    assert told in capsys.readouterr().out
+
+
+def test_a_dry_run_tells_what_would_be_done_and_starts_nothing(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark_submit("sys.exit('nobody may start this')")
+    asked = {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31", "dry_run": True}
+    run = runs.start(dag, asked)
+    assert runs.states(run) == {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
+    assert runs.xcom(run, "plan", "reason") == "dry run: replay of 2013-01-01 to 2013-01-31; nothing was run"
+    assert "airflow dags trigger flights --conf" in capsys.readouterr().out
+
+
+def test_a_replay_reaches_the_application_as_it_was_checked(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any
+) -> None:
+    spark_submit("report.write(path)")
+    asked = {"mode": "replay", "flows": ["silver"], "from_date": "2013-01-01", "to_date": "2013-01-31"}
+    run = runs.start(dag, asked)
+    request = RunRequest.read(_layout(landed), "flights", run_key(run.run_id), runs.xcom(run, "plan", "request"))
+    assert request.told() == "replay of 2013-01-01 to 2013-01-31, flows silver"
+    assert not request.small, "C1 loses where there is much to do"
+
+
 def test_an_incompatible_declaration_is_refused_before_any_application(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

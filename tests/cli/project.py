@@ -19,6 +19,7 @@ from tidegate import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
+from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
@@ -133,8 +134,8 @@ class Project:
             layout=self.layout,
             pipeline=pipeline,
             run_key="run-1",
+            request=RunRequest(dag_id=pipeline.name, run_id="run-1"),
             attempt="a1",
-            request=SimpleNamespace(mode="incremental", requested_by=""),
             ref=SimpleNamespace(version=1, refresh=0),
         )
         record_batch(cast("FlowContext", context), record)
@@ -211,7 +212,7 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
                 name="silver",
                 source=ChangeFeed(f"bronze.{name}"),
                 transform=f"{name}:clean",
-                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",)),
+                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",), event_time="day"),
                 gate=Gate(f"{name}/silver"),
                 checkpoint_version=version,
             ),

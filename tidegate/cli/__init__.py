@@ -1,4 +1,4 @@
-"""The command ``tidegate``: what is behind, why, run it now, and what became of it. Only ``run`` and ``quarantine replay`` start a JVM.
+"""The command ``tidegate``: what is behind, why, run it now, and what became of it. A command that starts a JVM says so.
 
 Exit codes (``sysexits.h``)::
 
@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import typer
 
-from tidegate.cli import checkpoint, lag, ledger, new, plan, quarantine, run, status, version
+from tidegate.cli import checkpoint, expectations, lag, ledger, new, plan, quarantine, run, status, version
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
 _EX_TYPER_USAGE = 2
@@ -41,6 +41,7 @@ app.command()(plan.plan)
 app.command()(run.run)
 app.command()(new.new)
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(expectations.app, name="expectations")
 app.command()(checkpoint.checkpoint)
 app.command()(ledger.ledger)
 app.command()(version.version)

@@ -239,7 +239,7 @@ class _Job:
 
     def _context(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> FlowContext:
         from tidegate.spark.context import FlowContext, resolve_transform
-        from tidegate.spark.gate import SuiteGate
+        from tidegate.spark.gate import SuiteGate, Surroundings
 
         ref = checkpoint.current(self.layout, pipeline, flow)
         told.refresh = ref.refresh
@@ -262,7 +262,8 @@ class _Job:
         gate = None
         if flow.gate is not None:
             module = (flow.transform or "").partition(":")[0]
-            gate = SuiteGate(self.suites[flow.name], fingerprints.code_fingerprint(module) if module else "")
+            code = fingerprints.code_fingerprint(module) if module else ""
+            gate = SuiteGate(self.suites[flow.name], code, Surroundings(self.layout, ref))
         return FlowContext(
             spark=spark,
             layout=self.layout,

@@ -57,6 +57,8 @@ def split_rows(
     context.persisted.append(fated)
     planned, arriving = _count(context, fated, batch_id, read, one_to_one)
     if verdict is not None:
+        if context.gate is not None and one_to_one:
+            context.gate.check_split(planned.rules)
         _tell(context, verdict)
     winners = _as_stored(context, fated, batch_id)
     refused = quarantine.from_rows(fated.where("_fate = 0")) if planned.quarantined else None
@@ -201,19 +203,19 @@ def _flagged(
         return output.withColumn("_errors", F.col("_broken")), None
     # A delete may carry nothing but its key, and what is broken or set aside is no record to judge.
     judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
-    flagged = context.gate.flag(output.where(judged))
-    rest = output.where(~judged).withColumn("_errors", F.col("_broken"))
+    flagged = context.gate.flag(output, judged)
+    errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
+    decided = flagged.withColumn("_errors", errors).drop("_notes")
     if context.replay is not None:
         # What once broke a rule is no sample of a batch: `mostly` and rules about the table say nothing of it.
-        return flagged.drop("_notes").unionByName(rest), None
-    verdict = context.gate.judge(flagged, flow=context.flow.name, batch_id=batch_id)
+        return decided, None
+    verdict = context.gate.judge(flagged.where(judged), flow=context.flow.name, batch_id=batch_id)
     if context.taken(batch_id) is not None:
-        whole = flagged.drop("_notes").unionByName(rest)
-        return whole.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
+        return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
         _tell(context, verdict)
         raise GateRefusedError(verdict)
-    return flagged.drop("_notes").unionByName(rest), verdict
+    return decided, verdict
 
 
 def _tell(context: FlowContext, verdict: report.Verdict) -> None:

@@ -147,6 +147,34 @@ def test_flagging_reads_no_row(rows: DataFrame, tmp_path: Path, spark: SparkSess
     assert read.value == 10
 
 
+def test_a_split_of_other_rows_than_gx_counted_is_refused(rows: DataFrame, tmp_path: Path) -> None:
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.5),
+        rule("expect_column_values_to_match_regex", "info", column="tail", regex="^N"),
+    )
+    judged(gate, rows)
+    gate.check_split({"not_null(origin)": 2, "null_key(id)": 7})
+    with pytest.raises(SpecError, match=r"not_null\(origin\) .* flags 3 rows where Great Expectations counts 2"):
+        gate.check_split({"not_null(origin)": 3})
+
+
+def test_rows_that_the_suite_is_not_about_have_no_errors_and_count_for_nobody(rows: DataFrame, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    late = F.col("delay") >= 50
+    limits = rule("expect_column_values_to_be_between", "warning", column="delay", max_value=55)
+    for other in (rule("expect_column_values_to_be_unique", "warning", column="id"), limits):
+        gate = gate_of(tmp_path, limits, other)
+        flagged = gate.flag(rows, late).persist()
+        verdict = gate.judge(flagged.where(late), flow="silver", batch_id=0)
+        found = {row["delay"]: row["_errors"] for row in flagged.collect()}
+        flagged.unpersist()
+        assert len(found) == 10
+        assert [delay for delay, errors in sorted(found.items()) if errors] == [60, 70, 80, 90]
+        assert (verdict.results[0].evaluated, verdict.results[0].unexpected) == (5, 4)
+
+
 def test_judging_leaves_nothing_cached_and_no_view(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
     gate = gate_of(
         tmp_path,

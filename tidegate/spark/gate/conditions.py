@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import functions as F
 
 from tidegate.errors import SpecError
-from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL
+from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL, TOLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +34,8 @@ def build_expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: di
     """GX's object for one expectation of a suite; GX raises pydantic's ``ValidationError`` for wrong kwargs."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.metadata_types import FailureSeverity
+
+    import tidegate.spark.gate.own  # noqa: F401 - registers ours
 
     configuration = ExpectationConfiguration(type=kind, kwargs=kwargs, severity=FailureSeverity(severity), meta=meta)
     return configuration.to_domain_obj()
@@ -189,11 +191,12 @@ def _result(rule: Rule, metrics: dict[str, Any], engine: SparkDFExecutionEngine)
     """GX's own judgement of metrics that hold counts only, so its result cannot hold anything else.
 
     The observed value of a batch rule may be a value of the data (a maximum, a list): such a rule only says yes or no.
+    Counts, ages and the aggregates that drift is measured by are no values of rows.
     """
     from great_expectations.core.result_format import ResultFormat
     from great_expectations.expectations.expectation_configuration import parse_result_format
 
-    counts = rule.of_rows or rule.type in COUNTS_ONLY
+    counts = rule.of_rows or rule.type in COUNTS_ONLY | TOLD
     shape = parse_result_format(str((ResultFormat.BASIC if counts else ResultFormat.BOOLEAN_ONLY).value))
     raw = rule.expectation._validate(
         metrics=metrics, runtime_configuration={"result_format": shape}, execution_engine=engine
@@ -274,6 +277,8 @@ def _spec_error(rule: Rule, error: Exception) -> BaseException:
     """
     cause = _cause(error)
     told = type(cause).__name__
+    if isinstance(cause, SpecError):
+        return SpecError(f"expectation {rule.name} ({rule.type}): {cause.message}")
     if isinstance(cause, PySparkException):
         if cause.getCondition() is None and not isinstance(cause, AnalysisException | PythonException):
             return cause
