@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import backlog, checkpoint, fingerprints, progress
+from tidegate import backlog, checkpoint, fingerprints, progress, refusal
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.probes import delta
@@ -102,6 +102,7 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     found = _backlog(environment, layout, flow, folder, committed)
     refused = state.pending_batch is not None and _is_refused(environment, layout, flow, ref, state.pending_batch)
     swap_waits = _swap_waits(layout, pipeline, flow, ref)
+    taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
     replay = _half_replay(layout, pipeline, flow, ref)
     unfinished = state.pending_batch is not None or swap_waits or replay is not None
     has_work = not refused and (found.anything or unfinished)
@@ -116,7 +117,9 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
         pending_batch=state.pending_batch,
         has_work=has_work,
         refused=refused,
-        reason=_reason(flow, found, state.pending_batch, refused=refused, swap_waits=swap_waits, replay=replay),
+        reason=_reason(
+            flow, found, state.pending_batch, refused=refused, taken=taken, swap_waits=swap_waits, replay=replay
+        ),
         position=found.position,
         first=state.last_committed is None,
         rewritten=found.rewritten,
@@ -174,7 +177,7 @@ def _backlog(
 
 def _is_refused(environment: Environment, layout: Layout, flow: Flow, ref: CheckpointRef, pending: int) -> bool:
     """Whether judging the pending batch again would end as before."""
-    if flow.gate is None:
+    if flow.gate is None or refusal.taken(layout, ref, pending) is not None:
         return False
     try:
         told = json.loads(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh).read_text())
@@ -210,12 +213,21 @@ def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Checkpoint
 
 
 def _reason(
-    flow: Flow, found: Backlog, pending: int | None, *, refused: bool, swap_waits: bool, replay: int | None
+    flow: Flow,
+    found: Backlog,
+    pending: int | None,
+    *,
+    refused: bool,
+    taken: bool,
+    swap_waits: bool,
+    replay: int | None,
 ) -> str:
     if refused and flow.gate is not None:
         return f"waits: batch {pending} was refused by {flow.gate.suite}; mend the suite, the transform or the data"
     told = []
-    if pending is not None:
+    if taken:
+        told.append(f"batch {pending} was refused and goes to quarantine whole")
+    elif pending is not None:
         told.append(f"batch {pending} was planned and not committed")
     if swap_waits:
         told.append("a full refresh waits to be swapped in")

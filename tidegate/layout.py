@@ -75,6 +75,10 @@ class Layout:
         """Which batch a gate refused last, by which suite and code: `plan` reads it without a JVM."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.refused.json"
 
+    def taken(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """Which refused batch a person sent to quarantine whole: the flow's next run does it."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.taken.json"
+
     def opened(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
         """Which request opened a refresh of a checkpoint version, as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.opened.json"

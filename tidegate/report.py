@@ -91,7 +91,8 @@ class BatchRecord:
     flow: str
     batch_id: int
     app_id: str
-    kind: Literal["append", "upsert", "recompute", "swap", "rederive"]
+    kind: Literal["append", "upsert", "recompute", "swap", "rederive", "replay"]
+    """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back."""
     read: int = 0
     written: int = 0
     quarantined: int = 0
@@ -159,6 +160,8 @@ class FlowReport:
     """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
+    dry_run: bool = False
+    """The batches tell what would happen; nothing was written."""
     docs: str | None = None
     """The page of the flow's last batch in this attempt, relative to the lake; from it links lead to all others."""
     seconds: float = 0.0

@@ -31,6 +31,7 @@ from tidegate.fields import (
     closes,
     fits,
 )
+from tidegate.selection import AGE
 
 FileFormat = Literal["csv", "json"]
 WriteMode = Literal["append", "upsert", "recompute"]
@@ -40,6 +41,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
+_AGE = re.compile(AGE)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
@@ -210,6 +212,10 @@ class Flow:
     gate: Gate | None = None
     checkpoint_version: int = 1
     """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
+    open_rows_alert: int | None = None
+    """More open entries in this flow's quarantine than this are a warning; None never warns."""
+    open_age_alert: str | None = None
+    """An open entry that has waited longer is a warning: days or hours, as in ``"7d"`` or ``"12h"``."""
 
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
@@ -225,6 +231,12 @@ class Flow:
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        if self.open_rows_alert is not None:
+            check_positive(self, "open_rows_alert", self.open_rows_alert, owner)
+        if self.open_age_alert is not None and not fits(_AGE, self.open_age_alert):
+            raise FieldError(
+                owner, "open_age_alert", self.open_age_alert, "days or hours, as in '7d' or '12h', or None"
+            )
         if isinstance(self.source, ChangeFeed):
             if self.source.table == self.target.name:
                 raise FieldError(owner, "target", self.target.name, "another table than the source")

@@ -36,7 +36,7 @@ def _connection(monkeypatch: pytest.MonkeyPatch, host: str, **extra: str) -> Non
 
 
 def _hook() -> Any:
-    run = RunFlows(pipeline=pipeline, task_id="run")
+    run = RunFlows(what=pipeline.name, task_id="run")
     run.conf = {"spark.driver.memory": "2g"}
     run.env_vars = {"TIDEGATE_LAKE": "/lake"}
     run.application_args = ["--attempt", "a1"]
@@ -150,7 +150,7 @@ def test_killing_the_task_ends_the_application(
 ) -> None:
     pids = tmp_path / "pid"
     spark_submit(f"pathlib.Path({str(pids)!r}).write_text(str(os.getpid())); time.sleep(60)")
-    run = RunFlows(pipeline=pipeline, task_id="run")
+    run = RunFlows(what=pipeline.name, task_id="run")
     run.application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
     run._hook = run._get_hook()
 
@@ -176,7 +176,7 @@ def test_killing_the_task_ends_the_application(
 
 
 def test_on_kill_before_a_submission_does_nothing() -> None:
-    RunFlows(pipeline=pipeline, task_id="run").on_kill()
+    RunFlows(what=pipeline.name, task_id="run").on_kill()
 
 
 def test_the_hook_is_ours() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow
+
 from tidegate import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
@@ -188,13 +190,26 @@ class Checkpoint:
         path.write_text("\n".join(lines))
 
 
+_EMPTY = {
+    "changed_by": pyarrow.string(),
+    "changed_at": pyarrow.timestamp("us", tz="UTC"),
+    "reason": pyarrow.string(),
+    "_replay": pyarrow.int64(),
+    "_in_hand": pyarrow.string(),
+}
+"""Types of columns that may hold nothing but NULL."""
+
+
 def append(path: Path, rows: list[dict[str, Any]]) -> str:
     """Append to a Delta table and return its id."""
-    import pyarrow
     from deltalake import DeltaTable, write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_deltalake(str(path), pyarrow.Table.from_pylist(rows), mode="append")
+    table = pyarrow.Table.from_pylist(rows)
+    for position, column in enumerate(table.schema):
+        if column.name in _EMPTY:
+            table = table.set_column(position, column.name, table[column.name].cast(_EMPTY[column.name]))
+    write_deltalake(str(path), table, mode="append")
     return str(DeltaTable(str(path)).metadata().id)
 
 
@@ -228,7 +243,7 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
 
 
 def quarantined(
-    row_id: str, rules: list[str], source: dict[str, Any], record: str, state: str = "open"
+    row_id: str, rules: list[str], source: dict[str, Any], record: str, state: str = "open", **other: Any
 ) -> dict[str, Any]:
     """A line of a quarantine table, as a job writes it."""
     return {
@@ -241,8 +256,15 @@ def quarantined(
         "suite_fingerprint": "0123456789abcdef",
         "state": state,
         "quarantined_at": datetime(2026, 1, 5, 10, tzinfo=UTC),
+        "attempts": 0,
+        "changed_by": None,
+        "changed_at": None,
+        "reason": None,
+        "_replay": None,
+        "_in_hand": None,
         "_app_id": "orders/silver/v1/0",
         "_checkpoint_version": 1,
         "_refresh": 0,
         "_batch_id": 0,
+        **other,
     }

@@ -13,7 +13,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
 
-from tidegate.airflow.attempt import PLAN, RUN
+from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
@@ -39,8 +39,10 @@ def build_dag(pipeline: Pipeline) -> DAG:
         The DAG, to be bound to a global name of a file under ``dags/``.
 
     Raises:
-        FieldError: A flow has the name of a task that every DAG has.
+        FieldError: A flow has the name of a task that every DAG has, or the pipeline that of the quarantine's DAG.
     """
+    if pipeline.name == QUARANTINE:
+        raise FieldError("Pipeline", "name", pipeline.name, "another name: this is the DAG of what was set aside")
     for flow in pipeline.flows:
         if flow.name in (PLAN, RUN):
             allowed = f"names other than {PLAN!r} and {RUN!r}, which are tasks of every DAG"
@@ -62,7 +64,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
     ) as dag:
         plan = PlanRun(pipeline=pipeline, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
         run = RunFlows(
-            pipeline=pipeline,
+            what=pipeline.name,
             task_id=RUN,
             retries=pipeline.retries,
             retry_delay=RETRY_DELAY,

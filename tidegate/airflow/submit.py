@@ -28,7 +28,6 @@ from tidegate.errors import TidegateError
 from tidegate.launch import application, arguments, submit_conf, submit_environment
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import Pipeline
 
 CONNECTION = "spark_default"
 
@@ -52,9 +51,8 @@ class RunFlows(SparkSubmitOperator):
     new try waits for its retry.
     """
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        super().__init__(conn_id=CONNECTION, name=f"tidegate-{pipeline.name}", durable=False, **kwargs)
-        self._pipeline = pipeline
+    def __init__(self, *, what: str, **kwargs: Any) -> None:
+        super().__init__(conn_id=CONNECTION, name=f"tidegate-{what}", durable=False, **kwargs)
 
     def execute(self, context: Context) -> None:
         """Make an attempt, submit it, and wait for its end.

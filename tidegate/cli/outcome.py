@@ -74,6 +74,9 @@ def tell_flow(flow: FlowReport) -> Iterator[tuple[str, str]]:
             "groups",
             f"{_balance(flow, 'groups', 'recomputed', _GROUPS)}, named by {flow.total('read'):,} changed rows",
         )
+    elif any(batch.kind == "replay" for batch in flow.batches):
+        told = _balance(flow, "read", "replayed", _FATES).replace(" quarantined", " came back")
+        yield "rows", f"would be: {told}" if flow.dry_run else told
     elif flow.total("read"):
         yield "rows", _balance(flow, "read", "read", _FATES)
     if broken := flow.rules():

@@ -9,7 +9,7 @@ import typer
 from tidegate.cli import project
 from tidegate.cli.standing import PATIENCE, Standing
 
-_HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "position")
+_HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
 
 def status(
@@ -24,7 +24,9 @@ def status(
         float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)
     ] = PATIENCE,
 ) -> None:
-    """Show where every flow stands: checkpoint, lease, last batch, position and lag. Starts no JVM.
+    """Show where every flow stands: checkpoint, lease, last batch, lag, position, and what is open in quarantine.
+
+    Starts no JVM.
 
     The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
     """
@@ -43,7 +45,7 @@ def status(
 
 
 def _tell_below(standings: list[Standing]) -> None:
-    """Who holds a lease, and why a row says ``error`` or ``refused``: a line each."""
+    """Who holds a lease, why a row says ``error`` or ``refused``, and which thresholds were passed: a line each."""
     from tidegate.cli import console
 
     for each in standings:
@@ -51,6 +53,8 @@ def _tell_below(standings: list[Standing]) -> None:
             console.say(f"{each.place}: held by {each.holder}", style="running")
         if each.state in ("error", "refused"):
             console.say(f"{each.place}: {each.told()}", style=each.state)
+        for warning in each.warnings:
+            console.say(f"{each.place}: warning: {warning}", style="behind")
 
 
 def _row(each: Standing) -> tuple[str, ...]:
@@ -60,7 +64,18 @@ def _row(each: Standing) -> tuple[str, ...]:
     batch = "-" if each.last_committed is None else str(each.last_committed)
     if each.planned_ms is not None:
         batch += f", {console.age(each.planned_ms)}"
-    return (each.place, each.state, version, batch, *lag_cells(each), position(each))
+    return (each.place, each.state, version, batch, *lag_cells(each), _quarantined(each), position(each))
+
+
+def _quarantined(each: Standing) -> str:
+    """How many entries are open, and since when the oldest."""
+    from tidegate.cli import console
+
+    if each.quarantine is None:
+        return "?"
+    if each.quarantine.oldest_ms is None:
+        return "-"
+    return f"{each.quarantine.open:,}, oldest {console.age(each.quarantine.oldest_ms)}"
 
 
 def lag_cells(each: Standing) -> tuple[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import progress, refusal
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
@@ -20,11 +21,24 @@ from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.refusal import Taken
     from tidegate.spark.gate import SuiteGate
 
 log = logging.getLogger("tidegate")
 
 Transform = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Which claim of a replay the flow works on; it goes the way of a micro-batch."""
+
+    number: int
+    """Stands where the batch id does."""
+    moment_ms: int
+    """When it began, in milliseconds since 1970."""
+    entries: tuple[Mapping[str, str], ...]
+    """``_row_id`` and ``source`` of what it has in hand."""
 
 
 @dataclass(kw_only=True)
@@ -55,6 +69,8 @@ class FlowContext:
     error: TidegateError | None = None
     """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
     persisted: list[DataFrame] = field(default_factory=list)
+    replay: Replay | None = None
+    """Set while quarantined entries, and not new rows of the source, are on their way."""
 
     @property
     def run_key(self) -> str:
@@ -63,8 +79,8 @@ class FlowContext:
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of all writes."""
-        return self.ref.app_id
+        """The ``txnAppId`` of all writes; all replays of a flow have one of their own, whatever its checkpoint."""
+        return self.ref.app_id if self.replay is None else f"{self.ref.dag_id}/{self.ref.flow}/replay"
 
     @property
     def checkpoint(self) -> Path:
@@ -80,6 +96,18 @@ class FlowContext:
     def quarantine(self) -> Path:
         """Where refused rows and files go."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
+
+    def taken(self, batch_id: int) -> Taken | None:
+        """A person's decision that this batch of the stream goes to quarantine whole; None when there is none."""
+        if self.replay is not None or self.ref.purpose:
+            return None
+        return refusal.taken(self.layout, self.ref, batch_id)
+
+    def planned_ms(self, batch_id: int) -> int:
+        """When a batch was planned, in milliseconds since 1970: the same on every rerun of it."""
+        if self.replay is not None:
+            return self.replay.moment_ms
+        return progress.planned_batch(self.checkpoint, batch_id).timestamp_ms
 
     def refresh(self, ref: CheckpointRef) -> None:
         """Go on with the checkpoint of a full refresh; the folder makes it the one in use, also after a crash."""

@@ -11,7 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from tidegate import checkpoint, progress
+from tidegate import checkpoint, progress, quarantine
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
 from tidegate.spark import lease, micro_batch, replay, sources, swap, tables
@@ -47,6 +47,8 @@ def run_flow(context: FlowContext) -> None:
             _drain(context)
             if context.target != context.live:
                 swap.swap_in(context)
+            if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
+                quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
             if context.request.mode == "replay" and context.request.concerns(context.flow):
                 assert context.request.window is not None
                 replay.replay(context, context.request.window)

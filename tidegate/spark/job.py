@@ -189,13 +189,17 @@ class _Job:
 
     def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
         from tidegate.spark.flow import note_refusal, run_flow
+        from tidegate.spark.reentry import replay_flow
 
         log.info("%s: runs", flow.name)
         try:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
             context = self._context(spark, pipeline, flow, told)
-            run_flow(context)
+            if self.request.selection is not None:
+                replay_flow(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
+            else:
+                run_flow(context)
             told.state = "done" if told.batches else "idle"
         except GateRefusedError as refusal:
             verdict = refusal.verdict

@@ -200,12 +200,6 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F
 
     rank = F.when(F.col("_change_type") == "delete", F.lit(0)).otherwise(F.lit(1))
-    row_id = F.concat_ws(
-        "|",
-        *[F.col(key).cast("string") for key in keys],
-        F.col("_commit_version").cast("string"),
-        F.col("_change_type"),
-    )
     own = [name for name in feed.columns if not name.startswith("_")]
     deleted = F.col("_change_type") == "delete"
     if "_deleted" in feed.columns:
@@ -217,4 +211,12 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         F.array().cast("array<string>").alias("broken"),
         F.col("_commit_timestamp").alias("ingested_at"),
     )
-    return feed.select(row_id.alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *own)
+    return feed.select(change_id(keys).alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *own)
+
+
+def change_id(keys: tuple[str, ...]) -> SparkColumn:
+    """The ``_row_id`` of one change of a keyed table."""
+    from pyspark.sql import functions as F
+
+    parts = [*(F.col(key) for key in keys), F.col("_commit_version"), F.col("_change_type")]
+    return F.concat_ws("|", *[part.cast("string") for part in parts])

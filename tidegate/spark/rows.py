@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tidegate import report
+from tidegate import refusal, report
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.spark import groups, parse, quarantine, sinks, tables
 from tidegate.spark.split import Decision, Split
@@ -204,12 +204,18 @@ def _flagged(
     # A delete may carry nothing but its key, and what is broken or set aside is no record to judge.
     judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
     flagged = context.gate.flag(output, judged)
+    errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
+    decided = flagged.withColumn("_errors", errors).drop("_notes")
+    if context.replay is not None:
+        # What once broke a rule is no sample of a batch: `mostly` and rules about the table say nothing of it.
+        return decided, None
     verdict = context.gate.judge(flagged.where(judged), flow=context.flow.name, batch_id=batch_id)
+    if context.taken(batch_id) is not None:
+        return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
         _tell(context, verdict)
         raise GateRefusedError(verdict)
-    errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
-    return flagged.withColumn("_errors", errors).drop("_notes"), verdict
+    return decided, verdict
 
 
 def _tell(context: FlowContext, verdict: report.Verdict) -> None:
