@@ -13,6 +13,7 @@ from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.report import Verdict
+from tidegate.request import RunRequest
 from tidegate.spark.gate import SuiteGate, Surroundings, load_suite
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def remember(layout: Layout, verdict: Verdict) -> None:
 
         pipeline = type("Pipeline", (), {"name": "flights"})
         ref, run_key, attempt = REF, "run", "a"
+        request = RunRequest(dag_id="flights", run_id="run")
 
     context: Any = Context()
     context.layout = layout
