@@ -152,6 +152,8 @@ class FlowReport:
     """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
+    notes: list[str] = field(default_factory=list)
+    """What else is worth telling, for example that a batch brought a new field, and what became of it."""
     docs: str | None = None
     """Where the data quality report of this flow lies, relative to the lake."""
     seconds: float = 0.0

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, progress
 from tidegate.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
+from tidegate.errors import (
+    CheckpointCorruptError,
+    CheckpointIncompatibleError,
+    ContractRefusedError,
+    GateRefusedError,
+    SpecDriftError,
+    TidegateError,
+)
 from tidegate.report import BatchRecord
-from tidegate.spark import lease, ledger, micro_batch, sinks, sources, tables
+from tidegate.spark import contracts, lease, ledger, micro_batch, sinks, sources, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.split import check_not_ahead
 
@@ -80,6 +87,7 @@ def _prepare(context: FlowContext) -> None:
     if state.last_planned is None:
         _check_old_versions_finished(context, held)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
+    contracts.record_declared(context)
     earlier = [app_id for app_id in held if app_id.startswith(own) and app_id != context.app_id]
     if earlier and context.app_id not in held and context.flow.target.keys:
         context.target = context.layout.staging(
@@ -192,11 +200,18 @@ def _swap(context: FlowContext) -> None:
     context.target = live
 
 
-def note_refusal(context: FlowContext, batch_id: int, suite_fingerprint: str, code_fingerprint: str) -> None:
+def note_refusal(context: FlowContext, refusal: GateRefusedError | ContractRefusedError) -> None:
     """Tell `plan` which batch waits, and for a change of what."""
+    if isinstance(refusal, ContractRefusedError):
+        told = {"batch_id": refusal.batch_id, "drift": refusal.drift, "declared": refusal.declared}
+    else:
+        verdict = refusal.verdict
+        told = {
+            "batch_id": verdict.batch_id,
+            "suite_fingerprint": verdict.suite_fingerprint,
+            "code_fingerprint": verdict.code_fingerprint,
+        }
     path = context.layout.refusal(context.pipeline.name, context.flow.name, context.ref.version, context.ref.refresh)
     draft = path.with_suffix(".tmp")
-    draft.write_text(
-        json.dumps({"batch_id": batch_id, "suite_fingerprint": suite_fingerprint, "code_fingerprint": code_fingerprint})
-    )
+    draft.write_text(json.dumps(told))
     draft.replace(path)

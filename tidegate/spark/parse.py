@@ -8,9 +8,12 @@ A record that cannot be read is not dropped: it goes through the transform with 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegate.contract import Terms
 from tidegate.ddl import Column, parse_ddl
 from tidegate.spec import FileSource, KafkaSource
 
@@ -19,25 +22,58 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def parse(feed: DataFrame, source: FileSource | KafkaSource) -> DataFrame:
+MASK_BITS = 62
+"""Fields whose bits share one BIGINT of a mask: ``filled`` (a value is there) and ``unfit`` (it does not fit its type)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """Records as typed rows, and what their writers said of them."""
+
+    rows: DataFrame
+    writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)
+    """The fields that a file's header or a registered schema lists, by ``_origin.writer``; a CSV header tells no types.
+    JSON records have no writer's schema: what they hold is seen in the rows alone."""
+
+
+def parse(feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None = None) -> Parsed:
     """Parse bronze rows by their landing source's schema.
 
     Args:
         feed: Bronze rows, as `tidegate.spark.landing` or the Kafka source made them.
         source: The landing source behind that bronze table.
+        terms: Which values are rescued or left out; the source's own contract by default.
 
     Returns:
-        The declared fields, ``_rescued map<string,string>`` (fields that the schema does not know), ``_row_id`` and
-        ``_origin`` (``at``: the coordinates that break ties, ``raw``: the record as text, ``source``: the coordinates
-        as JSON, ``broken``: the rules that it breaks already, ``ingested_at``). A Kafka record also has ``_key``
-        (text) and ``_timestamp``; its value NULL stays NULL in every field, for the transform to take as a delete.
+        The declared fields, ``_rescued map<string,string>`` (fields that the schema does not know, and values that a
+        contract rescues), ``_row_id`` and ``_origin`` (``at``: the coordinates that break ties, ``raw``: the record as
+        text, ``source``: the coordinates as JSON, ``broken``: the rules that it breaks already, ``ingested_at``,
+        ``writer``: whose schema it follows, ``unknown``: all fields that the schema does not know, ``rescued``: as
+        ``_rescued``, ``filled`` and ``unfit``: `MASK_BITS`). A Kafka record also has ``_key`` (text) and
+        ``_timestamp``; its value NULL stays NULL in every field, for the transform to take as a delete.
     """
     columns = parse_ddl("schema", source.schema)
+    chosen = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
-        return _typed(_json_texts(_kafka_records(feed), columns), columns, ("",), extra=("_key", "_timestamp"))
-    records = _file_records(feed)
-    texts = _csv_texts(records, columns) if source.format == "csv" else _json_texts(records, columns)
-    return _typed(texts, columns, source.null_values)
+        texts = _json_texts(_kafka_records(feed), columns)
+        return Parsed(rows=_typed(texts, columns, ("",), chosen, extra=("_key", "_timestamp")))
+    records, headers = _file_records(feed), _headers(feed) if source.format != "json" else {}
+    if source.format == "csv":
+        writers = {writer: _csv_fields(header) for writer, header in headers.items()}
+        texts = _csv_texts(records, headers, columns)
+        usable = {writer: fields for writer, fields in writers.items() if _header_problem(fields, columns) is None}
+        return Parsed(rows=_typed(texts, columns, source.null_values, chosen), writers=usable)
+    typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, header in headers.items()}
+    texts = _json_texts(records, columns)
+    return Parsed(rows=_typed(texts, columns, source.null_values, chosen), writers=typed)
+
+
+def _headers(feed: DataFrame) -> dict[int, str]:
+    """The distinct headers of a batch: one small query over a dictionary-encoded column."""
+    from pyspark.sql import functions as F
+
+    found = feed.select("_header", F.xxhash64("_header").alias("writer")).distinct().collect()
+    return {row["writer"]: row["_header"] for row in sorted(found, key=lambda row: row["_header"])}
 
 
 def _file_records(feed: DataFrame) -> DataFrame:
@@ -51,8 +87,14 @@ def _file_records(feed: DataFrame) -> DataFrame:
             F.col("_modified_at").alias("modified_at"),
         )
     )
+    writer = F.when(F.col("_header").isNotNull(), F.xxhash64("_header"))
     return feed.select(
-        "_row_id", "_header", F.col("line").alias("_raw"), at.alias("_at"), told.alias("_told"), "_ingested_at"
+        "_row_id",
+        writer.alias("_writer"),
+        F.col("line").alias("_raw"),
+        at.alias("_at"),
+        told.alias("_told"),
+        "_ingested_at",
     )
 
 
@@ -70,6 +112,7 @@ def _kafka_records(feed: DataFrame) -> DataFrame:
     )
     return feed.select(
         "_row_id",
+        F.lit(None).cast("bigint").alias("_writer"),
         raw.alias("_raw"),
         at.alias("_at"),
         told.alias("_told"),
@@ -93,37 +136,44 @@ def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
     )
 
 
-def _csv_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def _csv_texts(records: DataFrame, headers: Mapping[int, str], columns: Sequence[Column]) -> DataFrame:
     """The same for CSV, by each distinct header of the batch on its own.
 
-    One ``from_csv`` needs one schema, and files may order, lack or add columns; so the batch is split by header,
-    which costs one small query over a dictionary-encoded column.
+    One ``from_csv`` needs one schema, and files may order, lack or add columns; so the batch is split by header.
     """
     from pyspark.sql import functions as F
 
-    headers = sorted(row["_header"] for row in records.select("_header").distinct().collect())
     parts = []
-    for header in headers or [""]:
-        part = records if len(headers) < 2 else records.where(F.col("_header") == header)
-        parts.append(_csv_part(part, header, columns))
+    for writer, header in headers.items() or {0: ""}.items():
+        part = records if len(headers) < 2 else records.where(F.col("_writer") == writer)
+        parts.append(_csv_part(part, _csv_fields(header), columns))
     texts = parts[0]
     for part in parts[1:]:
         texts = texts.unionByName(part)
     return texts
 
 
-def _csv_part(records: DataFrame, header: str, columns: Sequence[Column]) -> DataFrame:
+def _csv_fields(header: str) -> tuple[Column, ...]:
+    return tuple(Column(name.strip(), "") for name in next(csv.reader([header]), []))
+
+
+def _header_problem(fields: Sequence[Column], columns: Sequence[Column]) -> str | None:
+    names = [column.name for column in fields]
+    if not {column.name for column in columns} & set(names):
+        return "unknown_header"
+    return "repeated_header" if len(set(names)) != len(names) else None
+
+
+def _csv_part(records: DataFrame, fields: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    names = [name.strip() for name in next(csv.reader([header]), [])]
-    declared = {column.name for column in columns}
+    names, declared = [column.name for column in fields], {column.name for column in columns}
     no_text, no_map = F.lit(None).cast("string"), F.lit(None).cast("map<string,string>")
-    if not declared & set(names) or len(set(names)) != len(names):
-        problem = "repeated_header" if declared & set(names) else "unknown_header"
+    if (problem := _header_problem(fields, columns)) is not None:
         nothing = [no_text.alias(_text(column)) for column in columns]
         return records.select("*", *nothing, no_map.alias("_unknown"), F.lit(problem).alias("_malformed"))
-    fields = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
-    parsed = F.from_csv("_raw", fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
+    cells = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
+    parsed = F.from_csv("_raw", cells, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
     place = {name: F.col(f"_cells._{position}") for position, name in enumerate(names)}
     pairs = [part for name, cell in place.items() if name not in declared for part in (F.lit(name), cell)]
     unknown = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull()) if pairs else no_map
@@ -136,7 +186,11 @@ def _csv_part(records: DataFrame, header: str, columns: Sequence[Column]) -> Dat
 
 
 def _typed(
-    texts: DataFrame, columns: Sequence[Column], null_values: tuple[str, ...], extra: tuple[str, ...] = ()
+    texts: DataFrame,
+    columns: Sequence[Column],
+    null_values: tuple[str, ...],
+    terms: Terms,
+    extra: tuple[str, ...] = (),
 ) -> DataFrame:
     """Cast each text on its own, then say which fields broke: three projections, so that no cast is done twice."""
     from pyspark.sql import functions as F
@@ -145,36 +199,97 @@ def _typed(
         text = F.col(_text(column))
         return F.when(F.col("_malformed").isNull() & ~text.isin(*null_values), text).alias(_text(column))
 
-    envelope = ["_row_id", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
+    envelope = ["_row_id", "_writer", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
     kept = texts.select(*envelope, "_unknown", *[meant(column) for column in columns])
-    values = [_cast(F.col(_text(column)), column.type).alias(column.name) for column in columns]
+    values = [cast(F.col(_text(column)), column.type).alias(column.name) for column in columns]
     typed = kept.select("*", *values)
     fine = F.col("_malformed").isNull()
-    broken = [F.col("_malformed")]
-    for column in columns:
-        text, value = F.col(_text(column)), F.col(column.name)
-        if column.type.lower() != "string":
-            broken.append(F.when(text.isNotNull() & value.isNull(), F.lit(f"wrong_type({column.name})")))
-        if column.required:
-            missing = fine & F.col("_raw").isNotNull() & text.isNull()
-            broken.append(F.when(missing, F.lit(f"required({column.name})")))
+    unknown = F.when(fine & (F.size("_unknown") > 0), F.col("_unknown"))
+    rescued = _rescued(unknown, columns, terms)
     origin = F.struct(
         F.col("_at").alias("at"),
         F.col("_raw").alias("raw"),
         F.col("_told").alias("source"),
-        F.array_compact(F.array(*broken)).alias("broken"),
+        F.array_compact(F.array(*_broken(columns, terms))).alias("broken"),
         F.col("_ingested_at").alias("ingested_at"),
+        F.col("_writer").alias("writer"),
+        unknown.alias("unknown"),
+        rescued.alias("rescued"),
+        _mask([F.col(_text(column)).isNotNull() for column in columns]).alias("filled"),
+        _mask([_unfit(column) for column in columns]).alias("unfit"),
     )
-    rescued = F.when(fine & (F.size("_unknown") > 0), F.col("_unknown"))
     names = [column.name for column in columns]
     return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *extra)
+
+
+def _broken(columns: Sequence[Column], terms: Terms) -> list[SparkColumn]:
+    """The built-in rules that a record breaks, each NULL where it does not."""
+    from pyspark.sql import functions as F
+
+    there = F.col("_malformed").isNull() & F.col("_raw").isNotNull()
+    broken = [F.col("_malformed")]
+    for column in columns:
+        if not _is_text(column) and (column.required or terms.keeps_row(column.name) is None):
+            broken.append(F.when(_unfit(column), F.lit(f"wrong_type({column.name})")))
+        if column.required:
+            broken.append(F.when(there & F.col(_text(column)).isNull(), F.lit(f"required({column.name})")))
+    return broken
+
+
+def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> SparkColumn:
+    """Unknown fields but for those that are left out or became columns, and texts that do not fit their rescued column."""
+    from pyspark.sql import functions as F
+
+    all_of_them, excepted = terms.discards()
+    names = [F.lit(name) for name in excepted]
+    evolved = [F.lit(name) for name in terms.evolved]
+
+    def stays(name: SparkColumn, _: SparkColumn) -> SparkColumn:
+        named = name.isin(*names) if names else F.lit(False)
+        stays = named if all_of_them else ~named
+        return stays & ~name.isin(*evolved) if evolved else stays
+
+    kept = F.map_filter(unknown, stays) if all_of_them or names or evolved else unknown
+    unfit = [c for c in columns if not _is_text(c) and not c.required and terms.keeps_row(c.name) == "rescue"]
+    if unfit:
+        nothing = F.create_map().cast("map<string,string>")
+        pairs = [part for c in unfit for part in (F.lit(c.name), F.when(_unfit(c), F.col(_text(c))))]
+        texts = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull())
+        kept = F.map_concat(F.coalesce(kept, nothing), texts)
+    return F.when(F.size(kept) > 0, kept)
+
+
+def _unfit(column: Column) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    if _is_text(column):
+        return F.lit(False)
+    return F.col(_text(column)).isNotNull() & F.col(column.name).isNull()
+
+
+def _is_text(column: Column) -> bool:
+    return column.type.strip().lower() == "string"
+
+
+def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
+    """``array<bigint>``, bit by field, in the order of the schema."""
+    from pyspark.sql import functions as F
+
+    words = []
+    for start in range(0, len(flags), MASK_BITS):
+        word = F.lit(0).cast("bigint")
+        for place, flag in enumerate(flags[start : start + MASK_BITS]):
+            word = word.bitwiseOR(F.when(flag, F.lit(1 << place).cast("bigint")).otherwise(F.lit(0).cast("bigint")))
+        words.append(word)
+    return F.array(*words)
 
 
 def _text(column: Column) -> str:
     return f"_text_{column.name}"
 
 
-def _cast(text: SparkColumn, kind: str) -> SparkColumn:
+def cast(text: SparkColumn, kind: str) -> SparkColumn:
+    """A text as a value of a type; NULL where it does not fit."""
     from pyspark.sql import functions as F
 
     plain = kind.strip().lower()
