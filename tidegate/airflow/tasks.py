@@ -6,14 +6,14 @@ import dataclasses
 from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context, SkipMixin
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
-from tidegate.airflow import attempt
+from tidegate.airflow import approval, attempt
 from tidegate.airflow.assets import table_asset, untold_news
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
-from tidegate.errors import TidegateError
+from tidegate.errors import ContractRefusedError, TidegateError
 from tidegate.lag import plan
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
@@ -106,6 +106,7 @@ class ShowFlow(BaseOperator):
         report = self._report(context)
         match report.state:
             case "refused" | "failed":
+                self._ask(report)
                 self._fail(report, (report.error or {}).get("message", f"the flow was {report.state}"))
             case "waiting" | "running":
                 self._fail(report, CRASHED)
@@ -145,6 +146,21 @@ class ShowFlow(BaseOperator):
             self.outlets = []
         for line in tell(report):
             self.log.info("%s", line)
+
+    def _ask(self, report: FlowReport) -> None:
+        """Ask a person about a drift that a frozen contract refused, once for each drift."""
+        error = report.error or {}
+        if error.get("kind") != ContractRefusedError.__name__:
+            return
+        try:
+            asked = approval.ask_once(error)
+        except AirflowRuntimeError:
+            # The flow is red in any case, and its message names the command that answers as well.
+            self.log.warning("Airflow did not open a run of %s; is dags/schema_approval.py there?", approval.DAG_ID)
+            return
+        self.log.info(
+            "%s of %s asks about drift %s", "a new run" if asked else "a run", approval.DAG_ID, error["drift"]
+        )
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
         for line in tell(report) if report is not None else ():
