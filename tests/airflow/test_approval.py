@@ -49,9 +49,7 @@ def refused(places: Path) -> Layout:
     return layout
 
 
-def test_a_refused_drift_opens_one_run_that_a_person_answers(
-    runs: Any, refused: Layout, spark_submit: Any
-) -> None:
+def test_a_refused_drift_opens_one_run_that_a_person_answers(runs: Any, refused: Layout, spark_submit: Any) -> None:
     from dags.flights import dag
     from dags.schema_approval import dag as approval
 

@@ -151,9 +151,9 @@ class Drift:
         known = {column.name: column for column in self._known()}
         came = []
         for column in fields:
-            # A text may hold a value of any type: the values say whether it does.
-            kind = "" if column.name in known and normal(column.type) == "string" else column.type
-            came.append(Column(_shown(column.name), kind))
+            declared = known.get(column.name)
+            by_values = declared is not None and _judged_by_values(normal(declared.type), normal(column.type))
+            came.append(Column(_shown(column.name), "" if by_values else column.type))
         changes = compare(list(known.values()), came)
         # A writer with a narrower type gives only values that fit, and an evolved column may be left out.
         return [
@@ -232,6 +232,11 @@ class Drift:
         place = [column.name for column in self.columns].index(change.field)
         word, bit = divmod(place, parse.MASK_BITS)
         return F.col("_origin.unfit")[word].bitwiseAND(F.lit(1 << bit).cast("bigint")) != 0
+
+
+def _judged_by_values(declared: str, written: str) -> bool:
+    """Whether only the values can say if they fit: a text may hold any, and a time without a zone is taken for UTC."""
+    return written == "string" or {declared, written} == {"timestamp", "timestamp_ntz"}
 
 
 def _with_columns(output: DataFrame, evolved: dict[str, str]) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate import progress
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
-from tidegate.spark import landing, quarantine, sinks, tables
+from tidegate.spark import landing, quarantine, records, sinks, tables
 from tidegate.spark.split import Decision, Split
 from tidegate.spec import FileSource
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext
+    from tidegate.spec import FileFormat
 
 
 def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -41,16 +42,12 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     if not listed:
         return None
     fresh = _unread(context, spark, listed)
-    checked = landing.check_files(spark, sorted(fresh.items()))
+    checked = landing.check_files(spark, sorted(fresh.items()), source.format)
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
         good, failed = _as_decided(context, spark, batch_id, checked)
-    has_header = source.format == "csv"
-    lines = (
-        landing.read_lines(spark, good, context.persisted, has_header=has_header) if good else landing.no_lines(spark)
-    )
-    rows = lines.select(
+    rows = _lines(context, spark, good, source.format).select(
         "*",
         F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
@@ -108,6 +105,14 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     return Split(
         planned=record, refused=None, write=lambda txn: sinks.append(rows, context.target, txn), arriving=count
     )
+
+
+def _lines(context: FlowContext, spark: SparkSession, good: list[landing.CheckedFile], kind: FileFormat) -> DataFrame:
+    if not good:
+        return landing.no_lines(spark)
+    if kind in ("parquet", "avro"):
+        return records.read_records(spark, good, context.persisted, kind)
+    return landing.read_lines(spark, good, context.persisted, has_header=kind == "csv")
 
 
 def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -> dict[str, int]:
