@@ -271,3 +271,54 @@ def test_a_removal_asks_for_a_new_version_with_the_steps_and_the_readers(orders:
     assert orders.run().flow("silver").error is None, "an addition keeps the checkpoint"
     (line,) = orders.history()
     assert (line.event, line.change.field, line.decision) == ("declared", "note", "keep_checkpoint")
+
+
+def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, declare: Declare) -> None:
+    import io
+    from datetime import date
+
+    import fastavro
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    declare("Contract(mode='evolve')", format="parquet")
+    day = pa.array([date(2026, 1, 1)])
+    small = {"id": pa.array([1], pa.int16()), "at": day, "amount": pa.array([1.5], pa.float32())}
+    more = {"id": pa.array([2]), "at": day, "amount": pa.array(["2.5"]), "gate": pa.array([7], pa.int32())}
+    for name, columns in (("a [1] 50%.parquet", small), ("b.parquet", more)):
+        content = io.BytesIO()
+        pq.write_table(pa.table(columns), content)
+        orders.deployment.land(name, content.getvalue(), "orders")
+    orders.deployment.land("c.parquet", b"PAR1 and nothing more", "orders")
+
+    report = orders.run()
+
+    assert [flow.error for flow in report.flows] == [None, None]
+    assert report.flow("bronze").rules() == {"corrupt_file": 1}
+    assert [(r["id"], r["amount"], r["gate"]) for r in orders.silver()] == [(1, 1.5, None), (2, 2.5, 7)]
+    assert [(line.change.kind, line.change.field, line.change.after) for line in orders.history()] == [
+        ("widening", "id", "bigint"),
+        ("addition", "gate", "int"),
+    ], "the column has the writer's type"
+
+    declare("Contract(mode='evolve')", format="avro", version=2)
+    (orders.deployment.environment.project.parent / "pipelines" / "orders.py").write_text(
+        (orders.deployment.environment.project.parent / "pipelines" / "orders.py")
+        .read_text()
+        .replace('name="bronze",', 'name="bronze", checkpoint_version=2,')
+    )
+    fields = [
+        {"name": "id", "type": "int"},
+        {"name": "at", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "amount", "type": ["null", "boolean"]},
+    ]
+    content = io.BytesIO()
+    schema = fastavro.parse_schema({"type": "record", "name": "Order", "fields": fields})
+    fastavro.writer(content, schema, [{"id": 3, "at": date(2026, 1, 1), "amount": None}])
+    orders.deployment.land("d.avro", content.getvalue(), "orders")
+
+    assert [flow.error for flow in orders.run().flows] == [None, None]
+
+    assert [(r["id"], r["gate"]) for r in orders.silver()] == [(1, None), (2, 7), (3, None)]
+    (retyped,) = [line for line in orders.history() if line.change.kind == "type_change"]
+    assert (retyped.change.before, retyped.change.after, retyped.breaks) == ("double", "boolean", ("orders/gold",))

@@ -7,11 +7,12 @@ What a transform carries along in ``_origin`` is enough to see it: no record is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from tidegate import checkpoint, evolution
+from tidegate import checkpoint, evolution, writers
 from tidegate.contract import COLUMN, Action
 from tidegate.ddl import Column, parse_ddl
 from tidegate.drift import Change, compare, fingerprint, normal
@@ -71,7 +72,9 @@ class Drift:
 
     def parse(self, feed: DataFrame) -> DataFrame:
         """Bronze rows as typed rows; see `tidegate.spark.parse.parse`."""
-        self.parsed = parse.parse(feed, self.source, self.terms)
+        folder = self.context.layout.ops(self.context.pipeline.name, "schemas")
+        lookup = functools.partial(writers.fetch, self.context.registry, folder)
+        self.parsed = parse.parse(feed, self.source, self.terms, lookup)
         return self.parsed.rows
 
     def settle(self, output: DataFrame, batch_id: int, *, decided: bool) -> DataFrame:
@@ -125,16 +128,16 @@ class Drift:
         filled_names, fitting = (_names(self.columns, found[1 + kind :: 2]) for kind in (0, 1))
         self.unknown = self._unknown_names(output) if (found[0] or 0) > 0 else {}
         self.bringing: dict[Change, list[int]] = {}
-        if self.parsed.writers:
-            for writer, fields in self.parsed.writers.items():
-                for change in self._of_writer(fields):
-                    self.bringing.setdefault(change, []).append(writer)
-        else:
+        for writer, fields in self.parsed.writers.items():
+            for change in self._of_writer(fields):
+                self.bringing.setdefault(change, []).append(writer)
+        if not self.parsed.writers_tell_all:
+            told = {change.field for change in self.bringing}
             names = [column for column in self._known() if column.name in (*filled_names, *self.terms.evolved)]
             came = [*names, *(Column(shown, "") for shown in self.unknown if shown not in self.terms.evolved)]
             for change in compare(self._known(), came):
                 # A record may leave any field out, so that none of a batch has it is no sign that it is gone.
-                if change.kind != "removal":
+                if change.kind != "removal" and change.field not in told:
                     self.bringing.setdefault(change, [])
         for column in self.columns:
             if column.name in filled_names and column.name not in fitting and not self._has_type_change(column.name):

@@ -262,6 +262,7 @@ class _Job:
             spark=spark,
             layout=self.layout,
             kafka=self.environment.kafka,
+            registry=self.environment.registry,
             pipeline=pipeline,
             flow=flow,
             ref=ref,

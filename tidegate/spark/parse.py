@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.contract import Terms
 from tidegate.ddl import Column, parse_ddl
-from tidegate.spec import FileSource, KafkaSource
+from tidegate.spark import messages
+from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
+
+    from tidegate.writers import WriterSchema
 
 
 MASK_BITS = 62
@@ -32,17 +35,25 @@ class Parsed:
 
     rows: DataFrame
     writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)
-    """The fields that a file's header or a registered schema lists, by ``_origin.writer``; a CSV header tells no types.
-    JSON records have no writer's schema: what they hold is seen in the rows alone."""
+    """The fields that a file's header or a registered schema lists, by ``_origin.writer``; a CSV header tells no types."""
+    writers_tell_all: bool = True
+    """Whether every record follows one of them. What JSON holds without a schema is seen in the rows alone."""
 
 
-def parse(feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None = None) -> Parsed:
+Lookup = Callable[[int], "WriterSchema | None"]
+"""A writer's schema by the id that messages name; None where the registry knows of none."""
+
+
+def parse(
+    feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None = None, lookup: Lookup | None = None
+) -> Parsed:
     """Parse bronze rows by their landing source's schema.
 
     Args:
         feed: Bronze rows, as `tidegate.spark.landing` or the Kafka source made them.
         source: The landing source behind that bronze table.
         terms: Which values are rescued or left out; the source's own contract by default.
+        lookup: Finds the schema that a message names; without it no message may name one.
 
     Returns:
         The declared fields, ``_rescued map<string,string>`` (fields that the schema does not know, and values that a
@@ -55,8 +66,11 @@ def parse(feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None
     columns = parse_ddl("schema", source.schema)
     chosen = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
-        texts = _json_texts(_kafka_records(feed), columns)
-        return Parsed(rows=_typed(texts, columns, ("",), chosen, extra=("_key", "_timestamp")))
+        schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
+        texts = _json_texts(_kafka_records(feed, source.format, schemas), columns)
+        rows = _typed(texts, columns, ("",), chosen, extra=("_key", "_timestamp"))
+        writers = messages.fields_of(schemas)
+        return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
     records, headers = _file_records(feed), _headers(feed) if source.format != "json" else {}
     if source.format == "csv":
         writers = {writer: _csv_fields(header) for writer, header in headers.items()}
@@ -65,7 +79,8 @@ def parse(feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None
         return Parsed(rows=_typed(texts, columns, source.null_values, chosen), writers=usable)
     typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, header in headers.items()}
     texts = _json_texts(records, columns)
-    return Parsed(rows=_typed(texts, columns, source.null_values, chosen), writers=typed)
+    rows = _typed(texts, columns, source.null_values, chosen)
+    return Parsed(rows=rows, writers=typed, writers_tell_all=source.format != "json")
 
 
 def _headers(feed: DataFrame) -> dict[int, str]:
@@ -98,7 +113,7 @@ def _file_records(feed: DataFrame) -> DataFrame:
     )
 
 
-def _kafka_records(feed: DataFrame) -> DataFrame:
+def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
@@ -107,18 +122,18 @@ def _kafka_records(feed: DataFrame) -> DataFrame:
             F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
         )
     )
-    raw = F.when(F.is_valid_utf8(F.col("value").cast("string")), F.col("value").cast("string")).otherwise(
-        F.base64("value")
-    )
-    return feed.select(
+    text, problem = messages.as_text(kind, schemas)
+    read = feed.withColumn("_text", text).withColumn("_problem", problem)
+    return read.select(
         "_row_id",
-        F.lit(None).cast("bigint").alias("_writer"),
-        raw.alias("_raw"),
+        messages.writer_id().alias("_writer"),
+        F.coalesce("_text", F.base64("value")).alias("_raw"),
         at.alias("_at"),
         told.alias("_told"),
         "_ingested_at",
         F.make_valid_utf8(F.col("key").cast("string")).alias("_key"),
         "_timestamp",
+        "_problem",
     )
 
 
@@ -128,11 +143,14 @@ def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
     texts = records.withColumn("_texts", F.from_json("_raw", "map<string,string>", {"mode": "PERMISSIVE"}))
     declared = [F.lit(column.name) for column in columns]
+    malformed = F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json"))
+    if "_problem" in records.columns:
+        malformed = F.coalesce("_problem", malformed)
     return texts.select(
-        *records.columns,
+        *[name for name in records.columns if name != "_problem"],
         *[F.col("_texts").getItem(column.name).alias(_text(column)) for column in columns],
         F.map_filter("_texts", lambda name, text: ~name.isin(*declared) & text.isNotNull()).alias("_unknown"),
-        F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json")).alias("_malformed"),
+        malformed.alias("_malformed"),
     )
 
 
