@@ -77,9 +77,10 @@ def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
     import pyarrow
     from deltalake import write_deltalake
 
-    held = read(layout, pipeline)
+    wanted = list(lines)
+    held = read(layout, pipeline) if wanted else []
     fresh: list[Line] = []
-    for line in lines:
+    for line in wanted:
         if not any(line.same_as(other) for other in [*held, *fresh]):
             fresh.append(line)
     if fresh:

@@ -162,17 +162,17 @@ def test_an_evolving_contract_adds_columns_and_keeps_the_checkpoint(orders: Orde
 
     assert [flow.error for flow in report.flows] == [None, None]
     assert any("new field gate (evolve)" in note for note in report.flow("silver").notes)
-    orders.land(row(4), row(5, gate="C1"))
+    orders.land(row(4), row(5, gate="C1", Gate="c1"))
     assert orders.run().flow("silver").error is None
     assert [(r["id"], r["amount"], r["gate"], r["_rescued"]) for r in orders.silver()] == [
         (1, 1.5, None, None),
         (2, 1.5, "B12", None),
         (3, None, None, '{"amount":"a lot"}'),
         (4, 1.5, None, None),
-        (5, 1.5, "C1", None),
+        (5, 1.5, "C1", '{"Gate":"c1"}'),
     ]
     decided = {(line.change.field, line.decision) for line in orders.history()}
-    assert decided == {("gate", "evolve"), ("noise", "discard_value")}, "each change once"
+    assert decided == {("gate", "evolve"), ("noise", "discard_value"), ("Gate", "rescue")}, "each change once"
 
 
 def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders, declare: Declare) -> None:

@@ -22,6 +22,7 @@ def tell(report: FlowReport) -> Iterator[str]:
         yield f"quarantined by rule (a row may break several): {told}"
     if report.target_version is not None:
         yield f"{report.target} is at Delta version {report.target_version}"
+    yield from report.notes
     for verdict in report.verdicts:
         yield from _verdict(verdict)
 

@@ -93,16 +93,21 @@ class Drift:
             ContractRefusedError: The contract is frozen and nobody has answered; the history has it.
         """
         seen = self._observe(output)
-        made = {name.lower() for name in output.columns}
+        taken = {name.lower() for name in output.columns}
+        evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in taken}
+        taken |= {name.lower() for name in evolved}
         actions: dict[Change, Action] = {}
         for change in seen:
-            action = self.terms.action(change)
-            actions[change] = "rescue" if action == "evolve" and change.field.lower() in made else action
+            actions[change] = self.terms.action(change)
+            if actions[change] == "evolve":
+                # The transform makes a column of that name, or the batch brings the name in two cases.
+                if change.field.lower() in taken:
+                    actions[change] = "rescue"
+                taken.add(change.field.lower())
         frozen = [change for change, action in actions.items() if action == "freeze"]
         if frozen and not decided:
             raise self._refusal(frozen, batch_id)
         self.lines = [self._line(change, action, batch_id) for change, action in actions.items() if action != "freeze"]
-        evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in made}
         evolved |= {change.field: change.after or "string" for change, action in actions.items() if action == "evolve"}
         refused = [change for change, action in actions.items() if action == "quarantine"]
         return self._marked(_with_columns(output, evolved), refused)
@@ -227,9 +232,10 @@ class Drift:
         if change.field == MANY_NAMES:
             return F.size("_origin.unknown") > 0
         if change.kind in ("addition", "rename_suspect", "case_clash"):
-            names = self.unknown.get(change.field, [])
-            keys = F.map_keys("_origin.unknown")
-            return F.coalesce(F.arrays_overlap(keys, F.array(*[F.lit(name) for name in names])), F.lit(False))
+            if not (names := self.unknown.get(change.field)):
+                return F.lit(False)
+            there = F.arrays_overlap(F.map_keys("_origin.unknown"), F.array(*[F.lit(name) for name in names]))
+            return F.coalesce(there, F.lit(False))
         if writers := self.bringing[change]:
             return F.col("_origin.writer").isin(*writers)
         place = [column.name for column in self.columns].index(change.field)
