@@ -232,7 +232,14 @@ def test_avro_values_with_a_registered_schema_flow_like_json_and_a_new_field_is_
         *[{"name": name, "type": ["null", "string"], "default": None} for name in ("user_id", "page", "agent")],
         {"name": "duration_ms", "type": ["null", "int"], "default": None},
     ]
-    event = {"event_id": "e1", "sequence": 1, "kind": "view", "occurred_at": 1_767_607_200_000, "page": "/a"}
+    event = {
+        "event_id": "e1",
+        "sequence": 1,
+        "kind": "view",
+        "occurred_at": 1_767_607_200_000,
+        "page": "/a",
+        "user_id": "u1",
+    }
     with SchemaRegistry() as registry:
         at = Deployment(dataclasses.replace(clicks.environment, registry=registry.address), clicks.source)
 

@@ -18,6 +18,8 @@ from tidegate.ddl import Column, parse_ddl
 from tidegate.drift import Change, compare, fingerprint, normal
 from tidegate.errors import ContractRefusedError
 from tidegate.spark import parse
+from tidegate.spark.values import MASK_BITS, cast
+from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +76,9 @@ class Drift:
         """Bronze rows as typed rows; see `tidegate.spark.parse.parse`."""
         folder = self.context.layout.ops(self.context.pipeline.name, "schemas")
         lookup = functools.partial(writers.fetch, self.context.registry, folder)
-        self.parsed = parse.parse(feed, self.source, self.terms, lookup)
+        # JSON can be read without the schema that it may name, so where there is no registry nobody looks for names.
+        named = self.context.registry or (isinstance(self.source, KafkaSource) and self.source.format == "avro")
+        self.parsed = parse.parse(feed, self.source, self.terms, lookup if named else None)
         return self.parsed.rows
 
     def settle(self, output: DataFrame, batch_id: int, *, decided: bool) -> DataFrame:
@@ -123,7 +127,7 @@ class Drift:
         """What is different, each change once."""
         from pyspark.sql import functions as F
 
-        words = range(0, (len(self.columns) + parse.MASK_BITS - 1) // parse.MASK_BITS)
+        words = range(0, (len(self.columns) + MASK_BITS - 1) // MASK_BITS)
         masks = []
         for word in words:
             filled, unfit = (F.col(f"_origin.{name}")[word] for name in ("filled", "unfit"))
@@ -239,7 +243,7 @@ class Drift:
         if writers := self.bringing[change]:
             return F.col("_origin.writer").isin(*writers)
         place = [column.name for column in self.columns].index(change.field)
-        word, bit = divmod(place, parse.MASK_BITS)
+        word, bit = divmod(place, MASK_BITS)
         return F.col("_origin.unfit")[word].bitwiseAND(F.lit(1 << bit).cast("bigint")) != 0
 
 
@@ -255,7 +259,7 @@ def _with_columns(output: DataFrame, evolved: dict[str, str]) -> DataFrame:
     unknown, rescued = F.col("_origin.unknown"), F.col("_origin.rescued")
     nothing = F.create_map().cast("map<string,string>")
     names = [F.lit(name) for name in evolved]
-    columns: dict[str, SparkColumn] = {name: parse.cast(unknown.getItem(name), kind) for name, kind in evolved.items()}
+    columns: dict[str, SparkColumn] = {name: cast(unknown.getItem(name), kind) for name, kind in evolved.items()}
     kept = F.coalesce(F.map_filter(rescued, lambda key, _: ~key.isin(*names)) if names else rescued, nothing)
     for name, value in columns.items():
         text = unknown.getItem(name)
@@ -269,7 +273,7 @@ def _names(columns: tuple[Column, ...], words: tuple[Any, ...]) -> set[str]:
     return {
         column.name
         for place, column in enumerate(columns)
-        if (words[place // parse.MASK_BITS] or 0) >> (place % parse.MASK_BITS) & 1
+        if (words[place // MASK_BITS] or 0) >> (place % MASK_BITS) & 1
     }
 
 

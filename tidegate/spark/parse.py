@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING
 from tidegate.contract import Terms
 from tidegate.ddl import Column, parse_ddl
 from tidegate.spark import messages
+from tidegate.spark.values import as_values, text_name
 from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
     from tidegate.writers import WriterSchema
-
-
-MASK_BITS = 62
-"""Fields whose bits share one BIGINT of a mask: ``filled`` (a value is there) and ``unfit`` (it does not fit its type)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +56,7 @@ def parse(
         contract rescues), ``_row_id`` and ``_origin`` (``at``: the coordinates that break ties, ``raw``: the record as
         text, ``source``: the coordinates as JSON, ``broken``: the rules that it breaks already, ``ingested_at``,
         ``writer``: whose schema it follows, ``unknown``: all fields that the schema does not know, ``rescued``: as
-        ``_rescued``, ``filled`` and ``unfit``: `MASK_BITS`). A Kafka record also has ``_key`` (text) and
+        ``_rescued``, ``filled`` and ``unfit``: `tidegate.spark.values.MASK_BITS`). A Kafka record also has ``_key`` (text) and
         ``_timestamp``; its value NULL stays NULL in every field, for the transform to take as a delete.
     """
     columns = parse_ddl("schema", source.schema)
@@ -68,7 +64,7 @@ def parse(
     if isinstance(source, KafkaSource):
         schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
         texts = _json_texts(_kafka_records(feed, source.format, schemas), columns)
-        rows = _typed(texts, columns, ("",), chosen, extra=("_key", "_timestamp"))
+        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"))
         writers = messages.fields_of(schemas)
         return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
     records, headers = _file_records(feed), _headers(feed) if source.format != "json" else {}
@@ -76,10 +72,10 @@ def parse(
         writers = {writer: _csv_fields(header) for writer, header in headers.items()}
         texts = _csv_texts(records, headers, columns)
         usable = {writer: fields for writer, fields in writers.items() if _header_problem(fields, columns) is None}
-        return Parsed(rows=_typed(texts, columns, source.null_values, chosen), writers=usable)
+        return Parsed(rows=as_values(texts, columns, source.null_values, chosen), writers=usable)
     typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, header in headers.items()}
     texts = _json_texts(records, columns)
-    rows = _typed(texts, columns, source.null_values, chosen)
+    rows = as_values(texts, columns, source.null_values, chosen)
     return Parsed(rows=rows, writers=typed, writers_tell_all=source.format != "json")
 
 
@@ -138,7 +134,7 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
 
 
 def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Add a text per declared field (`_text`), ``_unknown map<string,string>`` and ``_malformed``."""
+    """Add a text per declared field (`tidegate.spark.values.text_name`), ``_unknown map<string,string>`` and ``_malformed``."""
     from pyspark.sql import functions as F
 
     texts = records.withColumn("_texts", F.from_json("_raw", "map<string,string>", {"mode": "PERMISSIVE"}))
@@ -148,7 +144,7 @@ def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
         malformed = F.coalesce("_problem", malformed)
     return texts.select(
         *[name for name in records.columns if name != "_problem"],
-        *[F.col("_texts").getItem(column.name).alias(_text(column)) for column in columns],
+        *[F.col("_texts").getItem(column.name).alias(text_name(column)) for column in columns],
         F.map_filter("_texts", lambda name, text: ~name.isin(*declared) & text.isNotNull()).alias("_unknown"),
         malformed.alias("_malformed"),
     )
@@ -188,7 +184,7 @@ def _csv_part(records: DataFrame, fields: Sequence[Column], columns: Sequence[Co
     names, declared = [column.name for column in fields], {column.name for column in columns}
     no_text, no_map = F.lit(None).cast("string"), F.lit(None).cast("map<string,string>")
     if (problem := _header_problem(fields, columns)) is not None:
-        nothing = [no_text.alias(_text(column)) for column in columns]
+        nothing = [no_text.alias(text_name(column)) for column in columns]
         return records.select("*", *nothing, no_map.alias("_unknown"), F.lit(problem).alias("_malformed"))
     cells = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
     parsed = F.from_csv("_raw", cells, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
@@ -197,125 +193,10 @@ def _csv_part(records: DataFrame, fields: Sequence[Column], columns: Sequence[Co
     unknown = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull()) if pairs else no_map
     return records.withColumn("_cells", parsed).select(
         *records.columns,
-        *[place.get(column.name, no_text).alias(_text(column)) for column in columns],
+        *[place.get(column.name, no_text).alias(text_name(column)) for column in columns],
         unknown.alias("_unknown"),
         F.when(F.col("_cells._corrupt").isNotNull(), F.lit("malformed_line")).alias("_malformed"),
     )
-
-
-def _typed(
-    texts: DataFrame,
-    columns: Sequence[Column],
-    null_values: tuple[str, ...],
-    terms: Terms,
-    extra: tuple[str, ...] = (),
-) -> DataFrame:
-    """Cast each text on its own, then say which fields broke: three projections, so that no cast is done twice."""
-    from pyspark.sql import functions as F
-
-    def meant(column: Column) -> SparkColumn:
-        text = F.col(_text(column))
-        return F.when(F.col("_malformed").isNull() & ~text.isin(*null_values), text).alias(_text(column))
-
-    envelope = ["_row_id", "_writer", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
-    kept = texts.select(*envelope, "_unknown", *[meant(column) for column in columns])
-    values = [cast(F.col(_text(column)), column.type).alias(column.name) for column in columns]
-    typed = kept.select("*", *values)
-    fine = F.col("_malformed").isNull()
-    unknown = F.when(fine & (F.size("_unknown") > 0), F.col("_unknown"))
-    rescued = _rescued(unknown, columns, terms)
-    origin = F.struct(
-        F.col("_at").alias("at"),
-        F.col("_raw").alias("raw"),
-        F.col("_told").alias("source"),
-        F.array_compact(F.array(*_broken(columns, terms))).alias("broken"),
-        F.col("_ingested_at").alias("ingested_at"),
-        F.col("_writer").alias("writer"),
-        unknown.alias("unknown"),
-        rescued.alias("rescued"),
-        _mask([F.col(_text(column)).isNotNull() for column in columns]).alias("filled"),
-        _mask([_unfit(column) for column in columns]).alias("unfit"),
-    )
-    names = [column.name for column in columns]
-    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *extra)
-
-
-def _broken(columns: Sequence[Column], terms: Terms) -> list[SparkColumn]:
-    """The built-in rules that a record breaks, each NULL where it does not."""
-    from pyspark.sql import functions as F
-
-    there = F.col("_malformed").isNull() & F.col("_raw").isNotNull()
-    broken = [F.col("_malformed")]
-    for column in columns:
-        if not _is_text(column) and (column.required or terms.keeps_row(column.name) is None):
-            broken.append(F.when(_unfit(column), F.lit(f"wrong_type({column.name})")))
-        if column.required:
-            broken.append(F.when(there & F.col(_text(column)).isNull(), F.lit(f"required({column.name})")))
-    return broken
-
-
-def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> SparkColumn:
-    """Unknown fields but for those that are left out or became columns, and texts that do not fit their rescued column."""
-    from pyspark.sql import functions as F
-
-    all_of_them, excepted = terms.discards()
-    names = [F.lit(name) for name in excepted]
-    evolved = [F.lit(name) for name in terms.evolved]
-
-    def stays(name: SparkColumn, _: SparkColumn) -> SparkColumn:
-        named = name.isin(*names) if names else F.lit(False)
-        stays = named if all_of_them else ~named
-        return stays & ~name.isin(*evolved) if evolved else stays
-
-    kept = F.map_filter(unknown, stays) if all_of_them or names or evolved else unknown
-    unfit = [c for c in columns if not _is_text(c) and not c.required and terms.keeps_row(c.name) == "rescue"]
-    if unfit:
-        nothing = F.create_map().cast("map<string,string>")
-        pairs = [part for c in unfit for part in (F.lit(c.name), F.when(_unfit(c), F.col(_text(c))))]
-        texts = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull())
-        kept = F.map_concat(F.coalesce(kept, nothing), texts)
-    return F.when(F.size(kept) > 0, kept)
-
-
-def _unfit(column: Column) -> SparkColumn:
-    from pyspark.sql import functions as F
-
-    if _is_text(column):
-        return F.lit(False)
-    return F.col(_text(column)).isNotNull() & F.col(column.name).isNull()
-
-
-def _is_text(column: Column) -> bool:
-    return column.type.strip().lower() == "string"
-
-
-def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
-    """``array<bigint>``, bit by field, in the order of the schema."""
-    from pyspark.sql import functions as F
-
-    words = []
-    for start in range(0, len(flags), MASK_BITS):
-        word = F.lit(0).cast("bigint")
-        for place, flag in enumerate(flags[start : start + MASK_BITS]):
-            word = word.bitwiseOR(F.when(flag, F.lit(1 << place).cast("bigint")).otherwise(F.lit(0).cast("bigint")))
-        words.append(word)
-    return F.array(*words)
-
-
-def _text(column: Column) -> str:
-    return f"_text_{column.name}"
-
-
-def cast(text: SparkColumn, kind: str) -> SparkColumn:
-    """A text as a value of a type; NULL where it does not fit."""
-    from pyspark.sql import functions as F
-
-    plain = kind.strip().lower()
-    if plain == "string":
-        return text
-    if plain.startswith(("struct", "array", "map")):
-        return F.from_json(text, kind)
-    return F.trim(text).try_cast(kind)
 
 
 def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
