@@ -68,6 +68,7 @@ def test_the_terms_of_a_flow_have_its_answers_and_its_evolved_columns(layout: La
     evolution.answer(layout, "orders", LINE.drift, "evolve", "ada")
     terms = evolution.terms(layout, "orders", "silver", SOURCE)
     assert (terms.action(LINE.change), dict(terms.evolved)) == ("evolve", {})
+    assert terms.added == {"gate"}, "older files may lack it"
 
     evolution.record(layout, "orders", [dataclasses.replace(LINE, event="observed", decision="evolve")])
 

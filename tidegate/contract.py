@@ -86,6 +86,8 @@ class Terms:
     contract: Contract = field(default_factory=Contract)
     evolved: Mapping[str, str] = field(default_factory=dict)
     """Fields outside the schema that became columns, with their types: they stay columns."""
+    added: frozenset[str] = frozenset()
+    """Fields that the schema or the records gained later: that older files lack them is no drift."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What people answered, by `tidegate.drift.Change.identity`."""
 

@@ -95,6 +95,7 @@ def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSo
     """The contract of a flow's landing source, with what became of earlier drift."""
     declared = {column.name.lower() for column in parse_ddl("schema", source.schema)}
     evolved: dict[str, str] = {}
+    added: set[str] = set()
     answers: dict[str, Answer] = {}
     for line in read(layout, pipeline):
         if line.flow != flow:
@@ -102,9 +103,11 @@ def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSo
         name = line.change.field
         if line.event == "observed" and line.decision == "evolve" and name.lower() not in declared:
             evolved.setdefault(name, line.change.after or "string")
+        if line.change.kind in ("addition", "rename_suspect"):
+            added.add(name)
         if line.event == "answered":
             answers[line.change.identity()] = cast("Answer", line.decision)
-    return Terms(contract=source.contract, evolved=evolved, answers=answers)
+    return Terms(contract=source.contract, evolved=evolved, added=frozenset(added), answers=answers)
 
 
 def waiting(layout: Layout, pipeline: str) -> dict[str, list[Line]]:

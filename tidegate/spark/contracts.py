@@ -167,11 +167,12 @@ class Drift:
             by_values = declared is not None and _judged_by_values(normal(declared.type), normal(column.type))
             came.append(Column(_shown(column.name), "" if by_values else column.type))
         changes = compare(list(known.values()), came)
-        # A writer with a narrower type gives only values that fit, and an evolved column may be left out.
+        # A writer with a narrower type gives only values that fit, and older files lack what was added later.
         return [
             change
             for change in changes
-            if change.kind != "narrowing" and not (change.kind == "removal" and change.field in self.terms.evolved)
+            if change.kind != "narrowing"
+            and not (change.kind == "removal" and change.field in (*self.terms.added, *self.terms.evolved))
         ]
 
     def _has_type_change(self, name: str) -> bool:
