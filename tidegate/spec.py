@@ -75,7 +75,7 @@ class FileSource:
     glob: str = ""
     """Which file names are read; empty takes the usual ones of the format, compressed or not."""
     contract: Contract = RESCUING
-    """What happens when files bring other fields than the schema has."""
+    """What happens when files bring other fields than the schema has; by default they are rescued."""
     max_files_per_trigger: int = 1000
     """At most so many files a micro-batch, so that memory does not grow with the backlog."""
 
@@ -107,7 +107,7 @@ class KafkaSource:
     """``json``, or ``avro``: each value names its writer's schema in the registry (``TIDEGATE_REGISTRY``). A JSON value may
     name one, too."""
     contract: Contract = RESCUING
-    """What happens when messages bring other fields than the schema has."""
+    """What happens when messages bring other fields than the schema has; by default they are rescued."""
     max_offsets_per_trigger: int = 500_000
     """At most so many messages a micro-batch, over all partitions."""
 
