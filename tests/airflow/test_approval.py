@@ -49,6 +49,24 @@ def refused(places: Path) -> Layout:
     return layout
 
 
+def test_without_the_dag_the_flow_is_red_and_names_the_command_that_answers(
+    runs: Any, refused: Layout, spark_submit: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dags.flights import dag
+    from tidegate.airflow import approval
+
+    # As if nobody had put dags/schema_approval.py there.
+    monkeypatch.setattr(approval, "DAG_ID", "not_there")
+    monkeypatch.setattr(approval, "build_schema_approval", lambda: None)
+    spark_submit(REFUSE)
+
+    assert runs.states(runs.start(dag))["silver"] == "failed"
+
+    told = capsys.readouterr().out
+    assert "is dags/schema_approval.py there?" in told
+    assert f"tidegate contract answer flights {DRIFT} evolve" in told
+
+
 def test_a_refused_drift_opens_one_run_that_a_person_answers(runs: Any, refused: Layout, spark_submit: Any) -> None:
     from dags.flights import dag
     from dags.schema_approval import dag as approval
