@@ -24,6 +24,7 @@ def test_every_variable_counts_and_a_child_reads_the_same(tmp_path: Path) -> Non
         "TIDEGATE_LAKE": str(tmp_path / "lake"),
         "TIDEGATE_LANDING": "file://" + str(tmp_path / "in"),
         "TIDEGATE_KAFKA": "kafka:9092",
+        "TIDEGATE_REGISTRY": "http://registry:8081",
         "TIDEGATE_MASTER": "spark://box:7077",
         "TIDEGATE_DRIVER_MEMORY": "4g",
     }

@@ -7,6 +7,7 @@ variable                      meaning                                           
 ``TIDEGATE_LAKE``             root of tables, checkpoints, reports               ``<project>/.data/lake``
 ``TIDEGATE_LANDING``          root of the file landing zones                     ``<project>/.data/landing``
 ``TIDEGATE_KAFKA``            bootstrap servers                                  ``127.0.0.1:9092``
+``TIDEGATE_REGISTRY``         address of a schema registry for Kafka values   none
 ``TIDEGATE_MASTER``           Spark master of ``tidegate run``                   ``local[2]``
 ``TIDEGATE_DRIVER_MEMORY``    heap of the driver                                 ``2g``
 ============================  =================================================  ==============================
@@ -31,6 +32,7 @@ class Environment:
     lake: Path
     landing: Path
     kafka: str
+    registry: str = ""
     master: str = "local[2]"
     driver_memory: str = "2g"
 
@@ -51,6 +53,7 @@ class Environment:
             lake=_local("TIDEGATE_LAKE", given.get("TIDEGATE_LAKE") or str(project / ".data/lake")),
             landing=_local("TIDEGATE_LANDING", given.get("TIDEGATE_LANDING") or str(project / ".data/landing")),
             kafka=given.get("TIDEGATE_KAFKA") or "127.0.0.1:9092",
+            registry=given.get("TIDEGATE_REGISTRY") or "",
             master=given.get("TIDEGATE_MASTER") or "local[2]",
             driver_memory=given.get("TIDEGATE_DRIVER_MEMORY") or "2g",
         )
@@ -62,6 +65,7 @@ class Environment:
             "TIDEGATE_LAKE": str(self.lake),
             "TIDEGATE_LANDING": str(self.landing),
             "TIDEGATE_KAFKA": self.kafka,
+            "TIDEGATE_REGISTRY": self.registry,
             "TIDEGATE_MASTER": self.master,
             "TIDEGATE_DRIVER_MEMORY": self.driver_memory,
         }

@@ -33,10 +33,10 @@ class Taken:
 
 
 def waiting(layout: Layout, ref: CheckpointRef) -> int | None:
-    """The batch that its gate refused and that is not committed; None when none waits."""
+    """The batch that its gate refused and that is not committed; None when none waits, or it waits for its contract."""
     told = _read(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh))
     pending = progress.read(ref.path(layout)).pending_batch
-    return pending if pending is not None and told.get("batch_id") == pending else None
+    return pending if pending is not None and told.get("batch_id") == pending and "drift" not in told else None
 
 
 def take(layout: Layout, ref: CheckpointRef, *, by: str, reason: str) -> int:

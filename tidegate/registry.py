@@ -8,7 +8,7 @@ import pkgutil
 import re
 
 from tidegate.errors import RequestError, SpecError
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 
 
 def names() -> list[str]:
@@ -44,3 +44,24 @@ def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
         if (flow := pipeline.writer_of(table)) is not None:
             return pipeline, flow
     return None
+
+
+def readers_of(table: str, first: Pipeline) -> list[tuple[Pipeline, Flow]]:
+    """The flows of all declared pipelines that read a table's change feed, those of ``first`` before the others."""
+    pipelines = [first, *(load(name) for name in names() if name != first.name)]
+    return [
+        (pipeline, flow)
+        for pipeline in pipelines
+        for flow in pipeline.flows
+        if isinstance(flow.source, ChangeFeed) and flow.source.table == table
+    ]
+
+
+def landing_behind(flow: Flow, pipeline: Pipeline) -> FileSource | KafkaSource | None:
+    """The landing source whose records a flow parses: that of the bronze table which it reads; None for other flows."""
+    if not isinstance(flow.source, ChangeFeed):
+        return None
+    written = writer_of(flow.source.table, pipeline)
+    if written is None or written[1].target.keys or isinstance(written[1].source, ChangeFeed):
+        return None
+    return written[1].source

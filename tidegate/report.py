@@ -162,6 +162,8 @@ class FlowReport:
     """The target's Delta version when the flow ended."""
     dry_run: bool = False
     """The batches tell what would happen; nothing was written."""
+    notes: list[str] = field(default_factory=list)
+    """What else is worth telling, for example that a batch brought a new field, and what became of it."""
     docs: str | None = None
     """The page of the flow's last batch in this attempt, relative to the lake; from it links lead to all others."""
     seconds: float = 0.0

@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 
 import pendulum
 
+from tidegate.contract import RESCUING
+from tidegate.contract import Contract as Contract
 from tidegate.errors import FieldError, SpecError
 from tidegate.fields import (
     Layer,
@@ -33,7 +35,8 @@ from tidegate.fields import (
 )
 from tidegate.selection import AGE
 
-FileFormat = Literal["csv", "json"]
+FileFormat = Literal["csv", "json", "parquet", "avro"]
+ValueFormat = Literal["json", "avro"]
 WriteMode = Literal["append", "upsert", "recompute"]
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -49,6 +52,8 @@ _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _GLOBS: Mapping[str, str] = {
     "csv": "*.{csv,csv.gz,csv.bz2}",
     "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}",
+    "parquet": "*.parquet",
+    "avro": "*.avro",
 }
 
 
@@ -63,7 +68,7 @@ class FileSource:
     path: str
     """The folder, relative to the landing zone, for example ``flights``."""
     format: FileFormat
-    """``csv`` with a header line, or ``json``: one object a line."""
+    """``csv`` with a header line, ``json`` (one object a line), ``parquet`` or ``avro`` (object container files)."""
     schema: str
     """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses by name with it;
     a record whose value does not fit the type, or that lacks a ``NOT NULL`` field, is quarantined."""
@@ -71,6 +76,8 @@ class FileSource:
     """Texts that mean "no value", for example ``("", "NA")``."""
     glob: str = ""
     """Which file names are read; empty takes the usual ones of the format, compressed or not."""
+    contract: Contract = RESCUING
+    """What happens when files bring other fields than the schema has; by default they are rescued."""
     max_files_per_trigger: int = 1000
     """At most so many files a micro-batch, so that memory does not grow with the backlog."""
 
@@ -82,6 +89,7 @@ class FileSource:
         check_texts("FileSource", "null_values", self.null_values)
         if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
+        _check_contract(self, self.contract, self.schema)
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 
@@ -92,11 +100,16 @@ class FileSource:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSource:
-    """A topic of JSON values. Offsets live in the checkpoint alone; no consumer group is committed."""
+    """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
 
     topic: str
     schema: str
-    """The fields of one JSON value as DDL, parsed by name in silver."""
+    """The fields of one value as DDL, parsed by name in silver."""
+    format: ValueFormat = "json"
+    """``json``, or ``avro``: each value names its writer's schema in the registry (``TIDEGATE_REGISTRY``). A JSON value may
+    name one, too."""
+    contract: Contract = RESCUING
+    """What happens when messages bring other fields than the schema has; by default they are rescued."""
     max_offsets_per_trigger: int = 500_000
     """At most so many messages a micro-batch, over all partitions."""
 
@@ -104,11 +117,20 @@ class KafkaSource:
         if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
         check_schema(self, self.schema)
+        check_choice(self, "format", self.format, get_args(ValueFormat))
+        _check_contract(self, self.contract, self.schema)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""
         return {"kind": "kafka", "topic": self.topic}
+
+
+def _check_contract(declared: object, contract: object, schema: str) -> None:
+    owner = type(declared).__name__
+    if not isinstance(contract, Contract):
+        raise FieldError(owner, "contract", contract, "a Contract, as in Contract(mode='freeze')")
+    contract.check_fits(owner, schema)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ says, so the declaration itself stands in the DAG's documentation, with its fing
 
 from __future__ import annotations
 
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, fingerprint
+from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline, fingerprint
 
 
 def describe(pipeline: Pipeline) -> str:
@@ -22,7 +22,10 @@ def describe(pipeline: Pipeline) -> str:
     ]
     for flow in pipeline.flows:
         if isinstance(flow.source, FileSource | KafkaSource):
-            lines += [f"Fields of one record that `{flow.name}` lands:", ""]
+            lines += [
+                f"Fields of one record that `{flow.name}` lands; contract: {_contract(flow.source.contract)}.",
+                "",
+            ]
             lines += ["```sql", _plain(flow.source.schema), "```", ""]
     return "\n".join([*lines, f"Declaration `{fingerprint(pipeline.to_json())}`."])
 
@@ -45,6 +48,11 @@ def _source(flow: Flow) -> str:
             return f"topic `{source.topic}`, at most {source.max_offsets_per_trigger:,} messages a batch"
         case ChangeFeed():
             return f"changes of `{source.table}`, about {source.max_bytes_per_trigger} a batch"
+
+
+def _contract(contract: Contract) -> str:
+    named = [f"{name} `{mode}`" for name, mode in contract.named().items()]
+    return ", ".join([f"`{contract.mode}`", *named])
 
 
 def _target(flow: Flow) -> str:

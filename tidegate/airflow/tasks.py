@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate.airflow import attempt
+from tidegate.airflow import approval, attempt
 from tidegate.airflow.assets import table_asset, untold_news
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
-from tidegate.errors import RequestError, TidegateError
+from tidegate.errors import ContractRefusedError, RequestError, TidegateError
 from tidegate.lag import plan
 from tidegate.layout import Layout
 from tidegate.preview import preview
@@ -130,6 +130,7 @@ class ShowFlow(BaseOperator):
         report = self._report(context)
         match report.state:
             case "refused" | "failed":
+                self._ask(report)
                 self._fail(report, (report.error or {}).get("message", f"the flow was {report.state}"))
             case "waiting" | "running":
                 self._fail(report, CRASHED)
@@ -169,6 +170,21 @@ class ShowFlow(BaseOperator):
             self.outlets = []
         for line in tell(report):
             self.log.info("%s", line)
+
+    def _ask(self, report: FlowReport) -> None:
+        """Ask a person about a drift that a frozen contract refused, once for each drift."""
+        error = report.error or {}
+        if error.get("kind") != ContractRefusedError.__name__:
+            return
+        try:
+            asked = approval.ask_once(error)
+        except Exception:  # whatever Airflow says to it, the flow's own message must be told
+            # It names the command that answers as well.
+            self.log.warning("Airflow did not open a run of %s; is dags/schema_approval.py there?", approval.DAG_ID)
+            return
+        self.log.info(
+            "%s of %s asks about drift %s", "a new run" if asked else "a run", approval.DAG_ID, error["drift"]
+        )
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
         for line in tell(report) if report is not None else ():

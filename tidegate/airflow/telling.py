@@ -24,6 +24,7 @@ def tell(report: FlowReport) -> Iterator[str]:
         yield f"{report.target} is at Delta version {report.target_version}"
     if report.docs is not None:
         yield f"report, in the lake: {report.docs}"
+    yield from report.notes
     for verdict in report.verdicts:
         yield from _verdict(verdict)
 

@@ -5,7 +5,7 @@ Exit codes (``sysexits.h``)::
     0    all is well, or nothing was new
     1    whoever read the output went away (``| head``)
     64   the command was called in a wrong way: unknown pipeline, flow or option
-    65   a gate refused a batch (the target is untouched and the same batch waits), or a source lost what comes next
+    65   a gate or a contract refused a batch (the target is untouched and the same batch waits), or a source lost what comes next
     70   a job crashed without a report, or a fault of Tidegate itself
     75   it may heal by waiting: a source is away, another run holds the lease
     78   a declaration, a checkpoint, a source or this machine needs a person
@@ -21,7 +21,20 @@ from typing import NoReturn
 
 import typer
 
-from tidegate.cli import checkpoint, docs, expectations, lag, ledger, new, plan, quarantine, run, status, version
+from tidegate.cli import (
+    checkpoint,
+    contract,
+    docs,
+    expectations,
+    lag,
+    ledger,
+    new,
+    plan,
+    quarantine,
+    run,
+    status,
+    version,
+)
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
 _EX_TYPER_USAGE = 2
@@ -42,6 +55,7 @@ app.command()(run.run)
 app.command()(new.new)
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(expectations.app, name="expectations")
+app.add_typer(contract.app, name="contract")
 app.command()(checkpoint.checkpoint)
 app.command()(ledger.ledger)
 app.command()(docs.docs)

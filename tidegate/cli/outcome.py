@@ -83,6 +83,8 @@ def tell_flow(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield "quarantined", _by_rule(broken)
     if filtered := _filtered(flow):
         yield "filtered", _by_rule(filtered)
+    for note in flow.notes:
+        yield "schema", note
     if flow.lag_before is not None or flow.lag_after is not None:
         yield "lag", f"{_lag(flow.lag_before)} -> {_lag(flow.lag_after)}"
 

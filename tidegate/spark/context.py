@@ -66,6 +66,8 @@ class FlowContext:
     report: FlowReport
     told: Callable[[], None]
     """Writes the run report; called when there is something new to tell."""
+    registry: str = ""
+    """Address of the schema registry; empty without one."""
     error: TidegateError | None = None
     """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
     persisted: list[DataFrame] = field(default_factory=list)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, fingerprints, registry
 from tidegate.environment import Environment
-from tidegate.errors import GateRefusedError, LakeUnwritableError, SpecError, TidegateError
+from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -201,9 +201,8 @@ class _Job:
             else:
                 run_flow(context)
             told.state = "done" if told.batches else "idle"
-        except GateRefusedError as refusal:
-            verdict = refusal.verdict
-            note_refusal(context, verdict.batch_id, verdict.suite_fingerprint, verdict.code_fingerprint)
+        except (GateRefusedError, ContractRefusedError) as refusal:
+            note_refusal(context, refusal)
             told.state, told.error = "refused", describe_error(refusal)
         except Exception as error:
             told.state, told.error = "failed", describe_error(error)
@@ -268,6 +267,7 @@ class _Job:
             spark=spark,
             layout=self.layout,
             kafka=self.environment.kafka,
+            registry=self.environment.registry,
             pipeline=pipeline,
             flow=flow,
             ref=ref,

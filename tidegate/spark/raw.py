@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate import progress
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
-from tidegate.spark import landing, quarantine, sinks, tables
+from tidegate.spark import landing, quarantine, records, sinks, tables
 from tidegate.spark.split import Decision, Split
 from tidegate.spec import FileSource
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext, Replay
+    from tidegate.spec import FileFormat
 
 
 def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -36,16 +37,12 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     if not listed:
         return None
     fresh = _unread(context, spark, listed)
-    checked = landing.check_files(spark, sorted(fresh.items()))
+    checked = landing.check_files(spark, sorted(fresh.items()), source.format)
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
         good, failed = _as_decided(context, spark, batch_id, checked)
-    has_header = source.format == "csv"
-    lines = (
-        landing.read_lines(spark, good, context.persisted, has_header=has_header) if good else landing.no_lines(spark)
-    )
-    rows = lines.select(
+    rows = _lines(context, spark, good, source.format).select(
         "*",
         F.timestamp_millis(F.lit(context.planned_ms(batch_id))).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
@@ -151,6 +148,14 @@ def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     fresh = rows.join(held.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
     context.persisted.append(fresh)
     return fresh.select(*rows.columns)
+
+
+def _lines(context: FlowContext, spark: SparkSession, good: list[landing.CheckedFile], kind: FileFormat) -> DataFrame:
+    if not good:
+        return landing.no_lines(spark)
+    if kind in ("parquet", "avro"):
+        return records.read_records(spark, good, context.persisted, kind)
+    return landing.read_lines(spark, good, context.persisted, has_header=kind == "csv")
 
 
 def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -> dict[str, int]:

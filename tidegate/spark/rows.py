@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import refusal, report
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.spark import groups, parse, quarantine, sinks, tables
+from tidegate.spark import contracts, groups, parse, quarantine, sinks, tables
 from tidegate.spark.split import Decision, Split
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def split_rows(
         SpecError: The transform drops what it must carry, or does not make the keys.
         LedgerImbalanceError: It loses or invents rows.
         GateRefusedError: A critical expectation is below its ``mostly``.
+        ContractRefusedError: The records drifted from a frozen contract.
     """
-    records = _records(context, batch)
+    records, drift = _records(context, batch)
     read, checksum = _census(records)
     if read == 0:
         return None
@@ -50,6 +51,8 @@ def split_rows(
     one_to_one = _census(output) == (read, checksum)
     if not one_to_one:
         _check_ids(context, batch_id, records, output)
+    if drift is not None:
+        output = drift.settle(output, batch_id, decided=decision.quarantined)
     flagged, verdict = _flagged(context, output, batch_id, decision)
     if not one_to_one:
         flagged = _refuse_whole_rows(flagged)
@@ -60,6 +63,8 @@ def split_rows(
         if context.gate is not None and one_to_one:
             context.gate.check_split(planned.rules)
         _tell(context, verdict)
+    if drift is not None:
+        drift.record(batch_id)
     winners = _as_stored(context, fated, batch_id)
     refused = quarantine.from_rows(fated.where("_fate = 0")) if planned.quarantined else None
     keys = context.flow.target.keys
@@ -107,15 +112,17 @@ def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
     Raises:
         SpecError: The transform drops what it must carry, or does not make the keys.
     """
-    return _transformed(context, _records(context, batch))
+    records, _ = _records(context, batch)
+    return _transformed(context, records)
 
 
-def _records(context: FlowContext, batch: DataFrame) -> DataFrame:
+def _records(context: FlowContext, batch: DataFrame) -> tuple[DataFrame, contracts.Drift | None]:
     from pyspark.sql import functions as F
 
     if context.landing is not None:
-        return parse.parse(batch.where("_change_type = 'insert'"), context.landing)
-    return parse.keyed_feed(batch.where(F.col("_change_type") != "update_preimage"), context.source_keys)
+        drift = contracts.Drift(context)
+        return drift.parse(batch.where("_change_type = 'insert'")), drift
+    return parse.keyed_feed(batch.where(F.col("_change_type") != "update_preimage"), context.source_keys), None
 
 
 def _census(rows: DataFrame) -> tuple[int, Any]:
