@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import clicks_feed, feeder, flights_feed
+from demo import clicks_feed, flights_feed
 from demo.stage import check_set_up
 from tidegate import registry
 from tidegate.embedded import jars
@@ -169,7 +169,10 @@ def status(parts: Parts) -> None:
     say(f"Kafka broker  {broker.bootstrap}" if runs else "Kafka broker  does not run")
     if runs and not broker.bootstrap.endswith(f":{KAFKA_PORT}"):
         say(f"              for `tidegate` on the command line: export TIDEGATE_KAFKA={broker.bootstrap}")
-    say(f"Feeder        {'lands data' if parts.feeder.leader else 'does not run'}; its log is {parts.feeder.log}", soft_wrap=True)
+    say(
+        f"Feeder        {'lands data' if parts.feeder.leader else 'does not run'}; its log is {parts.feeder.log}",
+        soft_wrap=True,
+    )
 
 
 @contextlib.contextmanager
