@@ -24,7 +24,7 @@ from demo import clicks_feed, flights_feed
 from demo.stage import check_set_up
 from tidegate import registry
 from tidegate.embedded import jars
-from tidegate.embedded.airflow_server import USER, AirflowServer, NoAnswerError
+from tidegate.embedded.airflow_server import PORT, USER, AirflowServer, NoAnswerError
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.ports import is_free
 from tidegate.embedded.service import Service, stop
@@ -119,8 +119,8 @@ def _start_airflow(parts: Parts, environment: Environment, undo: contextlib.Exit
     if not started:
         return
     undo.callback(stop, started, grace=8.0)
-    if not airflow.url.endswith(":8080"):
-        parts.console.print("Port 8080 is taken by another program: Airflow gets another one.")
+    if not airflow.url.endswith(f":{PORT}"):
+        parts.console.print(f"Port {PORT} is taken by another program: Airflow gets another one.")
     begun = time.monotonic()
     wanted = set(registry.names())
     with parts.console.status("Airflow …") as shown:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 USER = "admin"
 PORT = 8080
-"""Taken when it is free and there was no other before."""
+"""Taken when it is free; else the one that it had before, or any."""
 _COMPONENTS = {
     "api-server": (),
     "dag-processor": (),
@@ -80,13 +80,11 @@ class AirflowServer:
         wanted = json.dumps(dict(sorted(variables.items())))
         if self.running() and _text(given) != wanted:
             self.stop()
-        api = self.services["api-server"]
-        if api.leader is None and not is_free(self._port or PORT):
+        if self.services["api-server"].leader is None and not is_free(self._port or PORT):
             # All others know its address, so all of them get the new one.
             self.stop()
-            self._write("port", str(free_port()))
-        elif self._port is None:
-            self._write("port", str(PORT))
+        if not self.running():
+            self._write("port", str(next(filter(is_free, (PORT, self._port or PORT)), None) or free_port()))
         self._write("given.json", wanted)
         environment = airflow_home.environment(self._root) | self._address() | dict(variables)
         asleep = [service for service in self.services.values() if service.leader is None]
