@@ -21,6 +21,7 @@ from airflow_client.client.api.dag_api import DAGApi
 from airflow_client.client.api.dag_run_api import DagRunApi
 from airflow_client.client.api.task_instance_api import TaskInstanceApi
 from airflow_client.client.api.x_com_api import XComApi
+from airflow_client.client.exceptions import NotFoundException
 from airflow_client.client.models import (
     ClearTaskInstancesBody,
     DAGPatchBody,
@@ -182,9 +183,11 @@ class Live:
 
     def attempt(self, run: str) -> str:
         """The id of the attempt that `run` made last; empty when there is none."""
-        with contextlib.suppress(Exception):
-            return str(XComApi(self.client).get_xcom_entry("flights", run, "run", "attempt").actual_instance.value)
-        return ""
+        asked = {"dag_id": "flights", "dag_run_id": run, "task_id": "run", "xcom_key": "attempt"}
+        try:
+            return str(XComApi(self.client).get_xcom_entry(**asked).actual_instance.value)
+        except NotFoundException:
+            return ""
 
     def report(self, run: str) -> RunReport | None:
         """What that attempt reported."""
