@@ -17,10 +17,10 @@ import pytest
 
 from demo import checks, flights_feed, recompute
 from pipelines.flights import pipeline
+from tests.live_airflow import until
 from tidegate.embedded import places as embedded
 from tidegate.embedded.ports import LOOPBACK, free_port, listens
 from tidegate.layout import Layout
-from tests.live.conftest import until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(300)]
 

@@ -79,7 +79,9 @@ def test_what_a_killed_one_left_behind_is_stopped_before_the_next_starts(family:
 
 
 def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
-    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    )
     service = Service(name="stubborn", command=(sys.executable, "-c", stubborn), folder=tmp_path)
     service.start(dict(os.environ), tmp_path)
     while "up" not in service.log_tail():

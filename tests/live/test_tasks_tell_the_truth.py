@@ -6,17 +6,16 @@ The tests share one Airflow and one lake, and run in this order; each says in th
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.live.conftest import seconds_between, until
+from tests.live_airflow import seconds_between, until
 
 if TYPE_CHECKING:
-    from tests.live.conftest import Live
+    from tests.live_airflow import Live
 
 pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(300)]
 
@@ -159,4 +158,4 @@ def test_nothing_listens_beyond_this_machine_and_nobody_else_reads_what_is_writt
     }
     assert listening and {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
     written = [live.project / ".airflow", *(live.project / ".airflow").rglob("*"), *live.layout.lake.rglob("*")]
-    assert [path for path in written if not path.is_symlink() and os.stat(path).st_mode & 0o077] == []
+    assert [path for path in written if not path.is_symlink() and path.stat().st_mode & 0o077] == []
