@@ -129,7 +129,8 @@ def _declarations() -> Iterator[str]:
     yield "# Declarations"
     yield ""
     yield from _prose(spec.__doc__)
-    for each in (spec.Pipeline, spec.Flow, spec.FileSource, spec.KafkaSource, spec.ChangeFeed, spec.Table, spec.Gate):
+    sources = (spec.FileSource, spec.KafkaSource, spec.ChangeFeed)
+    for each in (spec.Pipeline, spec.AfterTables, spec.Flow, *sources, spec.Table, spec.Gate):
         yield ""
         yield f"## {each.__name__}"
         yield ""

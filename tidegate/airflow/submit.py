@@ -7,6 +7,7 @@ really gone when Airflow kills the task, and an environment without Airflow's se
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -93,12 +94,19 @@ class RunFlows(SparkSubmitOperator):
     def _find_connection(self) -> Connection:
         # Without one the provider would submit to YARN.
         try:
-            return BaseHook.get_connection(self._conn_id)
+            connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             raise AirflowFailException(
                 f"there is no Airflow connection {self._conn_id!r}; make one of type Spark that names the master, "
                 'for example host \'local[2]\' with the extra {"deploy-mode": "client"}'
             ) from None
+        if "k8s" in f"{connection.conn_type} {connection.host}" and importlib.util.find_spec("kubernetes") is None:
+            # The provider would end with a NameError.
+            raise AirflowFailException(
+                f"connection {self._conn_id!r} names Kubernetes, which needs the package "
+                "apache-airflow-providers-cncf-kubernetes: install it where Airflow runs"
+            )
+        return connection
 
     def _get_hook(self) -> SparkSubmitHook:
         extra = self._find_connection().extra_dejson
