@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -248,8 +248,3 @@ def until(holds: Callable[[], bool], seconds: float) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
         time.sleep(0.2)
-
-
-def seconds_between(earlier: datetime, later: datetime) -> float:
-    """From one instant to the next."""
-    return (later - earlier).total_seconds()
