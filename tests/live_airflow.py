@@ -23,6 +23,7 @@ from airflow_client.client.api.x_com_api import XComApi
 from airflow_client.client.exceptions import NotFoundException
 from airflow_client.client.models import (
     ClearTaskInstancesBody,
+    ClearTaskInstancesBodyTaskIdsInner,
     DAGPatchBody,
     DAGRunClearBody,
     PatchTaskInstanceBody,
@@ -128,7 +129,7 @@ class Live:
     def clear(self, run: str, *tasks: str) -> list[str]:
         """Clear tasks with all below them, only-failed off; returns the names of all that were cleared."""
         body = ClearTaskInstancesBody(
-            dry_run=False, dag_run_id=run, task_ids=list(tasks), include_downstream=True, only_failed=False
+            dry_run=False, dag_run_id=run, task_ids=[ClearTaskInstancesBodyTaskIdsInner(task) for task in tasks], include_downstream=True, only_failed=False
         )
         cleared = TaskInstanceApi(self.client).post_clear_task_instances("flights", body)
         return sorted(instance.task_id for instance in cleared.task_instances)
@@ -200,8 +201,10 @@ class Live:
     # ------------------------------------------------------------------------------------------------------- processes
 
     def applications(self) -> list[psutil.Process]:
-        """The JVMs of Spark applications of this project."""
-        return self._processes(lambda words: "org.apache.spark.deploy.SparkSubmit" in words)
+        """The JVMs of the Spark applications of flights."""
+        return self._processes(
+            lambda words: "org.apache.spark.deploy.SparkSubmit" in words and "tidegate-flights" in words
+        )
 
     def workers(self) -> list[psutil.Process]:
         """The processes that run `run`: the worker, and the task that it supervises."""
