@@ -129,7 +129,11 @@ class Live:
     def clear(self, run: str, *tasks: str) -> list[str]:
         """Clear tasks with all below them, only-failed off; returns the names of all that were cleared."""
         body = ClearTaskInstancesBody(
-            dry_run=False, dag_run_id=run, task_ids=[ClearTaskInstancesBodyTaskIdsInner(task) for task in tasks], include_downstream=True, only_failed=False
+            dry_run=False,
+            dag_run_id=run,
+            task_ids=[ClearTaskInstancesBodyTaskIdsInner(task) for task in tasks],
+            include_downstream=True,
+            only_failed=False,
         )
         cleared = TaskInstanceApi(self.client).post_clear_task_instances("flights", body)
         return sorted(instance.task_id for instance in cleared.task_instances)
