@@ -45,6 +45,8 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
         # A pipeline runs as soon as it is there; one that a person pauses stays paused.
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        # Tasks of a scheduler that was killed wait for this look of the next one: five minutes by default.
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     }
     fixed = {
