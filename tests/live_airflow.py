@@ -221,11 +221,12 @@ class Live:
         return [task, *filter(None, [task.parent()])]
 
     def kill(self, processes: list[psutil.Process]) -> None:
-        """SIGKILL."""
+        """SIGKILL, and wait until they are gone."""
         assert processes
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
+        psutil.wait_procs(processes, timeout=10)
 
     def leader(self, component: str) -> psutil.Process:
         """The process of a component of Airflow."""

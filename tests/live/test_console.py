@@ -107,7 +107,9 @@ def test_up_is_ready_in_time_on_loopback_only_comes_back_after_kills_and_goes_do
     parts = ("api-server", "scheduler", "dag-processor", "triggerer", "feeder", "broker")
     untouched = project.leader("triggerer").pid
     for name in ("api-server", "scheduler", "feeder", "broker"):
-        project.leader(name).send_signal(signal.SIGKILL)
+        killed = project.leader(name)
+        killed.send_signal(signal.SIGKILL)
+        psutil.wait_procs([killed], timeout=10)
     asleep = project.run("status")
     assert re.search(r"does not run: (api-server, scheduler|scheduler, api-server)", asleep)
     assert "Kafka broker  does not run" in asleep and "Feeder        does not run" in asleep
