@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 BESIDE := -n $(WORKERS) --dist loadfile
 
-.PHONY: help setup setup-python demo test test-fast benchmark-gate lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast benchmark-gate lint format lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,15 @@ setup-python:
 
 demo: setup ## Run the demo: real files, a real Kafka broker, real increments.
 	@$(BIN)/python -m demo
+
+up: setup ## Start Airflow, a Kafka broker and a feeder, and say where to log in; they run on.
+	@$(BIN)/python -m demo.console up
+
+down: setup-python ## Stop all that `make up` started.
+	@$(BIN)/python -m demo.console down
+
+status: setup-python ## Say what of `make up` runs, where, and how to log in.
+	@$(BIN)/python -m demo.console status
 
 test: setup ## Run all tests.
 	@$(BIN)/pytest $(BESIDE) --durations=15

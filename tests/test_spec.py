@@ -13,6 +13,7 @@ import pytest
 from tidegate.ddl import Column, parse_ddl
 from tidegate.errors import FieldError, SpecError
 from tidegate.spec import (
+    AfterTables,
     ChangeFeed,
     FileSource,
     Flow,
@@ -170,6 +171,23 @@ def test_a_pipeline_knows_who_writes_what() -> None:
     assert TRIPS.flow("gold") == GOLD
     with pytest.raises(SpecError, match="it has: bronze, silver, gold"):
         TRIPS.flow("tin")
+
+
+def test_a_pipeline_follows_tables_of_others() -> None:
+    following = replace(TRIPS, schedule=AfterTables("silver.stations", "bronze.weather"))
+    assert following.to_json()["schedule"] == {"tables": ("silver.stations", "bronze.weather")}
+    assert fingerprint(following.to_json()) != fingerprint(TRIPS.to_json())
+
+
+def test_a_pipeline_that_follows_its_own_table_would_start_itself() -> None:
+    with pytest.raises(FieldError, match=r"'silver\.trips'.*start itself"):
+        replace(TRIPS, schedule=AfterTables("silver.stations", "silver.trips"))
+
+
+@pytest.mark.parametrize("tables", [(), ("stations",), ("tin.stations",), ("silver.a", "silver.a"), (5,)])
+def test_what_is_followed_are_tables_each_once(tables: tuple[Any, ...]) -> None:
+    with pytest.raises(FieldError, match="tables"):
+        AfterTables(*tables)
 
 
 @pytest.mark.parametrize("schedule", [None, "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 * * * 1-5"])

@@ -289,6 +289,26 @@ class Flow:
         }
 
 
+@dataclass(frozen=True, init=False)
+class AfterTables:
+    """A schedule: a run whenever another pipeline has written new rows to one of these tables.
+
+    ``AfterTables("silver.flights", "silver.clicks")``. An increment without a new row starts nothing. What several
+    increments wrote while a run went on is read by one run.
+    """
+
+    tables: tuple[str, ...]
+    """Each as ``<layer>.<table>``."""
+
+    def __init__(self, *tables: str) -> None:
+        object.__setattr__(self, "tables", tables)
+        if not tables:
+            raise FieldError("AfterTables", "tables", tables, "one table or more, as in AfterTables('silver.flights')")
+        for table in tables:
+            check_table(self, "tables", table)
+        check_once("AfterTables", "tables", list(tables), "tables")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """A named chain of flows with a schedule: what one DAG runs."""
@@ -296,8 +316,9 @@ class Pipeline:
     name: str
     """Also the DAG's id and the stem of its files in every folder."""
     flows: tuple[Flow, ...]
-    schedule: str | None = None
-    """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, or None for manual runs only."""
+    schedule: str | AfterTables | None = None
+    """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, the tables of other pipelines
+    that it follows (`AfterTables`), or None for manual runs only."""
     timezone: str = "UTC"
     start_date: str = "2026-01-01"
     """The first data interval begins at or after this date (``YYYY-MM-DD``)."""
@@ -314,10 +335,7 @@ class Pipeline:
             raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
         check_once(owner, "flows", [flow.name for flow in self.flows], "names")
         check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
-        if self.schedule is not None and self.schedule not in _PRESETS and not fits(_CRON, self.schedule):
-            raise FieldError(
-                owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}"
-            )
+        self._check_schedule(owner)
         if not isinstance(self.timezone, str):
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'")
         try:
@@ -338,6 +356,14 @@ class Pipeline:
         if not isinstance(self.description, str):
             raise FieldError(owner, "description", self.description, "a text")
         object.__setattr__(self, "flows", _in_graph_order(owner, self.flows))
+
+    def _check_schedule(self, owner: str) -> None:
+        if isinstance(self.schedule, AfterTables):
+            if own := [table for table in self.schedule.tables if self.writer_of(table)]:
+                raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would start itself")
+        elif self.schedule is not None and self.schedule not in _PRESETS and not fits(_CRON, self.schedule):
+            allowed = f"None, five cron fields, one of {', '.join(_PRESETS)}, or AfterTables(…)"
+            raise FieldError(owner, "schedule", self.schedule, allowed)
 
     def flow(self, name: str) -> Flow:
         """The flow of that name.

@@ -14,7 +14,7 @@ from pipelines.flights import pipeline as flights
 from tidegate.airflow import build_dag
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.errors import FieldError
-from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -94,6 +94,18 @@ def test_a_schedule_has_data_intervals_that_hold_time(schedule: str) -> None:
 
 def test_a_pipeline_without_a_schedule_runs_by_hand_only() -> None:
     assert build_dag(dataclasses.replace(flights, schedule=None)).schedule is None
+
+
+def test_a_pipeline_that_follows_tables_is_scheduled_on_any_of_their_assets() -> None:
+    dag = build_dag(dataclasses.replace(flights, schedule=AfterTables("silver.clicks", "gold.page_views")))
+    core = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert core.timetable.asset_condition.as_expression() == {
+        "any": [
+            {"asset": {"uri": f"x-tidegate://{table}", "name": table.replace("/", "."), "group": "tidegate"}}
+            for table in ("silver/clicks", "gold/page_views")
+        ]
+    }
+    assert "after new rows in `silver.clicks` or `gold.page_views`" in str(dag.doc_md)
 
 
 def test_a_cleared_run_follows_the_declaration_of_today() -> None:

@@ -77,6 +77,12 @@ def test_yarn_is_given_the_environment_and_tracked_where_it_can_be(
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
 
 
+def test_kubernetes_without_its_package_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "namespace": "etl"})
+    with pytest.raises(AirflowFailException, match="apache-airflow-providers-cncf-kubernetes"):
+        _hook()
+
+
 def test_a_missing_connection_is_said_and_never_becomes_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     with pytest.raises(AirflowFailException, match="spark_default"):

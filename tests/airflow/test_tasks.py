@@ -195,6 +195,29 @@ def test_an_event_that_a_crash_swallowed_is_sent_by_the_next_try(
     assert (event["rows"], event["delta_version"]) == (7, 2000)
 
 
+def test_an_event_that_the_last_try_swallowed_is_sent_by_the_next_run_though_it_finds_nothing_new(
+    runs: Any, dag: Any, places: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing = places / ".data/landing/flights"
+    landing.mkdir(parents=True)
+    (landing / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n")
+    monkeypatch.setattr(dag.task_dict["run"], "retries", 0)
+    # The application commits and dies, and nobody is left to tell Airflow.
+    spark_submit("wrote('gold', 9, 2500); sys.exit(1)")
+    before = len(runs.events("gold.daily_delay"))
+    assert runs.start(dag).state == "failed"
+    assert len(runs.events("gold.daily_delay")) == before
+
+    (landing / "2013-01-01.csv").unlink()
+    idle = runs.start(dag)
+    assert runs.states(idle) == {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
+    (event,) = runs.events("gold.daily_delay")[before:]
+    assert (event["rows"], event["delta_version"]) == (9, 2500)
+
+    runs.start(dag)
+    assert len(runs.events("gold.daily_delay")) == before + 1, "an event is sent once"
+
+
 def test_a_refused_flow_is_red_and_clearing_it_runs_the_application_again(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
+from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
 
+from tidegate.airflow.assets import table_asset
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
@@ -20,7 +21,7 @@ from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.errors import FieldError
 from tidegate.request import MEANINGS, MODES
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import AfterTables, Flow, Pipeline
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 """Beside the format, which Airflow checks loosely."""
@@ -51,7 +52,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
         dag_id=pipeline.name,
         description=pipeline.description or None,
         doc_md=describe(pipeline),
-        schedule=_timetable(pipeline),
+        schedule=_schedule(pipeline),
         start_date=pendulum.from_format(pipeline.start_date, "YYYY-MM-DD", tz=pipeline.timezone),
         catchup=False,
         # Two runs would only wait for each other's lease.
@@ -94,10 +95,12 @@ def _show(pipeline: Pipeline, flow: Flow) -> ShowFlow:
     )
 
 
-def _timetable(pipeline: Pipeline) -> CronDataIntervalTimetable | None:
-    # A bare cron string would make intervals of no length.
+def _schedule(pipeline: Pipeline) -> CronDataIntervalTimetable | AssetAny | None:
     if pipeline.schedule is None:
         return None
+    if isinstance(pipeline.schedule, AfterTables):
+        return AssetAny(*(table_asset(table) for table in pipeline.schedule.tables))
+    # A bare cron string would make intervals of no length.
     return CronDataIntervalTimetable(pipeline.schedule, timezone=pipeline.timezone)
 
 

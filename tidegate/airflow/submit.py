@@ -7,6 +7,7 @@ really gone when Airflow kills the task, and an environment without Airflow's se
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -72,11 +73,13 @@ class RunFlows(SparkSubmitOperator):
         try:
             environment = Environment.read()
             request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
+            self._find_connection()
+            master = SubmitHook(conn_id=self._conn_id).master
             # Set here and not in the DAG, so that moving the project does not make a new version of it.
             self.application = str(application(environment))
             self.application_args = arguments(request, request_id, attempt_id)
-            self.conf = submit_conf(environment, small=request.small)
-            self.env_vars = submit_environment(environment)
+            self.conf = submit_conf(environment, small=request.small, master=master)
+            self.env_vars = submit_environment(environment, master=master)
         except TidegateError as error:
             raise AirflowFailException(error.message) from error
         super().execute(context)
@@ -86,16 +89,25 @@ class RunFlows(SparkSubmitOperator):
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _get_hook(self) -> SparkSubmitHook:
-        # Without a connection the provider would submit to YARN.
+    def _find_connection(self) -> Connection:
+        # Without one the provider would submit to YARN.
         try:
-            connection: Connection = BaseHook.get_connection(self._conn_id)
+            connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             raise AirflowFailException(
                 f"there is no Airflow connection {self._conn_id!r}; make one of type Spark that names the master, "
                 'for example host \'local[2]\' with the extra {"deploy-mode": "client"}'
             ) from None
-        extra = connection.extra_dejson
+        if "k8s" in f"{connection.conn_type} {connection.host}" and importlib.util.find_spec("kubernetes") is None:
+            # The provider would end with a NameError.
+            raise AirflowFailException(
+                f"connection {self._conn_id!r} names Kubernetes, which needs the package "
+                "apache-airflow-providers-cncf-kubernetes: install it where Airflow runs"
+            )
+        return connection
+
+    def _get_hook(self) -> SparkSubmitHook:
+        extra = self._find_connection().extra_dejson
         hook = SubmitHook(
             conf=self.conf,
             conn_id=self._conn_id,
@@ -116,6 +128,11 @@ class RunFlows(SparkSubmitOperator):
 
 class SubmitHook(SparkSubmitHook):
     """spark-submit in a process group of its own, which ends with the task, and without Airflow's secrets."""
+
+    @property
+    def master(self) -> str:
+        """Where the connection says that Spark runs: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``."""
+        return str(self._connection["master"])
 
     @property
     def standalone_cluster(self) -> bool:

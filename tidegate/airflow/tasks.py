@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidegate.airflow import approval, attempt
-from tidegate.airflow.assets import table_asset, untold_news
+from tidegate.airflow.assets import table_asset, tell_news
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
@@ -33,14 +34,16 @@ class PlanRun(BaseOperator, SkipMixin):
     """Checks what was asked for, and ends the run here when nothing is new.
 
     A short circuit that ignores the trigger rules below it: with no work every later task is skipped and the run is
-    green. With work it stores the checked request for the job and pushes its id.
+    green. With work it stores the checked request for the job and pushes its id. Without, no flow's task will run, so
+    it sends the events that a crash swallowed after the last batch.
     """
 
     inherits_from_skipmixin = True
     """Tells Airflow that clearing a task that was skipped here must leave it skipped until `plan` is cleared too."""
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        assets = [table_asset(flow.target.name) for flow in pipeline.flows]
+        super().__init__(inlets=assets, outlets=assets, **kwargs)
         self._pipeline = pipeline
 
     def execute(self, context: Context) -> str | None:
@@ -50,6 +53,8 @@ class PlanRun(BaseOperator, SkipMixin):
             AirflowFailException: Only a person can help: a bad request, an incompatible declaration.
             TidegateError: It may heal by itself, so that Airflow tries again.
         """
+        begun = time.process_time()
+        self.outlets = []
         try:
             request, reason = self._decide(context)
         except TidegateError as error:
@@ -59,6 +64,10 @@ class PlanRun(BaseOperator, SkipMixin):
         ti = context["ti"]
         ti.xcom_push(key=attempt.REASON_KEY, value=reason)
         if request is None:
+            self.outlets = tell_news(context, attempt.layout(), self._pipeline, self._pipeline.flows)
+            for asset in self.outlets:
+                self.log.info("Airflow had not been told of new rows in %s; it is now", asset.name)
+            self.log.info("Looked for news in %.2f s of CPU time", time.process_time() - begun)
             self.log.info("%s", reason)
             self.skip(ti=ti, tasks=self.get_flat_relatives(upstream=False))
             return None
@@ -158,16 +167,10 @@ class ShowFlow(BaseOperator):
         return self._flow not in request.chosen(self._pipeline)
 
     def _finish(self, context: Context, report: FlowReport) -> None:
-        asset = table_asset(self._flow.target.name)
-        news = untold_news(context, attempt.layout(), self._pipeline, self._flow)
-        if news is not None:
-            extra = {**dataclasses.asdict(news), "attempt": attempt.attempt_id(context)}
-            context["outlet_events"][asset].extra = extra
-        elif report.state == "idle":
+        # No news behind a flow that is done: every row was set aside. The task is green and sends no event.
+        self.outlets = tell_news(context, attempt.layout(), self._pipeline, [self._flow])
+        if not self.outlets and report.state == "idle":
             raise AirflowSkipException("Nothing was new.")
-        else:
-            # Every row was set aside: the task is green, but Airflow would send an event for each outlet that is left.
-            self.outlets = []
         for line in tell(report):
             self.log.info("%s", line)
 
