@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate import wording
 from tidegate.cli import project
 from tidegate.standing import PATIENCE, Standing
 
@@ -55,12 +56,10 @@ def _tell_below(standings: list[Standing]) -> None:
 
 
 def _row(each: Standing) -> tuple[str, ...]:
-    from tidegate.cli import console
-
     version = "-" if each.version is None else f"v{each.version}" + (f"/{each.refresh}" if each.refresh else "")
     batch = "-" if each.last_committed is None else str(each.last_committed)
     if each.planned_ms is not None:
-        batch += f", {console.age(each.planned_ms)}"
+        batch += f", {wording.age(each.planned_ms)}"
     return (each.place, each.state, version, batch, *lag_cells(each), position(each))
 
 
