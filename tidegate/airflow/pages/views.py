@@ -155,7 +155,7 @@ class Views:
         seen: Seen,
         summaries: dict[tuple[str, str], Summary],
         *,
-        width: float = 150.0,
+        width: float = 120.0,
         height: float = 28.0,
         gap: float = 1.0,
     ) -> dict[str, Any]:
