@@ -24,7 +24,9 @@ class Lake:
 
     layout: Layout
 
-    def batch(self, pipeline: str, flow: str, batch_id: int, *, run_id: str = "manual__1", **counts: Any) -> BatchRecord:
+    def batch(
+        self, pipeline: str, flow: str, batch_id: int, *, run_id: str = "manual__1", **counts: Any
+    ) -> BatchRecord:
         """A line of the ledger."""
         from tidegate.spark.ledger import record_batch
 

@@ -18,6 +18,7 @@ from tests.written import delta_offset
 from tidegate import fingerprints, registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.report import FlowReport, now
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -142,7 +143,20 @@ def tell(lake: Lake) -> None:
             unchanged=4, target_version=number, seconds=3.2,
         )  # fmt: skip
     lake.verdict("silver", 15, "refused", ("in_set(origin)",), run_id="scheduled__2026-11-16T00:00:00+00:00")
-    lake.report("scheduled__2026-11-16T00:00:00+00:00", application="app-20261116000000-0001")
+    lake.report(
+        "scheduled__2026-11-16T00:00:00+00:00",
+        application="app-20261116000000-0001",
+        ended_at=now(),
+        parts={"total": 31.4},
+        flows=[
+            FlowReport(flow="bronze", target="bronze.flights", checkpoint_version=1, state="idle", seconds=0.6),
+            FlowReport(
+                flow="silver", target="silver.flights", checkpoint_version=1, state="refused", seconds=7.9,
+                error={"kind": "GateRefusedError", "message": "batch 15 was refused by flights/silver: in_set(origin)"},
+            ),
+            FlowReport(flow="gold", target="gold.daily_delay", checkpoint_version=1, state="skipped"),
+        ],
+    )  # fmt: skip
     lake.quarantine(160, "required(origin)")
     lake.quarantine(71, "wrong_type(dep_delay)")
     lake.quarantine(12, "between(dep_delay)", state="waived")
@@ -165,9 +179,7 @@ def _stand(lake: Lake) -> None:
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)
     lake.land("flights/2026-11-17.csv", lines)
-    bronze, silver, gold = (
-        Checkpoint(lake.layout.checkpoint("flights", flow.name, 1, 0)) for flow in pipeline.flows
-    )
+    bronze, silver, gold = (Checkpoint(lake.layout.checkpoint("flights", flow.name, 1, 0)) for flow in pipeline.flows)
     for each in (bronze, silver, gold):
         each.folder.mkdir(parents=True)
         (each.folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')

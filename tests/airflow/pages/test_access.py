@@ -67,7 +67,9 @@ def test_a_window_of_its_own_is_led_to_the_log_in_and_back(client: Client, lake:
 def test_every_answer_carries_the_strict_policy(client: Client, lake: Lake) -> None:
     lake.page("index.html", "a report")
     viewer, outside = client(), client(None)
-    answers = [viewer.get(f"/tidegate{path}") for path in (*KNOWN, "/pipelines/flights/docs/index.html", "/assets/pages.css")]
+    answers = [
+        viewer.get(f"/tidegate{path}") for path in (*KNOWN, "/pipelines/flights/docs/index.html", "/assets/pages.css")
+    ]
     assert {answer.status_code for answer in answers} == {200}
     answers += [viewer.get("/tidegate/x"), viewer.post("/tidegate/"), viewer.get("/tidegate/?q=" + "x" * 101)]
     answers += [outside.get("/tidegate/"), outside.get("/tidegate/", headers={"Sec-Fetch-Dest": "document"})]
@@ -110,7 +112,14 @@ def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, mon
     assert "silver.flights" in overview
     assert "clickstream" not in overview
     assert viewer.get("/tidegate/pipelines/flights").status_code == 200
-    for path in ("", "/flows/silver", "/tasks/silver", "/runs/manual__1", "/runs/manual__1/tasks/silver", "/docs/index.html"):
+    for path in (
+        "",
+        "/flows/silver",
+        "/tasks/silver",
+        "/runs/manual__1",
+        "/runs/manual__1/tasks/silver",
+        "/docs/index.html",
+    ):
         answer = viewer.get(f"/tidegate/pipelines/clickstream{path}")
         assert answer.status_code == 403, path
         assert "secret" not in answer.text

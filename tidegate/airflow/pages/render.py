@@ -45,6 +45,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "number": number,
+        "rows": rows,
         "size": size,
         "ago": ago,
         "moment": moment,
@@ -71,6 +72,11 @@ def page(template: str, **context: Any) -> str:
 def number(value: int | None, exact: bool = True) -> str:
     """``1,204``; ``~1,204`` for an estimate; ``?`` when nobody can tell."""
     return "?" if value is None else wording.marked(f"{value:,}", exact)
+
+
+def rows(value: int | None, exact: bool = True) -> str:
+    """``1 row``, ``~1,204 rows``; ``? rows`` when nobody can tell."""
+    return "? rows" if value is None else wording.marked(wording.count(value, "row"), exact)
 
 
 def size(value: int | None, exact: bool = True) -> str:
