@@ -113,6 +113,7 @@ def server(knowing: Path, told: Lake) -> Iterator[str]:
     """The address of a real API server over the lake with a story."""
     folder = told.layout.lake.parent
     given = {"TIDEGATE_LAKE": str(told.layout.lake), "TIDEGATE_LANDING": str(folder / "landing")}
+    given |= {"TIDEGATE_SPARK_HISTORY": "http://127.0.0.1:18080"}
     with serving(knowing, given | {"TIDEGATE_KAFKA": "127.0.0.1:9", "TIDEGATE_PROJECT": ""}) as address:
         yield address
 
