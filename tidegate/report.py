@@ -40,6 +40,8 @@ class ExpectationResult:
     unexpected: int | None = None
     """Rows in its domain that break it; None for an expectation about the table."""
     mostly: float | None = None
+    sentence: str = ""
+    """The expectation in Great Expectations' own words; it quotes the suite, never the data."""
 
     def told(self) -> str:
         """One phrase for people; never a data value."""
@@ -153,7 +155,7 @@ class FlowReport:
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
     docs: str | None = None
-    """Where the data quality report of this flow lies, relative to the lake."""
+    """The page of the flow's last batch in this attempt, relative to the lake; from it links lead to all others."""
     seconds: float = 0.0
 
     def total(self, count: str) -> int:

@@ -22,6 +22,7 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipel
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
+ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).parent / "tidegate"
 
 DECLARATION = '''"""A declaration of a test."""
@@ -64,6 +65,21 @@ class Project:
         (folder / "pipelines" / "__init__.py").touch()
         (folder / "landing").mkdir()
         return cls(folder, kafka)
+
+    @classmethod
+    def scaffolded(cls, folder: Path) -> Project:
+        """A copy of the real project with a new pipeline, `sample`, that can run on the real Spark."""
+        folder.mkdir()
+        for name in ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json"):
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+        for name in ("jars", ".cache"):
+            (folder / name).symlink_to(ROOT / name)
+        (folder / "landing").mkdir()
+        made = cls(folder, "127.0.0.1:9")
+        told = made.run("new", "sample")
+        assert told.code == 0, told.err
+        return made
 
     @property
     def environment(self) -> Environment:
@@ -138,7 +154,7 @@ class Project:
 
     def copy_of_real(self, name: str) -> None:
         """One of the project's own declarations."""
-        shutil.copy(Path(__file__).parents[2] / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
+        shutil.copy(ROOT / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import typer
 
-from tidegate.cli import checkpoint, lag, ledger, new, plan, quarantine, run, status, version
+from tidegate.cli import checkpoint, docs, lag, ledger, new, plan, quarantine, run, status, version
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
 _EX_TYPER_USAGE = 2
@@ -43,6 +43,7 @@ app.command()(new.new)
 app.add_typer(quarantine.app, name="quarantine")
 app.command()(checkpoint.checkpoint)
 app.command()(ledger.ledger)
+app.command()(docs.docs)
 app.command()(version.version)
 
 

@@ -85,13 +85,14 @@ def tell_flow(flow: FlowReport) -> Iterator[tuple[str, str]]:
 
 
 def tell_places(environment: Environment, report: RunReport) -> Iterator[str]:
-    """Where to look next: the quarantine and the data quality report."""
+    """Where to look next: the quarantine, and the page of each flow's last batch."""
     pipeline = report.dag_id
     held = [flow.flow for flow in report.flows if flow.total("quarantined") or flow.total("files_quarantined")]
     if held:
         yield f"quarantine ({', '.join(held)}): tidegate quarantine list {pipeline}"
-    for page in sorted({flow.docs for flow in report.flows if flow.docs}):
-        yield f"data quality report: {environment.lake / page}"
+    for flow in report.flows:
+        if flow.docs is not None:
+            yield f"report ({flow.flow}): {environment.lake / flow.docs}"
 
 
 def _balance(flow: FlowReport, total: str, verb: str, fates: Sequence[str]) -> str:

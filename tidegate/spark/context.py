@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
-from tidegate.report import BatchRecord, FlowReport, Verdict
+from tidegate.pages import Batch, publish
+from tidegate.report import BatchRecord, FlowReport, Verdict, now
 from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.gate import SuiteGate
+
+log = logging.getLogger("tidegate")
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
@@ -67,20 +71,41 @@ class FlowContext:
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
 
     def tell_batch(self, record: BatchRecord) -> None:
-        """Put a finished batch into the report."""
+        """Put a finished batch into the report, and its page into the lake."""
         self.report.batches.append(record)
+        judged = [verdict for verdict in self.report.verdicts if verdict.batch_id == record.batch_id]
+        self._publish(record.batch_id, record, judged[-1] if judged and record.kind != "swap" else None)
         self.told()
 
     def tell_verdict(self, verdict: Verdict) -> None:
-        """Put a verdict into the report, and its page into the data quality reports."""
-        from tidegate.spark.gate import publish
-
+        """Put a verdict into the report. A refused batch gets its page now, any other with its ledger line."""
         self.report.verdicts.append(verdict)
-        if self.gate is not None and self.gate.last_result is not None:
-            site = self.layout.docs(self.pipeline.name)
-            page = publish(self.gate.last_result, site, verdict=verdict, run_key=self.run_key)
-            self.report.docs = str(page.relative_to(self.layout.lake))
+        if verdict.outcome == "refused":
+            self._publish(verdict.batch_id, None, verdict)
         self.told()
+
+    def _publish(self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None) -> None:
+        batch = Batch(
+            flow=self.flow.name,
+            checkpoint_version=self.ref.version,
+            refresh=self.ref.refresh,
+            batch_id=batch_id,
+            run_key=self.run_key,
+            attempt=self.attempt,
+            at=now(),
+            record=record,
+            verdict=verdict,
+        )
+        try:
+            page = publish(self.layout, self.pipeline, batch)
+        except Exception as error:
+            # The batch is done and recorded. A full disk, or a fault in a page, is no reason to stop the rows behind it.
+            log.warning(
+                "%s: the page of batch %d was not written (%s); `tidegate docs %s` makes it anew",
+                *(self.flow.name, batch_id, type(error).__name__, self.pipeline.name),
+            )
+            return
+        self.report.docs = str(page.relative_to(self.layout.lake))
 
     def release(self) -> None:
         """Give back what the batch persisted."""

@@ -7,6 +7,9 @@ engine of our own is all that judging needs, and it leaves nothing behind.
 
 from __future__ import annotations
 
+import re
+import textwrap
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
@@ -18,7 +21,7 @@ from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
     from great_expectations.validator.metric_configuration import MetricConfiguration
     from pyspark.sql import Column, DataFrame
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from tidegate.spark.gate.suite import Rule
 
 _BATCH = "batch"
+_PHRASE_AT_MOST = 400
+"""Characters of an expectation's sentence: a long set of values is cut."""
 _GX_VIEW = "tmp_view"
 """The temporary view in which GX lays a batch for a query, and which it leaves behind."""
 
@@ -37,6 +42,32 @@ def build_expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: di
 
     configuration = ExpectationConfiguration(type=kind, kwargs=kwargs, severity=FailureSeverity(severity), meta=meta)
     return configuration.to_domain_obj()
+
+
+def phrase(expectation: Any) -> str:
+    """What an expectation asks for, in the words of GX's Data Docs; it quotes the suite and nothing of the data.
+
+    Tables and graphs that GX draws for a few expectations are left out: their first sentence says what they are about.
+    Empty for the one expectation that GX has no words for (a pair in a set).
+    """
+    from great_expectations.expectations.registry import get_renderer_impl
+    from great_expectations.render.renderer.inline_renderer import InlineRenderer
+
+    configuration = expectation.configuration
+    contents: list[Any] = list(InlineRenderer(render_object=configuration).get_rendered_content())
+    (atomic,) = (content for content in contents if content.name.startswith("atomic.prescriptive"))
+    template = atomic.value.template
+    told = {name: param["value"] for name, param in (atomic.value.params or {}).items()}
+    if template is None:
+        renderer: Any = get_renderer_impl(configuration.type, "renderer.prescriptive")
+        first = renderer[1](configuration=configuration)[0]
+        first = first if isinstance(first, dict) else first.to_json_dict()
+        template, told = first["string_template"]["template"], first["string_template"]["params"]
+    if template.startswith("$expectation_type"):
+        return ""
+    listed = re.sub(r"(\$\w+_\d+) (?=\$\w+_\d)", r"\1, ", template)
+    whole = " ".join(re.sub(r"</?pre>", "", Template(listed).safe_substitute(told)).split())
+    return textwrap.shorten(whole, _PHRASE_AT_MOST, placeholder=" …").replace(" % ", "\N{NO-BREAK SPACE}% ")
 
 
 def build_engine(rows: DataFrame) -> SparkDFExecutionEngine:
@@ -123,34 +154,6 @@ def explain(rules: Sequence[Rule], rows: DataFrame, error: Exception) -> BaseExc
         except Exception as alone:
             return _spec_error(rule, alone)
     return _cause(error)
-
-
-def summarize(name: str, results: Sequence[ExpectationValidationResult]) -> ExpectationSuiteValidationResult:
-    """The results as GX's own result of a whole suite, from which Data Docs are made."""
-    from great_expectations.core import ExpectationSuiteValidationResult
-
-    met = sum(bool(result.success) for result in results)
-    statistics: Any = {
-        "evaluated_expectations": len(results),
-        "successful_expectations": met,
-        "unsuccessful_expectations": len(results) - met,
-        "success_percent": 100.0 * met / len(results) if results else None,
-    }
-    return ExpectationSuiteValidationResult(
-        success=met == len(results), results=list(results), suite_name=name, statistics=statistics, meta={}
-    )
-
-
-def render_page(results: ExpectationSuiteValidationResult, run_name: str) -> str:
-    """GX's own Data Docs page of one validation, as HTML."""
-    from great_expectations.core.run_identifier import RunIdentifier
-    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view.view import DefaultJinjaPageView
-
-    results.meta["run_id"] = RunIdentifier(run_name=run_name)
-    document = ValidationResultsPageRenderer(run_info_at_end=True).render(results)
-    view: Any = DefaultJinjaPageView()
-    return str(view.render(document, show_how_to_buttons=False))
 
 
 def _blaming(rule: Rule, engine: SparkDFExecutionEngine) -> dict[str, Column]:

@@ -17,7 +17,7 @@ from tidegate.spark.gate.rules import STATISTICAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.gate.suite import Rule, Suite
@@ -31,7 +31,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def warm_up() -> None:
     """Import Great Expectations (5 to 10 s): for a background thread while the JVM starts."""
-    for part in ("great_expectations", "great_expectations.render.renderer.page_renderer"):
+    for part in ("great_expectations", "great_expectations.render.renderer.inline_renderer"):
         importlib.import_module(part)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
@@ -47,10 +47,6 @@ class SuiteGate:
     def __init__(self, suite: Suite, code_fingerprint: str) -> None:
         self.suite = suite
         self.code_fingerprint = code_fingerprint
-        self.last_result: ExpectationSuiteValidationResult | None = None
-        """GX's own result of the batch that was judged last, for `docs.publish`; it holds no data values."""
-        self.last_verdict: Verdict | None = None
-        """The verdict that goes with ``last_result``; both are None when judging raised."""
         self._unflagged: DataFrame | None = None
 
     def flag(self, rows: DataFrame) -> DataFrame:
@@ -91,16 +87,14 @@ class SuiteGate:
         Raises:
             SpecError: An expectation raised, or its flags are not the rows that GX counts.
         """
-        self.last_result = self.last_verdict = None
         with _ONE_AT_A_TIME:
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
         broken = self._count(flagged, told)
-        self.last_result = conditions.summarize(self.suite.name, results)
         outcome: Literal["passed", "split", "refused"] = "split" if broken else "passed"
         if any(result.severity == "critical" and not result.success for result in told):
             outcome = "refused"
-        self.last_verdict = Verdict(
+        return Verdict(
             flow=flow,
             batch_id=batch_id,
             suite=self.suite.name,
@@ -109,7 +103,6 @@ class SuiteGate:
             outcome=outcome,
             results=told,
         )
-        return self.last_verdict
 
     def _validate(self, flagged: DataFrame) -> list[ExpectationValidationResult]:
         rules = self.suite.expectations
@@ -155,4 +148,5 @@ def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
         evaluated=None if counts is None else int(counts["element_count"] or 0) - int(counts.get("missing_count") or 0),
         unexpected=None if counts is None else int(counts["unexpected_count"] or 0),
         mostly=rule.mostly,
+        sentence=rule.sentence,
     )

@@ -33,6 +33,8 @@ class Rule:
     """The share of rows that must keep a row rule; None for a batch rule."""
     of_rows: bool
     """Whether it says of every row if the row breaks it, or only something of the batch."""
+    sentence: str
+    """The same in Great Expectations' words."""
     expectation: Any = field(repr=False, compare=False)
     """GX's own object."""
 
@@ -112,6 +114,8 @@ def _rule(entry: Any, told: str) -> Rule:
     if not isinstance(kwargs, dict):
         raise SpecError(f"{told}: kwargs must be an object.")
     _check_kwargs(kind, kwargs, told)
+    from tidegate.spark.gate.conditions import phrase
+
     expectation = _expectation(kind, kwargs, severity, entry.get("meta"), told)
     return Rule(
         type=kind,
@@ -119,6 +123,7 @@ def _rule(entry: Any, told: str) -> Rule:
         severity=severity,
         mostly=float(expectation.mostly) if kind in ROW_RULES else None,
         of_rows=kind in ROW_RULES,
+        sentence=phrase(expectation),
         expectation=expectation,
     )
 
