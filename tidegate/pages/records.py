@@ -145,4 +145,4 @@ def _text(value: Any) -> str:
 
 
 def _instant(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
