@@ -18,6 +18,7 @@ from tests.written import delta_offset
 from tidegate import fingerprints, registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.pages import rebuild
 from tidegate.report import FlowReport, now
 
 if TYPE_CHECKING:
@@ -169,13 +170,13 @@ def tell(lake: Lake) -> None:
             rules={"malformed_json": 4}, target_version=number, seconds=5.2,
         )  # fmt: skip
     _stand(lake)
-    lake.page("index.html", "<!DOCTYPE html><html lang=en><title>Reports</title><h1>Reports</h1></html>")
-    lake.page("silver/v1-0-batch-14.html", "<!DOCTYPE html><html lang=en><title>14</title><h1>Batch 14</h1></html>")
+    rebuild(lake.layout, registry.load("flights"))
 
 
 def _stand(lake: Lake) -> None:
     """Where the flows of flights stand: a file waits, a batch was refused, gold has read what there is."""
     pipeline = registry.load("flights")
+    append(lake.layout.table("bronze.flights"), [{"id": 1}])
     ids = {name: append(lake.layout.table(name), [{"id": 1}]) for name in ("bronze.flights", "silver.flights")}
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)
@@ -185,8 +186,8 @@ def _stand(lake: Lake) -> None:
         each.folder.mkdir(parents=True)
         (each.folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
     bronze.listed(0, read).plan(14, {"logOffset": 0}).commit(14)
-    silver.plan(14, delta_offset(0, table_id=ids["bronze.flights"])).commit(14)
-    silver.plan(15, delta_offset(1, table_id=ids["bronze.flights"]))
+    silver.plan(14, delta_offset(1, table_id=ids["bronze.flights"])).commit(14)
+    silver.plan(15, delta_offset(2, table_id=ids["bronze.flights"]))
     gold.plan(14, delta_offset(1, table_id=ids["silver.flights"])).commit(14)
     told = {
         "batch_id": 15,
