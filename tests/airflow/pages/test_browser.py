@@ -90,7 +90,14 @@ def test_the_navigation_of_airflow_leads_to_the_pages_and_they_lead_on(opened: O
 
 def test_an_address_inside_the_frame_can_be_passed_on(opened: Opened) -> None:
     page = opened("/plugin/tidegate/tidegate/pipelines/flights/docs/silver/v1-0-batch-14.html")
-    page.frame_locator("iframe[title=Tidegate]").get_by_role("heading", name=re.compile("14")).wait_for(timeout=30_000)
+    with framed(page) as frame:
+        frame.get_by_role("heading", name="silver, batch 14").wait_for()
+        for theme in ("dark", "light"):
+            page.evaluate("t => { document.documentElement.className = t }", theme)
+            frame.locator(f"html.{theme}").wait_for(state="attached")
+            assert _is_dark(frame.locator("body")) == (theme == "dark")
+        frame.get_by_role("link", name="← flights").click()
+        frame.get_by_role("heading", name="Newest batches").wait_for()
 
 
 def test_a_foreign_link_opens_a_window_of_its_own_from_inside_the_frame(opened: Opened) -> None:

@@ -6,8 +6,7 @@ nothing. Only ``GET`` is served, so no page can change anything.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
@@ -87,17 +86,27 @@ def _routes(shown: Views, layout: Layout) -> APIRouter:
         return _page(request, "run.html", shown.run(dag_id, run_id, task_id))
 
     @router.get("/pipelines/{dag_id}/docs/{path:path}", dependencies=[MaySeeRuns])
-    def docs(dag_id: str, path: str) -> FileResponse:
+    def docs(request: Request, dag_id: str, path: str) -> Response:
         # Only a declared name can be the name of a folder.
-        return _file(layout.docs(dag_id), path) if shown.is_declared(dag_id) else _missing()
+        found = files.find(layout.docs(dag_id), path) if shown.is_declared(dag_id) else None
+        if found is None:
+            _missing()
+        file, kind = found
+        if file.suffix == ".html":
+            root = request.scope.get("root_path", "")
+            return HTMLResponse(render.report(file.read_text(errors="replace"), root, dag_id))
+        return FileResponse(file, media_type=kind)
 
     @router.get("/assets/{name}", dependencies=[Authenticated])
-    def assets(name: str) -> FileResponse:
-        return _file(render.ASSETS, name)
+    def assets(name: str) -> Response:
+        found = files.find(render.ASSETS, name)
+        if found is None:
+            _missing()
+        return FileResponse(found[0], media_type=found[1])
 
     @router.api_route("/{path:path}", methods=_METHODS, dependencies=[Authenticated])
-    def nothing(path: str) -> Response:
-        return _missing()
+    def nothing(path: str) -> NoReturn:
+        _missing()
 
     return router
 
@@ -108,15 +117,7 @@ def _page(request: Request, template: str, told: dict[str, object], status: int 
     return HTMLResponse(render.page(template, **places, **told), status_code=status)
 
 
-def _file(folder: Path, path: str) -> FileResponse:
-    found = files.find(folder, path)
-    if found is None:
-        return _missing()
-    file, kind = found
-    return FileResponse(file, media_type=kind)
-
-
-def _missing() -> FileResponse:
+def _missing() -> NoReturn:
     raise HTTPException(404, "There is nothing here.")
 
 

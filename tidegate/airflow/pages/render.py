@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import escape
 
 from tidegate import wording
 
@@ -67,6 +68,23 @@ def page(template: str, **context: Any) -> str:
         context: What it prints.
     """
     return _environment().get_template(template).render(**context)
+
+
+def report(html: str, root: str, dag_id: str) -> str:
+    """A report of the lake as the pages serve it: with Airflow's dark mode, and a way back.
+
+    The file itself knows neither, because it is also opened from a disk.
+
+    Args:
+        html: The file.
+        root: Where the app is mounted.
+        dag_id: The pipeline that it belongs to.
+    """
+    script = f'<script src="{escape(root)}/assets/pages.js"></script>'
+    back = (
+        f'<nav aria-label="Tidegate"><a href="{escape(root)}/pipelines/{segment(dag_id)}">← {escape(dag_id)}</a></nav>'
+    )
+    return html.replace("<head>", f"<head>\n{script}", 1).replace("<body>", f"<body>\n{back}", 1)
 
 
 def number(value: int | None, exact: bool = True) -> str:

@@ -20,6 +20,8 @@
     const dark = frame ? frame.document.documentElement.classList.contains("dark") : wish.matches;
     page.classList.toggle("dark", dark);
     page.classList.toggle("light", !dark);
+    // Reports of the lake go by this alone.
+    page.style.colorScheme = dark ? "dark" : "light";
   };
 
   page.classList.toggle("framed", frame !== null);
