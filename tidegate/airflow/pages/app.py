@@ -105,7 +105,7 @@ def _routes(shown: Views, layout: Layout) -> APIRouter:
         return FileResponse(found[0], media_type=found[1])
 
     @router.api_route("/{path:path}", methods=_METHODS, dependencies=[Authenticated])
-    def nothing(path: str) -> NoReturn:
+    def nothing(path: str) -> Response:
         _missing()
 
     return router
