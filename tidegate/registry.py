@@ -6,9 +6,16 @@ import difflib
 import importlib
 import pkgutil
 import re
+import sys
+import threading
+from pathlib import Path
 
 from tidegate.errors import RequestError, SpecError
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+
+_loaded: dict[str, int] = {}
+"""When the file of a loaded pipeline was changed last, in nanoseconds, for `reload`."""
+_reloading = threading.Lock()
 
 
 def names() -> list[str]:
@@ -33,6 +40,25 @@ def load(name: str) -> Pipeline:
     if not isinstance(pipeline, Pipeline) or pipeline.name != name:
         raise SpecError(f"pipelines/{name}.py must hold `pipeline = Pipeline(name={name!r}, …)`")
     return pipeline
+
+
+def reload(name: str) -> Pipeline:
+    """The pipeline of that name as its file is now, for a process that outlives an edit of it.
+
+    Raises:
+        RequestError: There is no such pipeline.
+        SpecError: Its file does not declare a pipeline of its own name.
+    """
+    if name in names():
+        [folder] = importlib.import_module("pipelines").__path__
+        changed = (Path(folder) / f"{name}.py").stat().st_mtime_ns
+        with _reloading:
+            module = sys.modules.get(f"pipelines.{name}")
+            if module is not None and _loaded.get(name) != changed:
+                importlib.reload(module)
+            _loaded[name] = changed
+        importlib.invalidate_caches()
+    return load(name)
 
 
 def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:

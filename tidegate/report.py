@@ -198,6 +198,8 @@ class RunReport:
     """Seconds by part: ``preflight``, ``session``, ``gx_import`` (beside the session), ``gx_wait``, ``flows``, ``total``."""
     notes: list[str] = field(default_factory=list)
     """Facts about how it ran, for example whether the AppCDS archive was used."""
+    application: str | None = None
+    """Spark's own id of the application, by which a history server finds it."""
     error: dict[str, Any] | None = None
     """An error of the whole application, in the form of `FlowReport.error`."""
     format: int = FORMAT

@@ -24,6 +24,7 @@ from airflow.sdk import BaseHook, Connection, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from tidegate.airflow import attempt
+from tidegate.airflow.links import HistoryLink
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.launch import application, arguments, submit_conf, submit_environment
@@ -51,6 +52,8 @@ class RunFlows(SparkSubmitOperator):
     old application, which writes the old attempt's report. If the old one still runs, it holds the lease, and the
     new try waits for its retry.
     """
+
+    operator_extra_links = (HistoryLink(),)
 
     def __init__(self, *, what: str, **kwargs: Any) -> None:
         super().__init__(conn_id=CONNECTION, name=f"tidegate-{what}", durable=False, **kwargs)

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.assets import table_asset, tell_news
+from tidegate.airflow.links import ReportsLink
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
@@ -121,6 +122,8 @@ class ShowFlow(BaseOperator):
     Green: it wrote, or an earlier attempt wrote and crashed before Airflow heard of it. Skipped: nothing was new.
     Red: refused, failed or crashed; never retried, because the application is `run`'s to retry.
     """
+
+    operator_extra_links = (ReportsLink(),)
 
     def __init__(self, *, pipeline: Pipeline, flow: Flow, **kwargs: Any) -> None:
         asset = table_asset(flow.target.name)

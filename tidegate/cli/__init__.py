@@ -37,6 +37,7 @@ from tidegate.cli import (
 )
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
+_NATIVE = {"confluent_kafka", "deltalake", "duckdb", "pyarrow"}
 _EX_TYPER_USAGE = 2
 _EX_NO_READER = 1
 """What Typer, too, ends with then."""
@@ -88,8 +89,9 @@ def _run() -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()):
-        # A probe that ran out of time may sit inside a native library, which does not survive the interpreter's end.
+    # Threads of native libraries, or a probe that ran out of time inside one, do not always survive the interpreter's end:
+    # the process would abort after its work, and its exit code would lie.
+    if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()) or _NATIVE & sys.modules.keys():
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

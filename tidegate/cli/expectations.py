@@ -162,10 +162,10 @@ def _profiled(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
 
     from deltalake import DeltaTable
 
-    from tidegate.cli.query import query
     from tidegate.errors import RequestError
     from tidegate.expectations import profile
     from tidegate.layout import Layout
+    from tidegate.query import query
 
     path = Layout.of(environment).table(flow.target.name)
     schema = DeltaTable(str(path)).schema().to_json()

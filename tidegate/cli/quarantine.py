@@ -97,7 +97,7 @@ def show(
 ) -> None:
     """Print quarantined records with their contents, as they arrived: data that may be personal. Starts no JVM."""
     from tidegate.cli import console
-    from tidegate.cli.query import query
+    from tidegate.query import query
 
     layout, (only,) = decisions.chosen(name, flow)
     records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=_OPEN)
@@ -115,7 +115,7 @@ def show(
 
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
     """How many entries are open, and the lines by level, rule and source."""
-    from tidegate.cli.query import query
+    from tidegate.query import query
 
     path = layout.quarantine(pipeline, flow)
     total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM held", where=_OPEN)

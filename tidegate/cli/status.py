@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from tidegate import wording
 from tidegate.cli import project
-from tidegate.cli.standing import PATIENCE, Standing
+from tidegate.standing import PATIENCE, Standing
 
 _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
@@ -30,7 +31,8 @@ def status(
 
     The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
     """
-    from tidegate.cli import console, standing
+    from tidegate import standing
+    from tidegate.cli import console
 
     environment = project.read()
     standings = standing.gather(environment, project.load_all(name), timeout)
@@ -58,24 +60,20 @@ def _tell_below(standings: list[Standing]) -> None:
 
 
 def _row(each: Standing) -> tuple[str, ...]:
-    from tidegate.cli import console
-
     version = "-" if each.version is None else f"v{each.version}" + (f"/{each.refresh}" if each.refresh else "")
     batch = "-" if each.last_committed is None else str(each.last_committed)
     if each.planned_ms is not None:
-        batch += f", {console.age(each.planned_ms)}"
+        batch += f", {wording.age(each.planned_ms)}"
     return (each.place, each.state, version, batch, *lag_cells(each), _quarantined(each), position(each))
 
 
 def _quarantined(each: Standing) -> str:
     """How many entries are open, and since when the oldest."""
-    from tidegate.cli import console
-
     if each.quarantine is None:
         return "?"
     if each.quarantine.oldest_ms is None:
         return "-"
-    return f"{each.quarantine.open:,}, oldest {console.age(each.quarantine.oldest_ms)}"
+    return f"{each.quarantine.open:,}, oldest {wording.age(each.quarantine.oldest_ms)}"
 
 
 def lag_cells(each: Standing) -> tuple[str, str]:

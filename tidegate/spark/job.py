@@ -151,6 +151,7 @@ class _Job:
         from tidegate.spark.session import build_session
 
         spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
+        self.report.application = spark.sparkContext.applicationId
         flags = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions") or ""
         self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")
         self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")

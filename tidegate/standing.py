@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
 
 PATIENCE = 1.5
-"""Seconds that a command waits for the sources, all together, unless it is told otherwise."""
+"""Seconds that a command or a page waits for the sources, all together, unless it is told otherwise."""
 
 
 @dataclass(kw_only=True)
