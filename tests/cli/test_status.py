@@ -170,7 +170,8 @@ def test_no_command_loads_spark_airflow_or_pandas(project: Project, running: Pip
     script = (
         "import sys\n"
         "from tidegate.cli import app\n"
-        "try:\n    app()\nexcept SystemExit:\n    pass\n"
+        "from tidegate.errors import TidegateError\n"
+        "try:\n    app()\nexcept (SystemExit, TidegateError):\n    pass\n"
         "heavy = {'airflow', 'pyspark', 'py4j', 'delta', 'great_expectations', 'pandas'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))\n"
     )
