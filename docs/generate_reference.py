@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from tidegate import cli, environment, errors, spec
+from tidegate import cli, environment, errors, spec, thresholds
 from tidegate.errors import TidegateError
 
 FOLDER = Path(__file__).parent / "reference"
@@ -129,7 +129,8 @@ def _declarations() -> Iterator[str]:
     yield "# Declarations"
     yield ""
     yield from _prose(spec.__doc__)
-    for each in (spec.Pipeline, spec.Flow, spec.FileSource, spec.KafkaSource, spec.ChangeFeed, spec.Table, spec.Gate):
+    parts = (spec.Flow, spec.FileSource, spec.KafkaSource, spec.ChangeFeed, spec.Table, spec.Gate)
+    for each in (spec.Pipeline, *parts, thresholds.Thresholds):
         yield ""
         yield f"## {each.__name__}"
         yield ""

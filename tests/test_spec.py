@@ -70,6 +70,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(SILVER), "transform", ("clean", "a:b:c", "Trips:clean", "a.b:clean", "", 5)),
     (made_of(SILVER), "gate", ("trips/silver", True)),
     (made_of(SILVER), "checkpoint_version", (0, -1, 1.0, "1", True, None)),
+    (made_of(SILVER), "thresholds", ({}, 5)),
     (made_of(TRIPS), "name", ("", "Trips", "a b", 5)),
     (made_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),
     (made_of(TRIPS), "schedule", ("daily", "@never", "* * *", "", 5)),
@@ -79,6 +80,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(TRIPS), "description", (5, None)),
     (made_of(TRIPS), "tags", ("a", ["a"], (1,), None)),
     (made_of(TRIPS), "retries", (-1, 21, 1.5, "3", True, None)),
+    (made_of(TRIPS), "thresholds", (None, {}, 5)),
 ]
 
 

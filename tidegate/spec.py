@@ -31,6 +31,7 @@ from tidegate.fields import (
     closes,
     fits,
 )
+from tidegate.thresholds import Thresholds
 
 FileFormat = Literal["csv", "json"]
 WriteMode = Literal["append", "upsert", "recompute"]
@@ -210,6 +211,8 @@ class Flow:
     gate: Gate | None = None
     checkpoint_version: int = 1
     """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
+    thresholds: Thresholds | None = None
+    """When this flow is worth an alert; None takes the pipeline's."""
 
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
@@ -225,6 +228,12 @@ class Flow:
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        if self.thresholds is not None:
+            _check_thresholds(owner, self.thresholds)
+            if self.thresholds.freshness_hours is not None and self.target.event_time is None:
+                raise FieldError(
+                    owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
+                )
         if isinstance(self.source, ChangeFeed):
             if self.source.table == self.target.name:
                 raise FieldError(owner, "target", self.target.name, "another table than the source")
@@ -272,6 +281,8 @@ class Pipeline:
     tags: tuple[str, ...] = ()
     retries: int = 3
     """How often Airflow runs the application again after a transient error."""
+    thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
+    """When a flow that has no thresholds of its own is worth an alert."""
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
@@ -299,6 +310,7 @@ class Pipeline:
         if not isinstance(self.retries, int) or isinstance(self.retries, bool) or not 0 <= self.retries <= 20:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
         check_texts(owner, "tags", self.tags)
+        _check_thresholds(owner, self.thresholds)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
         if not isinstance(self.description, str):
@@ -315,6 +327,10 @@ class Pipeline:
             if flow.name == name:
                 return flow
         raise SpecError(f"pipeline {self.name!r} has no flow {name!r}; it has: {', '.join(f.name for f in self.flows)}")
+
+    def thresholds_of(self, flow: Flow) -> Thresholds:
+        """When a flow is worth an alert: its own thresholds, or the pipeline's."""
+        return self.thresholds if flow.thresholds is None else flow.thresholds
 
     def writer_of(self, table: str) -> Flow | None:
         """The flow of this pipeline that writes ``table``, if one does."""
@@ -339,6 +355,11 @@ def fingerprint(remembered: Mapping[str, Any]) -> str:
     """
     canonical = json.dumps(remembered, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _check_thresholds(owner: str, value: object) -> None:
+    if not isinstance(value, Thresholds):
+        raise FieldError(owner, "thresholds", value, "Thresholds(…)")
 
 
 def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
