@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from tidegate import cli, contract, environment, errors, spec
+from tidegate import cli, contract, environment, errors, spec, thresholds
 from tidegate.errors import TidegateError
 
 FOLDER = Path(__file__).parent / "reference"
@@ -133,7 +133,7 @@ def _declarations() -> Iterator[str]:
     yield from _prose(spec.__doc__)
     kinds = (
         *(spec.Pipeline, spec.AfterTables, spec.Flow, spec.FileSource, spec.KafkaSource),
-        *(spec.Contract, spec.ChangeFeed, spec.Table, spec.Gate),
+        *(spec.Contract, spec.ChangeFeed, spec.Table, spec.Gate, thresholds.Thresholds),
     )
     for each in kinds:
         yield ""

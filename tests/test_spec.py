@@ -75,6 +75,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(SILVER), "checkpoint_version", (0, -1, 1.0, "1", True, None)),
     (made_of(SILVER), "open_rows_alert", (0, -1, 1.5, "1", True)),
     (made_of(SILVER), "open_age_alert", ("7", "0d", "a week", "7w", 7, "")),
+    (made_of(SILVER), "thresholds", ({}, 5)),
     (made_of(TRIPS), "name", ("", "Trips", "a b", 5)),
     (made_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),
     (made_of(TRIPS), "schedule", ("daily", "@never", "* * *", "", 5)),
@@ -84,6 +85,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(TRIPS), "description", (5, None)),
     (made_of(TRIPS), "tags", ("a", ["a"], (1,), None)),
     (made_of(TRIPS), "retries", (-1, 21, 1.5, "3", True, None)),
+    (made_of(TRIPS), "thresholds", (None, {}, 5)),
 ]
 
 

@@ -34,6 +34,7 @@ from tidegate.fields import (
     fits,
 )
 from tidegate.selection import AGE
+from tidegate.thresholds import Thresholds as Thresholds
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
@@ -238,6 +239,8 @@ class Flow:
     """More open entries in this flow's quarantine than this are a warning; None never warns."""
     open_age_alert: str | None = None
     """An open entry that has waited longer is a warning: days or hours, as in ``"7d"`` or ``"12h"``."""
+    thresholds: Thresholds | None = None
+    """When this flow is worth an alert; None takes the pipeline's."""
 
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
@@ -259,6 +262,12 @@ class Flow:
             raise FieldError(
                 owner, "open_age_alert", self.open_age_alert, "days or hours, as in '7d' or '12h', or None"
             )
+        if self.thresholds is not None:
+            _check_thresholds(owner, self.thresholds)
+            if self.thresholds.freshness_hours is not None and self.target.event_time is None:
+                raise FieldError(
+                    owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
+                )
         if isinstance(self.source, ChangeFeed):
             if self.source.table == self.target.name:
                 raise FieldError(owner, "target", self.target.name, "another table than the source")
@@ -327,6 +336,8 @@ class Pipeline:
     tags: tuple[str, ...] = ()
     retries: int = 3
     """How often Airflow runs the application again after a transient error."""
+    thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
+    """When a flow that has no thresholds of its own is worth an alert."""
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
@@ -351,6 +362,7 @@ class Pipeline:
         if not isinstance(self.retries, int) or isinstance(self.retries, bool) or not 0 <= self.retries <= 20:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
         check_texts(owner, "tags", self.tags)
+        _check_thresholds(owner, self.thresholds)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
         if not isinstance(self.description, str):
@@ -376,6 +388,10 @@ class Pipeline:
                 return flow
         raise SpecError(f"pipeline {self.name!r} has no flow {name!r}; it has: {', '.join(f.name for f in self.flows)}")
 
+    def thresholds_of(self, flow: Flow) -> Thresholds:
+        """When a flow is worth an alert: its own thresholds, or the pipeline's."""
+        return self.thresholds if flow.thresholds is None else flow.thresholds
+
     def writer_of(self, table: str) -> Flow | None:
         """The flow of this pipeline that writes ``table``, if one does."""
         return next((flow for flow in self.flows if flow.target.name == table), None)
@@ -399,6 +415,11 @@ def fingerprint(remembered: Mapping[str, Any]) -> str:
     """
     canonical = json.dumps(remembered, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _check_thresholds(owner: str, value: object) -> None:
+    if not isinstance(value, Thresholds):
+        raise FieldError(owner, "thresholds", value, "Thresholds(…)")
 
 
 def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
 
@@ -40,3 +44,14 @@ def age(milliseconds: int) -> str:
         if seconds >= length:
             return f"{seconds // length} {unit} ago"
     return f"{seconds} s ago"
+
+
+def span(length: timedelta) -> str:
+    """A length of time in its two largest units: ``3 d 4 h``."""
+    seconds = max(int(length.total_seconds()), 0)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        number, seconds = divmod(seconds, size)
+        if number or (unit == "s" and not parts):
+            parts.append(f"{number} {unit}")
+    return " ".join(parts[:2])

@@ -30,7 +30,7 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 
 DECLARATION = '''"""A declaration of a test."""
 
-from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, Gate, KafkaSource, Pipeline, Table, Thresholds
 
 pipeline = {pipeline!r}
 '''
