@@ -3,7 +3,7 @@
 BIN := .venv/bin
 # Most of a test's time is one thread of one process that starts. A file's tests stay together: they share what they start.
 WORKERS ?= 2
-BESIDE := -n $(WORKERS) --dist loadfile
+BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup setup-python demo up down status test test-fast benchmark-gate lint format lock clean
 

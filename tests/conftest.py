@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).parents[1]
+
+ONE_AIRFLOW = ("tests/live/test_tasks_tell_the_truth.py", "tests/live/test_windows.py")
+"""Files whose tests share one live Airflow, and so one worker."""
+LONGEST_FIRST = ("tests/live/", "tests/chaos/", "tests/airflow/", "tests/demo/", "tests/docs/", "tests/spark/")
+"""So that no worker is left alone with a long file in the end."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests stay together: they share what they start."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope = super()._split_scope(nodeid)
+            return "tests/live" if scope in ONE_AIRFLOW else scope
+
+    return Together(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers the order among files is free; see `LONGEST_FIRST`."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: next((i for i, at in enumerate(LONGEST_FIRST) if item.nodeid.startswith(at)), 9))
 
 
 @pytest.fixture(scope="session")

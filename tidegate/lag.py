@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import backlog, checkpoint, evolution, fingerprints, progress, refusal, registry
+from tidegate import backlog, checkpoint, evolution, fingerprints, intervention, progress, refusal, registry
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.probes import delta
@@ -51,6 +51,8 @@ class Lag:
     has_work: bool
     refused: bool
     """The pending batch was refused, and neither suite nor code changed since, or its drift has no answer yet."""
+    switched_off: bool
+    """A person switched the flow off; it has no work, whatever is behind."""
     reason: str
     """Why there is work or none, in one sentence for people, without a full stop."""
     position: str
@@ -105,7 +107,8 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
     replay = _half_replay(layout, pipeline, flow, ref)
     unfinished = state.pending_batch is not None or swap_waits or replay is not None
-    has_work = refused is None and (found.anything or unfinished)
+    off = intervention.switched_off(layout, pipeline.name, flow.name)
+    has_work = off is None and refused is None and (found.anything or unfinished)
     return Lag(
         flow=flow.name,
         kind=flow.source.identity()["kind"],
@@ -117,7 +120,10 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
         pending_batch=state.pending_batch,
         has_work=has_work,
         refused=refused is not None,
-        reason=_reason(found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay),
+        switched_off=off is not None,
+        reason=off.told()
+        if off is not None
+        else _reason(found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay),
         position=found.position,
         first=state.last_committed is None,
         rewritten=found.rewritten,
@@ -147,7 +153,12 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
         elif above is not None and above.name in stopped:
             stopped.add(flow.name)
             lag = dataclasses.replace(lag, has_work=False, reason=f"waits: flow {above.name} does not get through")
-        elif above is not None and above.name in lags and lags[above.name].has_work and not lag.has_work:
+        elif (
+            above is not None
+            and above.name in lags
+            and lags[above.name].has_work
+            and not (lag.has_work or lag.switched_off)
+        ):
             lag = dataclasses.replace(lag, has_work=True, reason=f"reads what flow {above.name} writes")
         swapping = swapping or _swap_waits(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
         lags[flow.name] = lag

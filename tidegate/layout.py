@@ -89,6 +89,10 @@ class Layout:
         """Which request opened a refresh of a checkpoint version, as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.opened.json"
 
+    def interventions(self, dag_id: str, flow: str) -> Path:
+        """What people decided about a flow at run time (`tidegate.intervention`): a line of JSON for each decision."""
+        return self.checkpoints(dag_id, flow) / "interventions.jsonl"
+
     def replays(self, dag_id: str, flow: str) -> Path:
         """The planned replays of a flow: a JSON file each, and the keys of the one in hand."""
         return self.checkpoints(dag_id, flow) / "replays"

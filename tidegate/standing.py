@@ -51,11 +51,13 @@ class Standing:
 
     @property
     def state(self) -> str:
-        """``error``, ``running``, ``refused``, ``unfinished``, ``behind``, ``not begun`` or ``up to date``."""
+        """``error``, ``running``, ``off``, ``refused``, ``unfinished``, ``behind``, ``not begun`` or ``up to date``."""
         if self.error is not None or self.lag is None:
             return "error"
         if self.holder is not None:
             return "running"
+        if self.lag.switched_off:
+            return "off"
         if self.lag.refused:
             return "refused"
         if self.lag.pending_batch is not None:

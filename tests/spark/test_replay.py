@@ -96,28 +96,39 @@ def test_a_replayed_window_is_as_if_the_new_code_had_always_run_and_the_rest_is_
     check(flights, answer_of_new_code(flights, (FIRST, SECOND, THIRD)))
 
 
-def test_a_replay_whose_driver_was_killed_is_finished_and_done_once(flights: Deployment) -> None:
-    flights.edit_suite(
-        "flights/silver",
-        [
-            {
-                "type": "expect_column_values_to_be_in_set",
-                "kwargs": {"column": "carrier", "value_set": ["AA", "DL", "B6"], "mostly": 0.01},
-                "severity": "warning",
-            }
-        ],
-    )
-    request = flights.request(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
+def carriers(flights: Deployment, *allowed: str) -> None:
+    """Rows of other carriers go to quarantine."""
+    kwargs = {"column": "carrier", "value_set": list(allowed), "mostly": 0.01}
+    rule = {"type": "expect_column_values_to_be_in_set", "kwargs": kwargs, "severity": "warning"}
+    flights.edit_suite("flights/silver", [rule])
+
+
+def test_a_replay_whose_driver_was_killed_is_finished_once_and_each_row_is_in_one_place(flights: Deployment) -> None:
+    """Entries of rows that pass now end, those of rows that fail again stay, and the split that was decided stands."""
+    first = {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01", "flows": ["silver"]}
+    carriers(flights, "AA", "DL", "B6")
+    flights.run(**first)
+    before = flights.quarantined("silver").num_rows
+    request = flights.request(**first)
+    carriers(flights, "AA", "DL", "UA")
 
     flights.run_and_kill("after:write_quarantine:silver", request=request)
 
-    refused = flights.quarantined("silver").num_rows
+    carriers(flights, "AA", "WN")
     (line,) = flights.run(flows=["silver"]).flow("silver").batches
-    assert line.kind == "rederive", "the next run finishes it first, whatever it was asked"
+    assert (line.kind, line.imbalance()) == ("rederive", 0), "the next run finishes it first, whatever it was asked"
     silver = flights.table("silver.flights").to_pylist()
-    assert {row["carrier"] for row in silver if row["day"] == FIRST} == {"AA", "DL", "B6"}
-    assert {row["carrier"] for row in silver if row["day"] == SECOND} > {"AA", "DL", "B6"}
-    assert flights.quarantined("silver").num_rows == refused
+    assert {row["carrier"] for row in silver if row["day"] == FIRST} == {"AA", "DL", "UA"}
+    assert {row["carrier"] for row in silver if row["day"] == SECOND} > {"AA", "DL", "B6", "WN"}
+    entries = [row for row in flights.quarantined("silver").to_pylist() if row["level"] == "row"]
+    ended = [row for row in entries if row["state"] == "replayed"]
+    waiting = [row for row in entries if row["state"] == "open" and row["rules"] == ["in_set(carrier)"]]
+    assert {row["_row_id"] for row in ended} <= {row["_row_id"] for row in silver}
+    assert {row["_row_id"] for row in waiting} & {row["_row_id"] for row in silver} == set()
+    assert len(ended) == sum(row["carrier"] == "UA" and row["day"] == FIRST for row in silver) > 0
+    assert line.quarantined == len(waiting) == len({row["_row_id"] for row in waiting})
+    assert len(entries) > before, "those that had passed until now are new entries"
+    assert {row["attempts"] for row in waiting} == {0, 1}
     assert flights.try_run(request).flow("silver").batches == [], "it was done already"
 
 

@@ -147,7 +147,7 @@ class ShowFlow(BaseOperator):
             case "waiting" | "running":
                 self._fail(report, CRASHED)
             case "skipped":
-                raise AirflowSkipException("A flow above did not get through.")
+                raise AirflowSkipException(". ".join(report.notes) or "A flow above did not get through.")
             case "done" | "idle":
                 self._finish(context, report)
 

@@ -26,6 +26,7 @@ from tidegate.cli import (
     contract,
     docs,
     expectations,
+    flow,
     lag,
     ledger,
     new,
@@ -57,6 +58,7 @@ app.command()(new.new)
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(expectations.app, name="expectations")
 app.add_typer(contract.app, name="contract")
+app.add_typer(flow.app, name="flow")
 app.command()(checkpoint.checkpoint)
 app.command()(ledger.ledger)
 app.command()(docs.docs)

@@ -53,7 +53,7 @@ def _tell_below(standings: list[Standing]) -> None:
     for each in standings:
         if each.holder is not None:
             console.say(f"{each.place}: held by {each.holder}", style="running")
-        if each.state in ("error", "refused"):
+        if each.state in ("error", "refused", "off"):
             console.say(f"{each.place}: {each.told()}", style=each.state)
         for warning in each.warnings:
             console.say(f"{each.place}: warning: {warning}", style="behind")

@@ -11,7 +11,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from tidegate import checkpoint, fingerprints, registry
+from tidegate import checkpoint, fingerprints, intervention, registry
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
 from tidegate.layout import Layout
@@ -181,6 +181,12 @@ class _Job:
             if upstream is not None and upstream.name in stopped:
                 told.state, stopped[flow.name] = "skipped", flow.name
                 log.info("%s: skipped, because %s did not get through", flow.name, upstream.name)
+                continue
+            off = intervention.switched_off(self.layout, pipeline.name, flow.name)
+            if off is not None:
+                told.state = "skipped"
+                told.notes.append(off.told())
+                log.info("%s: skipped, because it was %s", flow.name, off.told())
                 continue
             told.state = "running"
             self.tell()

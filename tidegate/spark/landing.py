@@ -45,7 +45,7 @@ class CheckedFile:
     modified_ms: int
     size: int
     sha256: str
-    """Of the bytes as they lie there; empty when they could not be read."""
+    """Of the bytes as they lie there; empty when they could not be read, or nobody looked."""
     header: str
     """The first line, decoded, or the fields of a Parquet or Avro file with their types, as JSON; empty for an empty file."""
     problem: str | None
@@ -228,6 +228,15 @@ def quarantine_rows(failed: list[CheckedFile]) -> list[dict[str, Any]]:
         {"_row_id": file.file_id, "level": "file", "rules": [file.problem], "record": None, "source": file.source()}
         for file in failed
     ]
+
+
+def unopened(path: str, modified_ms: int, problem: str) -> CheckedFile:
+    """A file that is refused without a look into it."""
+    try:
+        size = Path(path).stat().st_size
+    except OSError:
+        size = 0
+    return CheckedFile(path=path, modified_ms=modified_ms, size=size, sha256="", header="", problem=problem)
 
 
 def with_problem(file: CheckedFile, problem: str) -> CheckedFile:

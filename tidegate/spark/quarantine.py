@@ -62,12 +62,65 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
         txn: Of the batch.
         moment_ms: The batch's planned time, the same on every rerun.
     """
+    rows = _entries(context, arrived, batch_id, moment_ms)
+    return sinks.append(rows, context.quarantine, txn).metrics.get("numOutputRows", 0)
+
+
+def judge_anew(
+    context: FlowContext, refused: DataFrame, passed: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int
+) -> None:
+    """What a replay of a window decided, in one commit: new entries, and what becomes of those that the rows have.
+
+    A row that passes now ends its entry, as ``replayed``, also one that was given up: it is in the table again. A row that
+    fails again stays the entry that it was.
+
+    Args:
+        context: The flow, under the transaction id of its windows' replays.
+        refused: `ARRIVED` rows.
+        passed: ``_row_id string`` of all other rows that were judged.
+        batch_id: The number of the replay.
+        txn: Of the replay.
+        moment_ms: When it was planned.
+    """
+    from pyspark.sql import functions as F
+
+    fresh = _entries(context, refused, batch_id, moment_ms)
+    held = _of_this_checkpoint(context, passed.sparkSession).select("_row_id").distinct()
+    ending = passed.join(held, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
+    judged = fresh.withColumn("_passed", F.lit(False)).unionByName(ending, allowMissingColumns=True)
+    own = f"t._checkpoint_version = {context.ref.version} AND t._refresh = {context.ref.refresh}"
+    at = F.timestamp_millis(F.lit(moment_ms))
+    sinks.merge(
+        judged,
+        context.quarantine,
+        f"t._row_id = s._row_id AND t.level = 'row' AND t.state <> 'replayed' AND {own}",
+        txn,
+        updates={
+            "s._passed": {
+                "state": F.lit("replayed"),
+                "changed_by": F.lit(context.request.requested_by),
+                "changed_at": at,
+                "reason": F.lit(f"{context.request.mode} {batch_id} of a window"),
+                "_in_hand": F.lit(None).cast("string"),
+            },
+            "t.state = 'open'": {
+                "rules": F.col("s.rules"),
+                "suite_fingerprint": F.col("s.suite_fingerprint"),
+                "attempts": F.expr("coalesce(t.attempts, 0) + 1"),
+            },
+        },
+        inserts=("NOT s._passed", fresh.columns),
+    )
+
+
+def _entries(context: FlowContext, arrived: DataFrame, batch_id: int, moment_ms: int) -> DataFrame:
+    """`ARRIVED` rows with all columns of the table."""
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
     taken = context.taken(batch_id)
     known = {"changed_by": taken.by, "reason": taken.reason} if taken is not None else {}
-    rows = arrived.select(
+    return arrived.select(
         "*",
         F.lit(suite.name if suite else None).cast("string").alias("suite"),
         F.lit(suite.fingerprint if suite else None).cast("string").alias("suite_fingerprint"),
@@ -80,7 +133,6 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
         F.lit(context.ref.refresh).alias("_refresh"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
-    return sinks.append(rows, context.quarantine, txn).metrics.get("numOutputRows", 0)
 
 
 def send_back(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) -> None:
@@ -118,6 +170,10 @@ def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
     """The ids that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
+    if context.ref.purpose:
+        # `judge_anew` ended the entries of all others.
+        held = _of_this_checkpoint(context, spark)
+        return held.groupBy("_row_id").agg(F.first("rules").alias("rules"))
     held = tables.read(spark, context.quarantine)
     if context.replay is not None:
         refused = (F.col("_replay") == batch_id) & (F.col("_in_hand") == "returned")
@@ -126,9 +182,11 @@ def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
     return held.where(refused).select("_row_id", "rules")
 
 
-def without_held(context: FlowContext, arrived: DataFrame) -> DataFrame:
-    """Those `ARRIVED` rows that are not in quarantine already, whichever batch of this flow put them there."""
-    if not tables.exists(context.quarantine):
-        return arrived
-    held = tables.read(arrived.sparkSession, context.quarantine).where("level = 'row' AND state = 'open'")
-    return arrived.join(held.select("_row_id").distinct(), "_row_id", "left_anti")
+def _of_this_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
+    """Entries of rows that this checkpoint or its windows' replays judged, and that did not pass since."""
+    from pyspark.sql import functions as F
+
+    held = tables.read(spark, context.quarantine).where("level = 'row' AND state <> 'replayed'")
+    return held.where(
+        (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
+    )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate import progress
+from tidegate import intervention, progress
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
 from tidegate.spark import landing, quarantine, records, sinks, tables
@@ -37,7 +37,9 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     if not listed:
         return None
     fresh = _unread(context, spark, listed)
-    checked = landing.check_files(spark, sorted(fresh.items()), source.format)
+    skipped = _skipped(context, fresh)
+    opened = sorted((path, modified) for path, modified in fresh.items() if path not in skipped)
+    checked = [*landing.check_files(spark, opened, source.format), *skipped.values()]
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
@@ -134,6 +136,17 @@ def files_of(replay: Replay) -> dict[str, int]:
     return found
 
 
+def _skipped(context: FlowContext, fresh: dict[str, int]) -> dict[str, landing.CheckedFile]:
+    """Those that a person wants to be set aside unopened, by path; a replay of such an entry opens the file after all."""
+    assert isinstance(context.flow.source, FileSource)
+    if context.replay is not None:
+        return {}
+    folder = context.layout.landing(context.flow.source.path)
+    wanted = intervention.skipped_files(context.layout, context.pipeline.name, context.flow.name)
+    paths = {str(folder / file) for file in wanted} & fresh.keys()
+    return {path: landing.unopened(path, fresh[path], intervention.RULE) for path in paths}
+
+
 def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     """Leave out messages that bronze holds from an earlier checkpoint version or refresh."""
     from pyspark.sql import functions as F
@@ -198,7 +211,7 @@ def _as_decided(
     if changed:
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: {', '.join(changed)} was readable when batch {batch_id} was decided and is not any "
-            "more. Put the file back as it was, and run again.",
+            "more. Put the file back as it was (or take back that it is skipped), and run again.",
             path=str(context.checkpoint),
         )
     return good, [landing.with_problem(file, refused[file.path]) for file in checked if file.path in refused]

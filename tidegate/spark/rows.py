@@ -66,10 +66,11 @@ def split_rows(
     if drift is not None:
         drift.record(batch_id)
     winners = _as_stored(context, fated, batch_id)
-    refused = quarantine.from_rows(fated.where("_fate = 0")) if planned.quarantined else None
+    refused = quarantine.from_rows(fated.where("_fate = 0"))
     keys = context.flow.target.keys
     if anew is not None:
-        return _as_replacement(context, planned, refused, winners, anew)
+        passed = fated.where("_fate <> 0").select("_row_id").distinct()
+        return _as_replacement(context, planned, winners, anew, refused=refused, passed=passed)
     return Split(
         planned=planned,
         refused=refused,
@@ -81,7 +82,13 @@ def split_rows(
 
 
 def _as_replacement(
-    context: FlowContext, planned: report.BatchRecord, refused: DataFrame | None, winners: DataFrame, anew: DataFrame
+    context: FlowContext,
+    planned: report.BatchRecord,
+    winners: DataFrame,
+    anew: DataFrame,
+    *,
+    refused: DataFrame,
+    passed: DataFrame,
 ) -> Split:
     """The rows of some keys replace what the table holds under these keys; a row that did not change stays untouched."""
     keys = context.flow.target.keys
@@ -100,7 +107,8 @@ def _as_replacement(
     due = changes.where("_op != 'unchanged'")
     return Split(
         planned=line,
-        refused=None if refused is None else quarantine.without_held(context, refused),
+        refused=refused,
+        passed=passed,
         write=lambda txn: sinks.replace_groups(due, context.target, keys, txn),
         arriving=upserted + deleted,
     )

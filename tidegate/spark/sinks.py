@@ -113,6 +113,39 @@ def replace_groups(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: T
     return _committed(spark, path, txn)
 
 
+def merge(
+    rows: DataFrame,
+    path: Path,
+    match: str,
+    txn: Transaction,
+    *,
+    updates: dict[str, dict[str, Column]],
+    inserts: tuple[str, list[str]],
+) -> tables.Commit:
+    """One MERGE with clauses of the caller's.
+
+    Args:
+        rows: The source, as ``s``.
+        path: The table, as ``t``.
+        match: Which rows of the two belong together.
+        txn: Of the batch.
+        updates: Condition, and what it sets; the first that holds decides.
+        inserts: Condition, and the columns that an unmatched row brings.
+    """
+    from delta.tables import DeltaTable
+    from pyspark.sql import functions as F
+
+    spark = rows.sparkSession
+    merger = DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), match)
+    for condition, values in updates.items():
+        merger = merger.whenMatchedUpdate(condition, set=dict(values))
+    condition, columns = inserts
+    merger = merger.whenNotMatchedInsert(condition, values={name: F.col(f"s.{name}") for name in columns})
+    with _transaction(spark, txn):
+        merger.execute()
+    return _committed(spark, path, txn)
+
+
 def swap(
     staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
 ) -> tables.Commit:

@@ -34,9 +34,11 @@ class Split:
     planned: BatchRecord
     """The ledger line; it must balance before the first write."""
     refused: DataFrame | None
-    """Rows for the quarantine (`tidegate.spark.quarantine.ARRIVED`); None when nothing was refused."""
+    """Rows for the quarantine (`tidegate.spark.quarantine.ARRIVED`); None where a flow has none. The ledger line counts them."""
     write: Callable[[Transaction], tables.Commit]
     """Writes the target in one DML."""
+    passed: DataFrame | None = None
+    """``_row_id`` of all rows that a replay of a window let pass; None for a batch of the stream."""
     arriving: int
     """Rows that the target's commit must report as inserted, updated or deleted."""
 

@@ -1,0 +1,194 @@
+"""Manual modes as people ask for them: backfills by command and by API, beside the schedule, and what is refused.
+
+They share the Airflow and the lake of the other live tests. After each backfill the tables are as if the code of that day
+had always run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from airflow_client.client.api.backfill_api import BackfillApi
+from airflow_client.client.api.dag_run_api import DagRunApi
+from airflow_client.client.exceptions import ApiException
+from airflow_client.client.models import BackfillPostBody, ReprocessBehavior, TriggerDAGRunPostBody
+
+from tests.live_airflow import until
+
+if TYPE_CHECKING:
+    from tests.live_airflow import Live
+
+pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(420)]
+
+FIRST, SECOND, LAST = 1, 2, 9
+"""Days of January."""
+REPLAYED = dict.fromkeys(("plan", "run", "silver", "gold"), "success") | {"bronze": "any"}
+
+REFUSED_AT_ONCE: list[dict[str, Any]] = [
+    {"mode": "again"},
+    {"flows": ["platinum"]},
+    {"flows": "silver"},
+    {"from_date": "yesterday"},
+    {"to_date": "2013-01-20; rm"},
+    {"dry_run": "maybe"},
+]
+"""What Airflow itself refuses by the types of the form's fields; no run is made."""
+REFUSED_BY_PLAN: list[tuple[dict[str, Any], str]] = [
+    ({"since": "2013-01-20"}, "allowed are mode, flows, from_date, to_date, dry_run"),
+    ({"mode": "replay"}, "needs from_date and to_date"),
+    ({"mode": "replay", "from_date": "2013-01-21", "to_date": "2013-01-20"}, "lies after"),
+    ({"from_date": "2013-01-20", "to_date": "2013-01-20"}, "do not go with mode='incremental'"),
+]
+"""What only fits together or not: `plan` is red, and nothing below it runs."""
+
+# One process for all of them: Airflow takes seconds to import.
+COMMANDS = """
+import json, sys
+from airflow.cli import cli_parser
+parser = cli_parser.get_parser()
+for number, words in enumerate(json.load(sys.stdin)):
+    try:
+        arguments = parser.parse_args(words)
+        arguments.func(arguments)
+        print("ANSWER", number, 0)
+    except BaseException as error:
+        print("ANSWER", number, type(error).__name__)
+"""
+
+
+def commands(live: Live, *lines: list[str]) -> list[str]:
+    """Give commands to Airflow's command line; ``0`` or the error for each."""
+    environment = psutil.Process(live.leader("scheduler").pid).environ()
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        input=json.dumps(lines),
+        env=environment,
+        cwd=live.project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line.split()[2] for line in done.stdout.splitlines() if line.startswith("ANSWER")]
+
+
+def trigger(live: Live, conf: dict[str, Any]) -> str | None:
+    """By the API; None when Airflow refuses it."""
+    body = TriggerDAGRunPostBody(logical_date=None, conf=conf)
+    try:
+        return str(DagRunApi(live.client).trigger_dag_run("flights", body).dag_run_id)
+    except ApiException as error:
+        assert 400 <= error.status < 500, error
+        return None
+
+
+def test_each_kind_of_wrong_conf_is_refused_by_api_and_command_before_any_application(live: Live) -> None:
+    before = set(live.runs("flights"))
+    assert [trigger(live, conf) for conf in REFUSED_AT_ONCE] == [None] * len(REFUSED_AT_ONCE)
+    asked = [["dags", "trigger", "flights", "--conf", json.dumps(conf)] for conf in REFUSED_AT_ONCE]
+    assert "0" not in commands(live, *asked)
+    assert set(live.runs("flights")) == before, "no run was made"
+
+    by_api = [trigger(live, conf) for conf, _ in REFUSED_BY_PLAN]
+    ids = [f"by_command_{number}" for number in range(len(REFUSED_BY_PLAN))]
+    lines = [
+        ["dags", "trigger", "flights", "--run-id", run_id, "--conf", json.dumps(conf)]
+        for run_id, (conf, _) in zip(ids, REFUSED_BY_PLAN, strict=True)
+    ]
+    assert commands(live, *lines) == ["0"] * len(lines)
+    for runs in (by_api, ids):
+        for run, (conf, why) in zip(runs, REFUSED_BY_PLAN, strict=True):
+            assert run is not None
+            assert live.end(run)["plan"] == "failed", conf
+            assert why in live.log(run, "plan")
+            assert live.attempt(run) == ""
+    assert live.applications() == []
+
+
+def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_where_they_stopped(live: Live) -> None:
+    if not (live.layout.table("silver.flights") / "_delta_log").exists():
+        live.land(FIRST), live.land(SECOND)
+        assert live.end(live.trigger())["gold"] == "success"
+    jobs, suite = live.project / "spark_jobs/flights.py", live.project / "expectations/flights/silver.json"
+    old_code, old_suite = jobs.read_text(), suite.read_text()
+    jobs.write_text(old_code.replace('        "dest",\n', '        F.lower("dest").alias("dest"),\n'))
+    strict = json.loads(old_suite)
+    stop = f"SELECT * FROM {{batch}} WHERE day = DATE '2013-01-{SECOND:02}'"
+    strict["expectations"].append(
+        {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": stop}, "severity": "critical"}
+    )
+    suite.write_text(json.dumps(strict))
+
+    (words,) = [line.split() for line in told(live).splitlines() if "airflow backfill create" in line]
+    assert commands(live, words[1:]) == ["0"]
+    live.land(LAST)
+    beside = live.trigger()
+    first, second = backfilled(live, 2)
+    assert live.end(first) | {"bronze": "any"} == REPLAYED
+    assert live.end(second) | {"bronze": "any"} == REPLAYED | {"silver": "failed", "gold": "upstream_failed"}
+    assert "failed" not in live.end(beside).values()
+    assert live.tasks(first)["run"].end_date <= live.tasks(second)["run"].start_date
+    assert lower_case(live) == {FIRST}
+
+    suite.write_text(old_suite)
+    body = BackfillPostBody(
+        dag_id="flights",
+        from_date=datetime(2013, 1, FIRST, tzinfo=UTC),
+        to_date=datetime(2013, 1, SECOND, tzinfo=UTC),
+        reprocess_behavior=ReprocessBehavior.FAILED,
+        max_active_runs=1,
+        dag_run_conf={},
+    )
+    BackfillApi(live.client).create_backfill(body)
+    until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), 60)
+    assert live.end(second) | {"bronze": "any"} == REPLAYED
+    assert live.tasks(first)["run"].try_number == 1, "what had gone well was left alone"
+    assert lower_case(live) == {FIRST, SECOND}
+
+    jobs.write_text(old_code)
+    window = {"from_date": f"2013-01-{FIRST:02}", "to_date": f"2013-01-{SECOND:02}"}
+    run = trigger(live, {"mode": "replay", **window})
+    assert run is not None
+    assert live.end(run)["gold"] == "success"
+    assert lower_case(live) == set()
+    assert live.wrong() == []
+
+
+def told(live: Live) -> str:
+    """What `tidegate plan` says of the window, with the exact commands."""
+    window = ["--from", f"2013-01-{FIRST:02}", "--to", f"2013-01-{SECOND:02}"]
+    done = subprocess.run(
+        [Path(sys.executable).parent / "tidegate", "plan", "flights", "--mode", "replay", *window],
+        env=psutil.Process(live.leader("scheduler").pid).environ(),
+        cwd=live.project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def backfilled(live: Live, runs: int) -> list[str]:
+    """The runs of the backfill, in the order of their intervals, once all are there."""
+
+    def found() -> list[str]:
+        every = DagRunApi(live.client).get_dag_runs("flights").dag_runs
+        ours = [run for run in every if run.run_type.value == "backfill"]
+        return [run.dag_run_id for run in sorted(ours, key=lambda run: run.logical_date)]
+
+    until(lambda: len(found()) == runs, 60)
+    return found()
+
+
+def lower_case(live: Live) -> set[int]:
+    """Days of which rows are as the new code makes them."""
+    from deltalake import DeltaTable
+
+    rows = DeltaTable(str(live.layout.table("silver.flights"))).to_pyarrow_table(columns=["day", "dest"]).to_pylist()
+    return {row["day"].day for row in rows if row["dest"].islower()}
