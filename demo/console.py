@@ -115,10 +115,12 @@ def _start_feeder(parts: Parts, environment: Environment, undo: contextlib.ExitS
 
 def _start_airflow(parts: Parts, environment: Environment, undo: contextlib.ExitStack) -> None:
     airflow = parts.airflow
+    asleep = [service for service in airflow.services.values() if service.leader is None]
+    # Before the start, which may be interrupted between two of them.
+    undo.callback(stop, asleep, grace=8.0)
     started = airflow.start(environment.variables())
     if not started:
         return
-    undo.callback(stop, started, grace=8.0)
     if not airflow.url.endswith(f":{PORT}"):
         parts.console.print(f"Port {PORT} is taken by another program: Airflow gets another one.")
     begun = time.monotonic()

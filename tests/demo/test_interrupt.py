@@ -47,7 +47,7 @@ class Demo:
         )
         until = time.monotonic() + 120
         while not list((folder / "lake" / "reports").glob("flights/*/*/report.json")):
-            assert self.process.poll() is None, "the demo ended by itself"
+            assert self.process.poll() is None, f"the demo ended by itself:\n{self.process.communicate()[0]}"
             assert time.monotonic() < until, "Spark never started"
             time.sleep(0.2)
 

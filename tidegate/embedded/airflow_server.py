@@ -188,6 +188,9 @@ class AirflowServer:
         path.write_text(text, encoding="utf-8")
 
     def _ask(self, path: str, *, token: str | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        if self._port is None:
+            # Whatever answers at the usual port is somebody else's.
+            raise NoAnswerError("This project's Airflow was never started; start it with `make up`.")
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers)

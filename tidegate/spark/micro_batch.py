@@ -116,11 +116,10 @@ def write_quarantine(
     context: FlowContext, split: Split, batch_id: int, txn: Transaction, planned_at_ms: Callable[[], int]
 ) -> None:
     """Step 3: what was refused, with its reasons. Of a replay of entries it is there already, and is marked."""
-    if split.passed is not None and tables.exists(context.quarantine):
-        assert split.refused is not None
-        quarantine.judge_anew(context, split.refused, split.passed, batch_id, txn, planned_at_ms())
-    elif split.refused is None or not split.planned.quarantined:
+    if split.refused is None:
         return
+    if split.passed is not None and tables.exists(context.quarantine):
+        quarantine.judge_anew(context, split.refused, split.passed, batch_id, txn, planned_at_ms())
     elif context.replay is not None:
         quarantine.send_back(context, split.refused, txn)
     else:

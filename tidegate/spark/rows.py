@@ -73,7 +73,7 @@ def split_rows(
         return _as_replacement(context, planned, winners, anew, refused=refused, passed=passed)
     return Split(
         planned=planned,
-        refused=refused,
+        refused=refused if planned.quarantined else None,
         write=lambda txn: (
             sinks.upsert(winners, context.target, keys, txn) if keys else sinks.append(winners, context.target, txn)
         ),
@@ -107,7 +107,7 @@ def _as_replacement(
     due = changes.where("_op != 'unchanged'")
     return Split(
         planned=line,
-        refused=refused,
+        refused=refused if line.quarantined or tables.exists(context.quarantine) else None,
         passed=passed,
         write=lambda txn: sinks.replace_groups(due, context.target, keys, txn),
         arriving=upserted + deleted,

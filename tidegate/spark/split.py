@@ -34,7 +34,7 @@ class Split:
     planned: BatchRecord
     """The ledger line; it must balance before the first write."""
     refused: DataFrame | None
-    """Rows for the quarantine (`tidegate.spark.quarantine.ARRIVED`); None where a flow has none. The ledger line counts them."""
+    """Rows for the quarantine (`tidegate.spark.quarantine.ARRIVED`); None when there is nothing to write."""
     write: Callable[[Transaction], tables.Commit]
     """Writes the target in one DML."""
     passed: DataFrame | None = None

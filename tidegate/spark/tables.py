@@ -44,11 +44,20 @@ def version(spark: SparkSession, path: Path) -> int:
 
 
 def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
-    """Every ``txnAppId`` that wrote to the table, with the last version it wrote; empty without a table."""
+    """Every ``txnAppId`` that wrote to the table, with the last version it wrote; empty without a table.
+
+    Delta writes them into the checksum of each version (Delta protocol, "Version Checksum File"). Where there is none,
+    as after a commit of delta-rs, they are gathered from the log, which takes Spark about a second.
+    """
     if not exists(path):
         return {}
     jvm: Any = spark._jvm
-    found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(_snapshot(spark, path).transactions())
+    as_java = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+    snapshot = _snapshot(spark, path)
+    checksum = snapshot.checksumOpt()
+    if checksum.isDefined() and checksum.get().setTransactions().isDefined():
+        return {str(each.appId()): int(each.version()) for each in as_java(checksum.get().setTransactions().get())}
+    found = as_java(snapshot.transactions())
     return {str(app_id): int(found[app_id]) for app_id in found}
 
 

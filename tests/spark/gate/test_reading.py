@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from demo import flights_feed
-from spark_jobs import flights
 from tests.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ def test_a_flow_with_a_gate_transforms_every_row_once(
     from pyspark.sql import functions as F
 
     transformed = spark.sparkContext.accumulator(0)
+    from spark_jobs import flights
+
     clean = flights.clean
 
     def counted(value: Any) -> Any:
