@@ -45,7 +45,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that jobs have, in this process."""
+    """The session that jobs have, in this process.
+
+    Rows are few and every plan is new, so compiling costs more than it saves: plans are interpreted, by code that only C1
+    compiles. Applications that tests start run as users' do.
+    """
+    from tidegate.launch import submit_conf
     from tidegate.spark.session import build_session
 
     place = tmp_path_factory.mktemp("spark")
@@ -56,6 +61,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         {
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": submit_conf(environment, small=True)["spark.driver.extraJavaOptions"],
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
     yield session

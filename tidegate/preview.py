@@ -121,7 +121,12 @@ def _reads(
             from tidegate.probes import delta
 
             rows, size = _rows_and_bytes(layout, table)
-            return f"{table} at version {delta.current_version(layout.table(table))}", rows, size
+            version = delta.current_version(layout.table(table))
+            return (
+                f"{table}, which is not there yet" if version is None else f"{table} at version {version}",
+                rows,
+                size,
+            )
         case FileSource():
             from tidegate.probes.files import list_files
 
