@@ -174,21 +174,24 @@ def _drain(context: FlowContext) -> None:
             context.error = translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint))
             raise
 
+    from tidegate.spark.listener import recorded_progress
+
     stream = sources.read_stream(context)
-    query = (
-        stream.writeStream.queryName(context.app_id)
-        .foreachBatch(take)
-        .option("checkpointLocation", str(context.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    except Exception as error:
-        raise (context.error or error) from error
-    finally:
-        if query.isActive:
-            query.stop()
+    with recorded_progress(context):
+        query = (
+            stream.writeStream.queryName(context.app_id)
+            .foreachBatch(take)
+            .option("checkpointLocation", str(context.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            raise (context.error or error) from error
+        finally:
+            if query.isActive:
+                query.stop()
 
 
 def note_refusal(context: FlowContext, batch_id: int, suite_fingerprint: str, code_fingerprint: str) -> None:

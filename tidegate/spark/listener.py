@@ -1,0 +1,82 @@
+"""Hears from Spark of every micro-batch of a flow's query, and adds a line each to the pipeline's progress.
+
+Spark calls a Python listener from the thread of its event bus, through the callback server that ``foreachBatch``
+uses as well; events come in order, some time after the batch, and the end of the query last (docs/adr/0014).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming import StreamingQueryListener
+
+from tidegate import metrics
+
+if TYPE_CHECKING:
+    from tidegate.spark.context import FlowContext
+
+LAST_WORDS_SECONDS = 10.0
+"""How long to wait for the events of a query that has ended; they take milliseconds."""
+
+log = logging.getLogger("tidegate")
+
+
+@contextmanager
+def recorded_progress(context: FlowContext) -> Iterator[None]:
+    """Record the progress of the query that is started inside, to its last event.
+
+    Metrics never fail a run: what cannot be recorded is told in the log.
+    """
+    listener = _Recorder(context)
+    context.spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        if not listener.await_end(LAST_WORDS_SECONDS):
+            log.warning("%s: Spark did not tell of the query's end; its last metrics may be missing", context.flow.name)
+        context.spark.streams.removeListener(listener)
+
+
+class _Recorder(StreamingQueryListener):
+    def __init__(self, context: FlowContext) -> None:
+        self._context = context
+        self._of_run = {
+            "flow": context.flow.name,
+            "app_id": context.app_id,
+            "run_key": context.run_key,
+            "attempt": context.attempt,
+            "mode": context.request.mode,
+        }
+        self._path = context.layout.ops(context.pipeline.name, "progress")
+        self._started: object = None
+        self._ended = threading.Event()
+
+    def onQueryStarted(self, event: Any) -> None:
+        # Other queries of this session are none of ours.
+        if event.name == self._context.app_id:
+            self._started = event.id
+
+    def onQueryProgress(self, event: Any) -> None:
+        told = event.progress
+        if told.name != self._context.app_id or not told.numInputRows:
+            return
+        try:
+            line = metrics.QueryProgress.from_spark(
+                json.loads(told.json), recorded_at=metrics.now(), **self._of_run
+            )
+            metrics.append(self._path, [line])
+        except Exception as error:
+            log.warning("%s: its metrics were not recorded: %s", self._context.flow.name, type(error).__name__)
+
+    def onQueryTerminated(self, event: Any) -> None:
+        if event.id == self._started:
+            self._ended.set()
+
+    def await_end(self, seconds: float) -> bool:
+        """Whether the query's last event came in time; a query that never started has none."""
+        return self._started is None or self._ended.wait(seconds)
