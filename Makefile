@@ -5,10 +5,10 @@ BIN := .venv/bin
 WORKERS ?= 2
 BESIDE := -n $(WORKERS) --dist loadfile
 
-.PHONY: help setup setup-python demo test test-fast lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast benchmark-gate lint format lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Make everything that a fresh clone lacks: .venv, jars, Airflow home, class data archive.
 	@scripts/setup.sh
@@ -19,11 +19,23 @@ setup-python:
 demo: setup ## Run the demo: real files, a real Kafka broker, real increments.
 	@$(BIN)/python -m demo
 
+up: setup ## Start Airflow, a Kafka broker and a feeder, and say where to log in; they run on.
+	@$(BIN)/python -m demo.console up
+
+down: setup-python ## Stop all that `make up` started.
+	@$(BIN)/python -m demo.console down
+
+status: setup-python ## Say what of `make up` runs, where, and how to log in.
+	@$(BIN)/python -m demo.console status
+
 test: setup ## Run all tests.
 	@$(BIN)/pytest $(BESIDE) --durations=15
 
 test-fast: setup-python ## Run the tests that need neither a JVM nor Airflow's database; Java is not needed either.
 	@$(BIN)/pytest $(BESIDE) -m "not jvm and not airflow"
+
+benchmark-gate: setup ## Measure what a gate adds to a flow of a million rows.
+	@$(BIN)/python benchmarks/gate_cost.py
 
 # Without a cache: that of lint-imports misses changes in folders that have no __init__.py (dags, plugins).
 lint: setup-python ## Check style, types and the direction of imports.

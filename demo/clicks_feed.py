@@ -45,7 +45,7 @@ class Message:
 def wave_one(views: int = 18_000, seed: int = SEED) -> list[Message]:
     """Half a day of clicks with everything that a real topic holds."""
     rng = random.Random(seed)
-    messages = [_view(rng, number, spread_minutes=240) for number in range(views)]
+    messages = [_view(rng, number, minutes=240) for number in range(views)]
     messages += list(_afterthoughts(rng, messages))
     messages += _malformed(first=0, count=24)
     messages += _implausible(rng, first=0, count=16)
@@ -61,16 +61,32 @@ def wave_two(views: int = 4_000, already: int = 18_000, seed: int = SEED) -> lis
         seed: As for wave 1.
     """
     before = random.Random(seed)
-    old = [_view(before, number, spread_minutes=240) for number in range(already)]
+    old = [_view(before, number, minutes=240) for number in range(already)]
     rng = random.Random(seed + 1)
     touched = rng.sample(old, already // 50)
-    messages = [_view(rng, number, spread_minutes=120) for number in range(already, already + views)]
+    messages = [_view(rng, number, minutes=120) for number in range(already, already + views)]
     messages += list(_afterthoughts(rng, messages))
     for number, message in enumerate(touched):
         messages += [_delete(message, sequence=9)] if number % 3 == 0 else [_correct(rng, message, sequence=4)]
     messages += _malformed(first=24, count=8)
     # Versions that are older than a deletion or a correction and arrive last: they must change nothing.
     return _out_of_order(rng, messages) + [Message(m.key, m.value, "stale") for m in touched[:60]]
+
+
+def live(first: int, now: datetime, views: int = 40) -> list[Message]:
+    """Clicks of the last seconds, and what follows some of them; now and then one is broken.
+
+    Args:
+        first: The number of the first event; events of later calls need higher ones.
+        now: When the last of them happened.
+        views: How many new events.
+    """
+    rng = random.Random(SEED + first)
+    messages = [_view(rng, first + number, since=now - timedelta(seconds=6), minutes=0.1) for number in range(views)]
+    messages += list(_afterthoughts(rng, messages))
+    if rng.random() < 0.2:
+        messages += [*_malformed(first, 1), *_implausible(rng, first, 1, since=now)]
+    return _out_of_order(rng, messages)
 
 
 def counts(messages: Sequence[Message]) -> dict[str, int]:
@@ -108,13 +124,13 @@ def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> 
         raise SourceUnavailableError(f"The broker at {bootstrap} did not take {left + len(refused)} messages: {reason}")
 
 
-def _view(rng: random.Random, number: int, *, spread_minutes: int) -> Message:
+def _view(rng: random.Random, number: int, *, minutes: float, since: datetime = MORNING) -> Message:
     probe = rng.random() < 0.02
     event = {
         "event_id": f"e{number:07d}",
         "sequence": 1,
         "kind": "view",
-        "occurred_at": _instant(rng.uniform(0, spread_minutes)),
+        "occurred_at": _instant(since, rng.uniform(0, minutes)),
         "user_id": f"u{int(rng.paretovariate(1.2) * 7) % 900:04d}",
         "page": rng.choices(PAGES, weights=range(len(PAGES), 0, -1))[0] + ("?ref=mail" if rng.random() < 0.1 else ""),
         "duration_ms": int(rng.expovariate(1 / 20_000)),
@@ -156,12 +172,12 @@ def _malformed(first: int, count: int) -> list[Message]:
     return [Message(b"x%d" % n, shapes[n % len(shapes)], "malformed") for n in range(first, first + count)]
 
 
-def _implausible(rng: random.Random, first: int, count: int) -> list[Message]:
+def _implausible(rng: random.Random, first: int, count: int, since: datetime = MORNING) -> list[Message]:
     """Events that can be read and break an expectation of ``expectations/clickstream/silver.json``."""
     wrong = ({"duration_ms": -5}, {"page": "boats"}, {"user_id": None}, {"kind": "scroll"})
     made = []
     for number in range(first, first + count):
-        event: dict[str, Any] = json.loads(_view(rng, number, spread_minutes=240).value)
+        event: dict[str, Any] = json.loads(_view(rng, number, minutes=240, since=since).value)
         odd = {**event, "event_id": f"odd{number:04d}", "agent": "firefox", **wrong[number % len(wrong)]}
         made.append(_message(odd, "implausible"))
     return made
@@ -178,5 +194,5 @@ def _message(event: dict[str, Any], what: str) -> Message:
     return Message(event["event_id"].encode(), json.dumps(event).encode(), what)
 
 
-def _instant(minutes: float) -> str:
-    return (MORNING + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _instant(since: datetime, minutes: float) -> str:
+    return (since + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

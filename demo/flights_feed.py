@@ -98,10 +98,15 @@ def published(day: date, days_later: int = 1) -> str:
     return morning.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def name_of(day: date) -> str:
+    """The file of an ordinary day."""
+    return f"flights_{day}.csv"
+
+
 def land_day(landing: Path, day: date) -> Landed:
     """Land an ordinary day."""
     records = days()[day]
-    return _land(landing, f"flights_{day}.csv", _csv(records), len(records))
+    return _land(landing, name_of(day), _csv(records), len(records))
 
 
 def wave_one(landing: Path, last: date = date(2013, 2, 28)) -> list[Landed]:

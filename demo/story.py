@@ -78,7 +78,7 @@ class Story:
             (self.flights, recompute.flights(self.stage.environment.landing)),
             (self.clickstream, recompute.clickstream(recompute.read_topic(self.stage.environment.kafka))),
         )
-        found = [checks.balance(layout, pipeline) for pipeline, _ in answers]
+        found = [check(layout, pipeline) for pipeline, _ in answers for check in (checks.balance, checks.set_aside)]
         for pipeline, answer in answers:
             found += checks.exactly_once(layout, pipeline, answer)
             answer.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from tidegate import cli, environment, errors, spec, thresholds
+from tidegate import cli, contract, environment, errors, spec, thresholds
 from tidegate.errors import TidegateError
 
 FOLDER = Path(__file__).parent / "reference"
@@ -22,6 +22,8 @@ _NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it
 
 _CHOICES = {
     "FileFormat": " | ".join(map(repr, get_args(spec.FileFormat))),
+    "ValueFormat": " | ".join(map(repr, get_args(spec.ValueFormat))),
+    "Mode": " | ".join(map(repr, get_args(contract.Mode))),
     "Source": " | ".join(each.__name__ for each in get_args(spec.Source)),
 }
 """Names of types that a reader would have to look up."""
@@ -129,8 +131,11 @@ def _declarations() -> Iterator[str]:
     yield "# Declarations"
     yield ""
     yield from _prose(spec.__doc__)
-    parts = (spec.Flow, spec.FileSource, spec.KafkaSource, spec.ChangeFeed, spec.Table, spec.Gate)
-    for each in (spec.Pipeline, *parts, thresholds.Thresholds):
+    kinds = (
+        *(spec.Pipeline, spec.AfterTables, spec.Flow, spec.FileSource, spec.KafkaSource),
+        *(spec.Contract, spec.ChangeFeed, spec.Table, spec.Gate, thresholds.Thresholds),
+    )
+    for each in kinds:
         yield ""
         yield f"## {each.__name__}"
         yield ""

@@ -13,6 +13,7 @@ from tests.deployment import Deployment
 from tidegate.environment import Environment
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).parents[1]
@@ -45,3 +46,15 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)
     return made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium without a network; see `tests.browser`. Mark its tests ``browser``.
+
+    One for each module: while it runs, this thread has an event loop, which other modules' tests would trip over.
+    """
+    from tests.browser import launched
+
+    with launched() as started:
+        yield started

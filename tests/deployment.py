@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
-from tidegate.report import RunReport
+from tidegate.report import FlowReport, RunReport
 from tidegate.request import RunRequest, fresh_id
+from tidegate.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow
@@ -82,6 +83,19 @@ class Deployment:
 
         return run_job(self.environment, request, fresh_id("a"))
 
+    def replay_request(self, flow: str, name: str = "flights", **asked: Any) -> RunRequest:
+        """For a replay; ``limit`` and ``dry_run``, or what `Selection` takes."""
+        options = {option: asked.pop(option) for option in ("limit", "dry_run") if option in asked}
+        selection = Selection.check(**asked)
+        pipeline = registry.load(name)
+        return RunRequest.of_quarantine(pipeline, flow, fresh_id("test"), selection, requested_by="ada", **options)
+
+    def replay(self, flow: str, name: str = "flights", **asked: Any) -> FlowReport:
+        """One replay in this process's session."""
+        from tidegate.spark.job import run_job
+
+        return run_job(self.environment, self.replay_request(flow, name, **asked), fresh_id("a")).flow(flow)
+
     def run_and_kill(
         self,
         at: str,
@@ -94,7 +108,7 @@ class Deployment:
         """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
 
         Args:
-            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch`.
+            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch` or `tidegate.spark.reentry`.
             name: The pipeline.
             flows: Only these.
             batch: In which batch.

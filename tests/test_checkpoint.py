@@ -10,9 +10,9 @@ import pytest
 
 from tidegate import checkpoint
 from tidegate.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError
+from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
 from tidegate.layout import Layout
-from tidegate.spec import ChangeFeed, Flow, Gate, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table
 
 SILVER = Flow(
     name="silver",
@@ -116,3 +116,80 @@ def test_a_torn_sidecar_is_corrupt_and_never_taken_for_none(layout: Layout, cont
     with pytest.raises(CheckpointCorruptError, match="backup") as raised:
         check(layout, SILVER)
     assert raised.value.path == str(path)
+
+
+def landing(schema: str, version: int = 1) -> Pipeline:
+    """Files into bronze, parsed in silver, counted in gold."""
+    bronze = Flow(
+        name="bronze", source=FileSource(path="trips", format="csv", schema=schema), target=Table("bronze.trips")
+    )
+    gold = Flow(
+        name="gold",
+        source=ChangeFeed("silver.trips"),
+        transform="trips:daily",
+        target=Table("gold.trips", keys=("day",)),
+    )
+    return Pipeline(name="trips", flows=(bronze, replace(SILVER, checkpoint_version=version), gold))
+
+
+def begin(layout: Layout, pipeline: Pipeline) -> None:
+    for flow in pipeline.flows:
+        checkpoint.write_sidecar(layout, pipeline, flow)
+        checkpoint.write_schema(layout, pipeline, flow)
+
+
+def check_all(layout: Layout, pipeline: Pipeline) -> None:
+    for flow in pipeline.flows:
+        checkpoint.check_compatible(layout, pipeline, flow)
+
+
+@pytest.mark.parametrize("schema", ["id INT, at DATE, fare DOUBLE, note STRING", "at DATE, id int, fare DOUBLE"])
+def test_a_nullable_field_more_or_a_not_null_less_keeps_the_checkpoint(layout: Layout, schema: str) -> None:
+    begin(layout, landing("id INT NOT NULL, at DATE, fare DOUBLE"))
+
+    check_all(layout, landing(schema))
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("id INT, at DATE", "fare is gone"),
+        ("id INT, at DATE, fare STRING", "fare has another type (double -> string)"),
+        ("id BIGINT, at DATE, fare DOUBLE", "id is widened (int -> bigint)"),
+        ("id INT, at DATE, fares DOUBLE", "fare is gone and fares is new: renamed?"),
+        ("id INT, at DATE, Fare DOUBLE", "Fare differs from fare in case alone"),
+        ("id INT, at DATE, fare DOUBLE, note STRING NOT NULL", "note is narrowed"),
+    ],
+)
+def test_another_change_of_the_schema_asks_for_a_version_with_the_steps_and_the_readers(
+    layout: Layout, schema: str, told: str
+) -> None:
+    begin(layout, landing("id INT, at DATE, fare DOUBLE"))
+
+    with pytest.raises(SchemaChangedError) as refused:
+        check_all(layout, landing(schema))
+
+    assert refused.value.breaks == ("trips/gold",)
+    for part in (
+        told,
+        "checkpoint_version=2",
+        "pipelines/trips.py",
+        "clean in spark_jobs/trips.py",
+        "`tidegate run trips`",
+    ):
+        assert part in refused.value.message
+    assert "trips/gold" in refused.value.message
+    check_all(layout, landing(schema, version=2))
+    version, changes = checkpoint.schema_changes(
+        layout, landing(schema, version=2), landing(schema, version=2).flow("silver")
+    )
+    assert (version, [change.keeps_checkpoint for change in changes]) == (1, [False])
+
+
+def test_a_schema_that_cannot_be_read_is_a_damaged_checkpoint(layout: Layout) -> None:
+    pipeline = landing("id INT")
+    begin(layout, pipeline)
+    layout.schema("trips", "silver", 1).write_text("{}")
+
+    with pytest.raises(CheckpointCorruptError, match="not the schema"):
+        check_all(layout, pipeline)

@@ -24,8 +24,10 @@ def test_every_variable_counts_and_a_child_reads_the_same(tmp_path: Path) -> Non
         "TIDEGATE_LAKE": str(tmp_path / "lake"),
         "TIDEGATE_LANDING": "file://" + str(tmp_path / "in"),
         "TIDEGATE_KAFKA": "kafka:9092",
+        "TIDEGATE_REGISTRY": "http://registry:8081",
         "TIDEGATE_MASTER": "spark://box:7077",
         "TIDEGATE_DRIVER_MEMORY": "4g",
+        "TIDEGATE_SPARK_HISTORY": "http://spark:18080",
     }
     read = Environment.read(given)
     assert (read.lake, read.landing, read.kafka) == (tmp_path / "lake", tmp_path / "in", "kafka:9092")
@@ -54,3 +56,14 @@ def test_a_place_without_file_locks_is_refused(name: str, place: str) -> None:
         Environment.read({name: place})
     assert name in raised.value.message
     assert place in raised.value.message
+
+
+def test_the_history_server_is_the_url_of_a_server() -> None:
+    variables = {"TIDEGATE_SPARK_HISTORY": "http://spark:18080/"}
+    environment = Environment.read(variables)
+    assert environment.spark_history == "http://spark:18080"
+    assert Environment.read(environment.variables()).spark_history == "http://spark:18080"
+    assert Environment.read({}).spark_history is None
+    for wrong in ("javascript:alert(1)", "spark:18080", "http://"):
+        with pytest.raises(SetupError, match="TIDEGATE_SPARK_HISTORY"):
+            Environment.read({"TIDEGATE_SPARK_HISTORY": wrong})

@@ -35,6 +35,12 @@ VERDICT = Verdict(
 RAISED: dict[str, TidegateError] = {
     "FieldError": errors.FieldError("Flow 'silver'", "name", "S", "lower case"),
     "CheckpointIncompatibleError": errors.CheckpointIncompatibleError("silver", 2, {"keys": (["a"], ["b"])}),
+    "SchemaChangedError": errors.SchemaChangedError(
+        "silver", 2, {"at": ("date", None)}, told=["at is gone"], steps=["do this;"], breaks=["shop/gold"]
+    ),
+    "ContractRefusedError": errors.ContractRefusedError(
+        "shop", "silver", 3, drift="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16
+    ),
     "CheckpointCorruptError": errors.CheckpointCorruptError("torn", path="/x"),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no fate"),
@@ -45,12 +51,12 @@ KINDS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(ki
 TRANSIENT = {"SourceUnavailableError", "LakeUnwritableError", "SinkConflictError", "LeaseHeldError"}
 EXIT_CODES = {
     os.EX_USAGE: {"RequestError"},
-    os.EX_DATAERR: {"GateRefusedError", "OffsetsExpiredError"},
+    os.EX_DATAERR: {"GateRefusedError", "ContractRefusedError", "OffsetsExpiredError"},
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "FlowsFailedError"},
     os.EX_TEMPFAIL: TRANSIENT,
     os.EX_CONFIG: {
         "SetupError", "SpecError", "FieldError", "SpecDriftError", "CheckpointError", "CheckpointIncompatibleError",
-        "CheckpointCorruptError", "SourceError", "LakeVersionError",
+        "SchemaChangedError", "CheckpointCorruptError", "SourceError", "LakeVersionError",
     },
 }  # fmt: skip
 

@@ -116,3 +116,37 @@ def test_a_job_is_turned_away_while_another_process_holds_the_lease(
     ):
         pass
     assert raised.value.transient
+
+
+def test_a_process_without_a_jvm_holds_a_lease_and_says_who_it_is(layout: Layout) -> None:
+    probe = "import sys; from pathlib import Path; from tidegate.layout import Layout; from tidegate import lease\n"
+    probe += f"print(lease.holder(Layout(Path({str(layout.lake)!r}), Path('/')), {RESOURCE!r}))"
+    with lease.hold(layout, (RESOURCE,), what="quarantine waive of flights/silver"):
+        told = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+        assert told.startswith(f"quarantine waive of flights/silver (pid {os.getpid()} on ")
+    assert lease.holder(layout, RESOURCE) is None
+    assert not layout.lease_owner(RESOURCE).exists()
+
+
+def test_a_lease_that_somebody_holds_is_not_taken_and_nor_are_the_others(
+    layout: Layout, owner: subprocess.Popen[str]
+) -> None:
+    write_owner(layout, what="attempt a1 of flights", pid=owner.pid, host="box", since="2026-01-01T00:00:00Z")
+    first = "checkpoint:flights/bronze"
+    with (
+        pytest.raises(LeaseHeldError, match="attempt a1 of flights") as caught,
+        lease.hold(layout, (first, RESOURCE), what="quarantine waive"),
+    ):
+        pass
+    assert caught.value.transient
+    assert lease.holder(layout, first) is None
+    assert lease.holder(layout, RESOURCE) is not None, "the other's lease and its name are untouched"
+    assert layout.lease_owner(RESOURCE).exists()
+
+
+def test_the_same_process_does_not_take_a_lease_twice(layout: Layout) -> None:
+    with lease.hold(layout, (RESOURCE,), what="one"):
+        with pytest.raises(LeaseHeldError, match="same process"), lease.hold(layout, (RESOURCE,), what="two"):
+            pass
+        with pytest.raises(LeaseHeldError), lease.hold(layout, (RESOURCE,), what="three"):
+            pass

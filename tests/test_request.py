@@ -13,6 +13,7 @@ from tidegate import registry
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
+from tidegate.selection import Selection
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -93,6 +94,17 @@ def test_ids_are_plain_and_never_repeat(layout: Layout) -> None:
     assert len(set(ids)) == 200
     for made in ids:
         layout.attempt("flights", "k", made)
+
+
+def test_a_replay_is_asked_for_one_flow_and_read_back_whole(layout: Layout) -> None:
+    selection = Selection.check(rule="between(dep_delay)", since="2026-01-05")
+    asked = RunRequest.of_quarantine(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=5, dry_run=True)
+    assert (asked.mode, asked.flows) == ("quarantine", ("silver",))
+    assert RunRequest.read(layout, "flights", asked.run_key, asked.write(layout)) == asked
+    with pytest.raises(RequestError, match="limit=0"):
+        RunRequest.of_quarantine(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=0)
+    with pytest.raises(RequestError, match="no flow"):
+        RunRequest.of_quarantine(FLIGHTS, "tin", "cli__1", selection, requested_by="ada")
 
 
 def test_a_replay_takes_whole_days_of_the_pipelines_time_zone() -> None:

@@ -13,6 +13,7 @@ import pytest
 from tidegate.ddl import Column, parse_ddl
 from tidegate.errors import FieldError, SpecError
 from tidegate.spec import (
+    AfterTables,
     ChangeFeed,
     FileSource,
     Flow,
@@ -51,9 +52,11 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(FILES), "schema", ("", "id", "id INT,", "1d INT", "id INT, ID INT", 5, None)),
     (made_of(FILES), "null_values", ("NA", ["NA"], (1,), None)),
     (made_of(FILES), "glob", ("in/*.csv", "*.{csv", "[a", 5, None)),
+    (made_of(FILES), "contract", ("freeze", None, {"mode": "freeze"})),
     (made_of(FILES), "max_files_per_trigger", (0, -1, 1.5, "1", True, None)),
     (made_of(TOPIC), "topic", ("", "a b", ".", "..", "a/b", "x" * 250, 5, None)),
     (made_of(TOPIC), "schema", ("", "id", 5)),
+    (made_of(TOPIC), "format", ("csv", None)),
     (made_of(TOPIC), "max_offsets_per_trigger", (0, "5", True)),
     (made_of(FEED), "table", ("trips", "iron.trips", "bronze.", "bronze.Trips", "bronze.a.b", 5, None)),
     (made_of(FEED), "max_files_per_trigger", (0, None)),
@@ -70,6 +73,8 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(SILVER), "transform", ("clean", "a:b:c", "Trips:clean", "a.b:clean", "", 5)),
     (made_of(SILVER), "gate", ("trips/silver", True)),
     (made_of(SILVER), "checkpoint_version", (0, -1, 1.0, "1", True, None)),
+    (made_of(SILVER), "open_rows_alert", (0, -1, 1.5, "1", True)),
+    (made_of(SILVER), "open_age_alert", ("7", "0d", "a week", "7w", 7, "")),
     (made_of(SILVER), "thresholds", ({}, 5)),
     (made_of(TRIPS), "name", ("", "Trips", "a b", 5)),
     (made_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),
@@ -168,6 +173,23 @@ def test_a_pipeline_knows_who_writes_what() -> None:
     assert TRIPS.flow("gold") == GOLD
     with pytest.raises(SpecError, match="it has: bronze, silver, gold"):
         TRIPS.flow("tin")
+
+
+def test_a_pipeline_follows_tables_of_others() -> None:
+    following = replace(TRIPS, schedule=AfterTables("silver.stations", "bronze.weather"))
+    assert following.to_json()["schedule"] == {"tables": ("silver.stations", "bronze.weather")}
+    assert fingerprint(following.to_json()) != fingerprint(TRIPS.to_json())
+
+
+def test_a_pipeline_that_follows_its_own_table_would_start_itself() -> None:
+    with pytest.raises(FieldError, match=r"'silver\.trips'.*start itself"):
+        replace(TRIPS, schedule=AfterTables("silver.stations", "silver.trips"))
+
+
+@pytest.mark.parametrize("tables", [(), ("stations",), ("tin.stations",), ("silver.a", "silver.a"), (5,)])
+def test_what_is_followed_are_tables_each_once(tables: tuple[Any, ...]) -> None:
+    with pytest.raises(FieldError, match="tables"):
+        AfterTables(*tables)
 
 
 @pytest.mark.parametrize("schedule", [None, "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 * * * 1-5"])

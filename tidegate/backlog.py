@@ -67,7 +67,7 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
     return Backlog(
         what=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
-        rows=files.estimate_rows(new, has_header=source.format == "csv") if new else 0,
+        rows=_rows_of_files(new, source) if new else 0,
         size=sum(file.size for file in new),
         rows_exact=not new,
         size_exact=True,
@@ -77,6 +77,13 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
         rewritten=rewritten,
         ignored=listing.ignored + len(fresh) - len(new),
     )
+
+
+def _rows_of_files(new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
+    # The records of a Parquet or Avro file are no lines that could be counted from its beginning.
+    if source.format in ("parquet", "avro"):
+        return None
+    return files.estimate_rows(new, has_header=source.format == "csv")
 
 
 def of_topic(

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate import __version__
-from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError
+from tidegate import __version__, registry
+from tidegate.ddl import Column, parse_ddl
+from tidegate.drift import Change, compare
+from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
 from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.spec import Flow, Pipeline, fingerprint
@@ -73,6 +75,7 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
 
     Raises:
         CheckpointIncompatibleError: They differ; names the fields and the fix.
+        SchemaChangedError: A field of the schema went or changed its type; names the steps and who reads the table.
         CheckpointCorruptError: The sidecar cannot be read, or a higher version is already in use.
     """
     known = versions(layout, pipeline.name, flow.name)
@@ -84,6 +87,7 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         return
     remembered, declared = sidecar["remembered"], flow.remembered()
     if sidecar["fingerprint"] == fingerprint(declared):
+        _check_schema(layout, pipeline, flow)
         return
     names = sorted(set(remembered) | set(declared))
     changed = {
@@ -131,6 +135,80 @@ def opened(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int, tuple[Change, ...]]:
+    """How the declared schema differs from the one that the flow last ran with.
+
+    Returns:
+        The checkpoint version that remembers the other schema, and the changes: none where nothing is remembered, or the
+        flow parses no records.
+
+    Raises:
+        CheckpointCorruptError: What is remembered cannot be read.
+    """
+    source = registry.landing_behind(flow, pipeline)
+    if source is None:
+        return flow.checkpoint_version, ()
+    for version in range(flow.checkpoint_version, 0, -1):
+        path = layout.schema(pipeline.name, flow.name, version)
+        if path.exists():
+            return version, compare(_read_schema(path), parse_ddl("schema", source.schema))
+    return flow.checkpoint_version, ()
+
+
+def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    """Remember the schema that the flow parses with, once `check_compatible` has nothing against it."""
+    source = registry.landing_behind(flow, pipeline)
+    if source is None:
+        return
+    path = layout.schema(pipeline.name, flow.name, flow.checkpoint_version)
+    columns = parse_ddl("schema", source.schema)
+    if path.exists() and _read_schema(path) == columns:
+        return
+    draft = path.with_suffix(".tmp")
+    fields = [{"name": column.name, "type": column.type, "required": column.required} for column in columns]
+    draft.write_text(json.dumps({"fields": fields, "written_at": now()}, indent=1) + "\n")
+    draft.replace(path)
+
+
+def readers(pipeline: Pipeline, flow: Flow) -> tuple[str, ...]:
+    """``<pipeline>/<flow>`` of those that read a flow's table."""
+    return tuple(f"{each.name}/{reader.name}" for each, reader in registry.readers_of(flow.target.name, pipeline))
+
+
+def _check_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    version, changes = schema_changes(layout, pipeline, flow)
+    breaking = [change for change in changes if not change.keeps_checkpoint]
+    if not breaking or version != flow.checkpoint_version:
+        return
+    file, names = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
+    steps = [f"set checkpoint_version={version + 1} for flow {flow.name!r} in {file};"]
+    if flow.transform is not None:
+        module, _, function = flow.transform.partition(":")
+        steps.append(f"look through {function} in spark_jobs/{module}.py for {names};")
+    steps.append(f"run `tidegate run {pipeline.name}`: {flow.target.name} is derived anew from bronze and swapped in.")
+    raise SchemaChangedError(
+        flow.name,
+        version,
+        {change.field: (change.before, change.after) for change in breaking},
+        told=[change.told() for change in breaking],
+        steps=steps,
+        breaks=readers(pipeline, flow),
+    )
+
+
+def _read_schema(path: Path) -> tuple[Column, ...]:
+    try:
+        return tuple(
+            Column(field["name"], field["type"], field["required"]) for field in json.loads(path.read_text())["fields"]
+        )
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointCorruptError(
+            f"{path} is not the schema that we wrote. Restore it from a backup, or remove it: the schema declared now is "
+            "then taken for the one that the checkpoint was made with.",
+            path=str(path),
+        ) from None
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:

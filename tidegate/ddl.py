@@ -26,7 +26,7 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
         FieldError: A field is not ``<name> <type> [NOT NULL]``.
     """
     columns = []
-    for part in _split_top_level(ddl) if isinstance(ddl, str) else [""]:
+    for part in split_top_level(ddl) if isinstance(ddl, str) else [""]:
         match = re.fullmatch(
             r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
         )
@@ -41,7 +41,8 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _split_top_level(ddl: str) -> list[str]:
+def split_top_level(ddl: str) -> list[str]:
+    """The parts of a list between commas, those inside brackets left alone."""
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(ddl):
         depth += (letter in "(<") - (letter in ")>")

@@ -108,6 +108,39 @@ class CheckpointIncompatibleError(CheckpointError):
         self.changed = changed
 
 
+class SchemaChangedError(CheckpointIncompatibleError):
+    """The declared schema lost or changed a field since a checkpoint version began.
+
+    Args:
+        flow: The flow that parses with it.
+        version: The checkpoint version.
+        changed: Field name to (remembered, declared) type.
+        told: The changes, as people read them.
+        steps: What to do, in order.
+        breaks: ``<pipeline>/<flow>`` of those that read the flow's table.
+    """
+
+    def __init__(
+        self,
+        flow: str,
+        version: int,
+        changed: dict[str, tuple[Any, Any]],
+        *,
+        told: Sequence[str],
+        steps: Sequence[str],
+        breaks: Sequence[str],
+    ) -> None:
+        super().__init__(flow, version, changed)
+        numbered = " ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+        readers = f" Who reads the table, and may rely on it: {', '.join(breaks)}." if breaks else ""
+        self.message = (
+            f"flow {flow!r}: checkpoint v{version} cannot follow the schema ({'; '.join(told)}). "
+            f"Take the change back, or: {numbered}{readers}"
+        )
+        self.args = (self.message,)
+        self.breaks = tuple(breaks)
+
+
 class CheckpointCorruptError(CheckpointError):
     """A file of the checkpoint cannot be read, or the checkpoint is older than the tables it fed."""
 
@@ -132,6 +165,36 @@ class GateRefusedError(TidegateError):
     def attributes(self) -> dict[str, Any]:
         """The verdict, as plain values."""
         return {"verdict": self.verdict.to_json()}
+
+
+class ContractRefusedError(TidegateError):
+    """A frozen contract refused a batch: nothing of it was written, and it waits until a person answers.
+
+    Args:
+        pipeline: The pipeline's name.
+        flow: The flow's name.
+        batch_id: The batch.
+        drift: The name of the drift: the same for the same changes.
+        changes: What the batch brings, as people read it.
+        declared: Fingerprint of the schema and the contract that refused it.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(
+        self, pipeline: str, flow: str, batch_id: int, *, drift: str, changes: Sequence[str], declared: str
+    ) -> None:
+        super().__init__(
+            f"flow {flow!r}: batch {batch_id} refused by its frozen contract: {'; '.join(changes)}. Answer the run of DAG "
+            f"schema_approval for drift {drift}, or run: tidegate contract answer {pipeline} {drift} evolve (or quarantine). "
+            "Then run the flow again: the same batch waits."
+        )
+        self.pipeline = pipeline
+        self.flow = flow
+        self.batch_id = batch_id
+        self.drift = drift
+        self.changes = tuple(changes)
+        self.declared = declared
 
 
 class SourceError(TidegateError):

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import backlog, checkpoint, fingerprints, progress
+from tidegate import backlog, checkpoint, evolution, fingerprints, progress, refusal, registry
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.probes import delta
@@ -50,7 +50,7 @@ class Lag:
     """A batch that was planned and not committed; the next run does it first."""
     has_work: bool
     refused: bool
-    """The pending batch was refused, and neither suite nor code changed since."""
+    """The pending batch was refused, and neither suite nor code changed since, or its drift has no answer yet."""
     reason: str
     """Why there is work or none, in one sentence for people, without a full stop."""
     position: str
@@ -100,11 +100,12 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     state = progress.read(folder)
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
     found = _backlog(environment, layout, flow, folder, committed)
-    refused = state.pending_batch is not None and _is_refused(environment, layout, flow, ref, state.pending_batch)
+    refused = None if state.pending_batch is None else _refused(environment, pipeline, flow, ref, state.pending_batch)
     swap_waits = _swap_waits(layout, pipeline, flow, ref)
+    taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
     replay = _half_replay(layout, pipeline, flow, ref)
     unfinished = state.pending_batch is not None or swap_waits or replay is not None
-    has_work = not refused and (found.anything or unfinished)
+    has_work = refused is None and (found.anything or unfinished)
     return Lag(
         flow=flow.name,
         kind=flow.source.identity()["kind"],
@@ -115,8 +116,8 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
         behind=found.behind,
         pending_batch=state.pending_batch,
         has_work=has_work,
-        refused=refused,
-        reason=_reason(flow, found, state.pending_batch, refused=refused, swap_waits=swap_waits, replay=replay),
+        refused=refused is not None,
+        reason=_reason(found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay),
         position=found.position,
         first=state.last_committed is None,
         rewritten=found.rewritten,
@@ -172,23 +173,40 @@ def _backlog(
             return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
 
 
-def _is_refused(environment: Environment, layout: Layout, flow: Flow, ref: CheckpointRef, pending: int) -> bool:
-    """Whether judging the pending batch again would end as before."""
-    if flow.gate is None:
-        return False
+def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, pending: int) -> str | None:
+    """Why the pending batch waits, if another attempt at it would end as before."""
+    layout = Layout.of(environment)
+    if refusal.taken(layout, ref, pending) is not None:
+        return None
     try:
         told = json.loads(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh).read_text())
+        if not isinstance(told, dict) or told.get("batch_id") != pending:
+            return None
+        if "drift" in told:
+            return _unanswered(layout, pipeline, flow, told, pending)
+        if flow.gate is None:
+            return None
         module = (flow.transform or "").partition(":")[0]
         suite = environment.project / "expectations" / f"{flow.gate.suite}.json"
         now = {
-            "batch_id": pending,
             "suite_fingerprint": fingerprints.suite_fingerprint(suite),
             "code_fingerprint": fingerprints.code_fingerprint(module) if module else "",
         }
     except (OSError, ValueError, SpecError):
         # No refusal, or a suite or a transform that is not there: the job says which.
-        return False
-    return isinstance(told, dict) and all(told.get(name) == value for name, value in now.items())
+        return None
+    if any(told.get(name) != value for name, value in now.items()):
+        return None
+    return f"waits: batch {pending} was refused by {flow.gate.suite}; mend the suite, the transform or the data"
+
+
+def _unanswered(layout: Layout, pipeline: Pipeline, flow: Flow, told: dict[str, Any], pending: int) -> str | None:
+    source = registry.landing_behind(flow, pipeline)
+    if source is None or told.get("declared") != evolution.declared_fingerprint(source):
+        return None
+    if evolution.is_answered(layout, pipeline.name, str(told["drift"])):
+        return None
+    return f"waits: batch {pending} was refused by its frozen contract; drift {told['drift']} needs an answer"
 
 
 def _swap_waits(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:
@@ -210,12 +228,14 @@ def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Checkpoint
 
 
 def _reason(
-    flow: Flow, found: Backlog, pending: int | None, *, refused: bool, swap_waits: bool, replay: int | None
+    found: Backlog, pending: int | None, refused: str | None, *, taken: bool, swap_waits: bool, replay: int | None
 ) -> str:
-    if refused and flow.gate is not None:
-        return f"waits: batch {pending} was refused by {flow.gate.suite}; mend the suite, the transform or the data"
+    if refused is not None:
+        return refused
     told = []
-    if pending is not None:
+    if taken:
+        told.append(f"batch {pending} was refused and goes to quarantine whole")
+    elif pending is not None:
         told.append(f"batch {pending} was planned and not committed")
     if swap_waits:
         told.append("a full refresh waits to be swapped in")

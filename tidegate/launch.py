@@ -12,21 +12,24 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tidegate.embedded import archive, jars
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.request import RunRequest
 
+_LOOPBACK = "127.0.0.1"
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 
-def submit_conf(environment: Environment, *, small: bool) -> dict[str, str]:
+def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:
     """Settings for ``spark-submit`` that only work before the driver's JVM starts.
 
     Args:
         environment: Places and limits.
         small: Little is pending: compile with C1 only.
+        master: Spark's master, where it is another than the environment's.
 
     Raises:
         SetupError: The jars are not there; says how to fetch them.
@@ -34,30 +37,55 @@ def submit_conf(environment: Environment, *, small: bool) -> dict[str, str]:
     if jars.missing(environment.project):
         raise SetupError("the Spark jars are not there yet; run `make setup` (it fetches them once, with checksums)")
     options = [*archive.options(environment.project), *(_QUICK if small else ())]
+    master = master or environment.master
+    class_path = jars.class_path(environment.project, "spark")
     conf = {
-        "spark.driver.extraClassPath": jars.class_path(environment.project, "spark"),
+        "spark.driver.extraClassPath": class_path,
         "spark.driver.memory": environment.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.pyspark.python": sys.executable,
+        # Hadoop has a mask of its own, and would open to everybody what this process keeps to itself.
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
     }
+    if _on_this_machine(master):
+        conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if not master.startswith("local"):
+        conf["spark.executor.extraClassPath"] = class_path
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf
 
 
-def submit_environment(environment: Environment) -> dict[str, str]:
-    """Environment variables that the job needs beside its caller's."""
+def submit_environment(environment: Environment, *, master: str | None = None) -> dict[str, str]:
+    """Environment variables that the job needs beside its caller's.
+
+    Args:
+        environment: Places and limits.
+        master: Spark's master, where it is another than the environment's.
+    """
+    local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
     return {
         **environment.variables(),
+        **local,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # Without it the script's own folder comes first and a user's `kafka.py` would shadow the library.
         "PYTHONSAFEPATH": "1",
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "GX_ANALYTICS_ENABLED": "false",
     }
+
+
+def _on_this_machine(master: str) -> bool:
+    """Whether all of Spark runs here, so that nothing of it has to listen to other machines."""
+    host = urlsplit(master).hostname
+    return master.startswith("local") or host in (_LOOPBACK, "localhost")
+
+
+def _umask() -> int:
+    """The mask of this process; it can only be read by setting one."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def application(environment: Environment) -> Path:

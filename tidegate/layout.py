@@ -7,11 +7,13 @@
            quarantine/<pipeline>/<flow>/                        Delta: what did not pass, with the reason
            staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a version bump on its way
            checkpoints/<dag_id>/<flow>/v<N>.json                the sidecar: what this version remembers
+           checkpoints/<dag_id>/<flow>/v<N>.schema.json         the schema of the records that it parses
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's own: offsets, commits, sources, state
            leases/                                              one empty file per lease, one that says who holds it
            reports/<dag_id>/<run_key>/<attempt>/                request.json, report.json
            docs/<pipeline>/                                     data quality reports (HTML)
-           _ops/<pipeline>/{ledger,verdicts}/                   Delta: what every batch did
+           _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: what every batch did, how schemas changed
+           _ops/<pipeline>/schemas/<id>.json                    writers' schemas, as the registry told them
     <landing>/<source>/                                         files as they arrive
 """
 
@@ -71,9 +73,17 @@ class Layout:
         """What a checkpoint version remembers of the declaration, as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}.json"
 
+    def schema(self, dag_id: str, flow: str, version: int) -> Path:
+        """The schema of the landing source that a checkpoint version parses records with, as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}.schema.json"
+
     def refusal(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """Which batch a gate refused last, by which suite and code: `plan` reads it without a JVM."""
+        """Which batch a gate or a contract refused last, and by what: `plan` reads it without a JVM."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.refused.json"
+
+    def taken(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """Which refused batch a person sent to quarantine whole: the flow's next run does it."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.taken.json"
 
     def opened(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
         """Which request opened a refresh of a checkpoint version, as JSON."""
@@ -112,7 +122,7 @@ class Layout:
         return self.lake / "docs" / pipeline
 
     def ops(self, pipeline: str, table: str) -> Path:
-        """A Delta table of the platform's own about a pipeline: ``ledger`` or ``verdicts``."""
+        """What the platform keeps about a pipeline: the Delta tables ``ledger``, ``verdicts`` and ``evolution``, and ``schemas``."""
         return self.lake / "_ops" / pipeline / table
 
     def open(self) -> None:

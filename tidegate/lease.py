@@ -1,7 +1,8 @@
-"""Who holds a lease: asked from outside, without taking it. `tidegate.spark.lease` takes them, in the JVM that commits.
+"""Who holds a lease, asked from outside without taking it; and taking it in a process that has no JVM.
 
-The lock is a POSIX one, so ``flock`` does not see it. It is asked for with ``F_GETLK`` where that is known, because a
-probe that took the lock for an instant could turn a job away that comes just then.
+`tidegate.spark.lease` takes the leases of a job, in the JVM that commits. The lock is a POSIX one, so ``flock`` does not
+see it. It is asked for with ``F_GETLK`` where that is known, because a probe that took the lock for an instant could
+turn a job away that comes just then.
 """
 
 from __future__ import annotations
@@ -9,14 +10,26 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import struct
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout
+from tidegate.report import now
 
 _FLOCK = "hhqqi4x"
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
+
+
+_ours: set[Path] = set()
+"""Lock files that this process has open: closing one a second time would free its own lock."""
+_ours_guard = threading.Lock()
 
 
 def checkpoint_resource(dag_id: str, flow: str) -> str:
@@ -48,6 +61,59 @@ def holder(layout: Layout, resource: str) -> str | None:
     finally:
         os.close(descriptor)
     return None if pid is None else _told(_owner(layout, resource), pid)
+
+
+@contextmanager
+def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[None]:
+    """Hold the leases of several resources, or none, in this process, which must not have a JVM of ours.
+
+    Do not ask for the `holder` of one of them meanwhile: closing the file would free the lock.
+
+    Args:
+        layout: Where the lock files lie.
+        resources: For example ``("checkpoint:flights/silver", "table:silver.flights")``.
+        what: Who we are, for whoever meets the lease.
+
+    Raises:
+        LeaseHeldError: Somebody else holds one of them. Transient.
+    """
+    taken: list[tuple[str, int]] = []
+    try:
+        for resource in sorted(resources):
+            taken.append((resource, _take(layout, resource)))
+            write_owner(layout, resource, what=what, pid=os.getpid())
+        yield
+    finally:
+        for resource, descriptor in reversed(taken):
+            layout.lease_owner(resource).unlink(missing_ok=True)
+            os.close(descriptor)
+            with _ours_guard:
+                _ours.discard(layout.lease(resource))
+
+
+def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
+    """Tell others who has just taken a lease."""
+    path = layout.lease_owner(resource)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps({"what": what, "pid": pid, "host": socket.gethostname(), "since": now()}))
+    draft.replace(path)
+
+
+def _take(layout: Layout, resource: str) -> int:
+    path = layout.lease(resource)
+    with _ours_guard:
+        if path in _ours:
+            raise LeaseHeldError(resource, "another task of this same process")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = _locked_by(descriptor)
+            os.close(descriptor)
+            raise LeaseHeldError(resource, _told(_owner(layout, resource), pid or 0)) from None
+        _ours.add(path)
+    return descriptor
 
 
 def _locked_by(descriptor: int) -> int | None:

@@ -6,9 +6,16 @@ import difflib
 import importlib
 import pkgutil
 import re
+import sys
+import threading
+from pathlib import Path
 
 from tidegate.errors import RequestError, SpecError
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+
+_loaded: dict[str, int] = {}
+"""When the file of a loaded pipeline was changed last, in nanoseconds, for `reload`."""
+_reloading = threading.Lock()
 
 
 def names() -> list[str]:
@@ -35,6 +42,25 @@ def load(name: str) -> Pipeline:
     return pipeline
 
 
+def reload(name: str) -> Pipeline:
+    """The pipeline of that name as its file is now, for a process that outlives an edit of it.
+
+    Raises:
+        RequestError: There is no such pipeline.
+        SpecError: Its file does not declare a pipeline of its own name.
+    """
+    if name in names():
+        [folder] = importlib.import_module("pipelines").__path__
+        changed = (Path(folder) / f"{name}.py").stat().st_mtime_ns
+        with _reloading:
+            module = sys.modules.get(f"pipelines.{name}")
+            if module is not None and _loaded.get(name) != changed:
+                importlib.reload(module)
+            _loaded[name] = changed
+        importlib.invalidate_caches()
+    return load(name)
+
+
 def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
     """Who writes a table: a flow of ``first``, or else of any declared pipeline."""
     if (own := first.writer_of(table)) is not None:
@@ -44,3 +70,24 @@ def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
         if (flow := pipeline.writer_of(table)) is not None:
             return pipeline, flow
     return None
+
+
+def readers_of(table: str, first: Pipeline) -> list[tuple[Pipeline, Flow]]:
+    """The flows of all declared pipelines that read a table's change feed, those of ``first`` before the others."""
+    pipelines = [first, *(load(name) for name in names() if name != first.name)]
+    return [
+        (pipeline, flow)
+        for pipeline in pipelines
+        for flow in pipeline.flows
+        if isinstance(flow.source, ChangeFeed) and flow.source.table == table
+    ]
+
+
+def landing_behind(flow: Flow, pipeline: Pipeline) -> FileSource | KafkaSource | None:
+    """The landing source whose records a flow parses: that of the bronze table which it reads; None for other flows."""
+    if not isinstance(flow.source, ChangeFeed):
+        return None
+    written = writer_of(flow.source.table, pipeline)
+    if written is None or written[1].target.keys or isinstance(written[1].source, ChangeFeed):
+        return None
+    return written[1].source

@@ -40,11 +40,17 @@ class ExpectationResult:
     unexpected: int | None = None
     """Rows in its domain that break it; None for an expectation about the table."""
     mostly: float | None = None
+    observed: float | None = None
+    """What a rule that compares batches, or tells an age, observed: an aggregate, never a value of a row."""
+    note: str = ""
+    """What such a rule says of it, in a phrase."""
+    sentence: str = ""
+    """The expectation in Great Expectations' own words; it quotes the suite, never the data."""
 
     def told(self) -> str:
         """One phrase for people; never a data value."""
         if self.unexpected is None:
-            return self.rule
+            return f"{self.rule} ({self.note})" if self.note else self.rule
         needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
         return f"{self.rule} ({self.unexpected:,} of {self.evaluated:,} rows break it{needed})"
 
@@ -85,7 +91,8 @@ class BatchRecord:
     flow: str
     batch_id: int
     app_id: str
-    kind: Literal["append", "upsert", "recompute", "swap", "rederive"]
+    kind: Literal["append", "upsert", "recompute", "swap", "rederive", "replay"]
+    """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back."""
     read: int = 0
     written: int = 0
     quarantined: int = 0
@@ -153,8 +160,12 @@ class FlowReport:
     """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
+    dry_run: bool = False
+    """The batches tell what would happen; nothing was written."""
+    notes: list[str] = field(default_factory=list)
+    """What else is worth telling, for example that a batch brought a new field, and what became of it."""
     docs: str | None = None
-    """Where the data quality report of this flow lies, relative to the lake."""
+    """The page of the flow's last batch in this attempt, relative to the lake; from it links lead to all others."""
     seconds: float = 0.0
 
     def total(self, count: str) -> int:
@@ -187,6 +198,8 @@ class RunReport:
     """Seconds by part: ``preflight``, ``session``, ``gx_import`` (beside the session), ``gx_wait``, ``flows``, ``total``."""
     notes: list[str] = field(default_factory=list)
     """Facts about how it ran, for example whether the AppCDS archive was used."""
+    application: str | None = None
+    """Spark's own id of the application, by which a history server finds it."""
     error: dict[str, Any] | None = None
     """An error of the whole application, in the form of `FlowReport.error`."""
     format: int = FORMAT

@@ -7,17 +7,19 @@ import json
 import pathlib
 import secrets
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import pendulum
 
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
+from tidegate.selection import Selection
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 from tidegate.window import Window
 
-Mode = Literal["incremental", "replay", "reingest", "full_refresh"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+Mode = Literal["incremental", "replay", "reingest", "full_refresh", "quarantine"]
+MODES: tuple[Mode, ...] = ("incremental", "replay", "reingest", "full_refresh")
+"""What a person may choose for a run of a pipeline; ``quarantine`` is what `RunRequest.of_quarantine` asks for."""
 
 MEANINGS: dict[Mode, str] = {
     "incremental": "read what is new since the checkpoint",
@@ -48,6 +50,10 @@ class RunRequest:
     small: bool = False
     """Little is pending, so that C1-only compilation pays (see docs/architecture.md, "Start-up")."""
     requested_by: str = ""
+    selection: Selection | None = None
+    """Which quarantined entries of the one flow are replayed; None but in mode ``quarantine``."""
+    limit: int | None = None
+    """At most so many of them; None means all."""
 
     @property
     def run_key(self) -> str:
@@ -111,6 +117,37 @@ class RunRequest:
         window = f" of {self.window.told()}" if self.window else ""
         return f"{self.mode.replace('_', ' ')}{window}" + (f", flows {', '.join(self.flows)}" if self.flows else "")
 
+    @classmethod
+    def of_quarantine(
+        cls,
+        pipeline: Pipeline,
+        flow: str,
+        run_id: str,
+        selection: Selection,
+        *,
+        requested_by: str,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Self:
+        """Ask for a replay of what one flow holds in quarantine.
+
+        Args:
+            pipeline: The pipeline.
+            flow: The flow.
+            run_id: The id of the run.
+            selection: Checked.
+            requested_by: Who asked, for the entries and the ledger.
+            limit: At most so many entries.
+            dry_run: Only say what would happen.
+
+        Raises:
+            RequestError: An unknown flow, or a limit below 1.
+        """
+        if limit is not None and limit < 1:
+            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
+        plain = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        return dataclasses.replace(plain, mode="quarantine", selection=selection, limit=limit, dry_run=dry_run)
+
     def chosen(self, pipeline: Pipeline) -> tuple[Flow, ...]:
         """The flows to run, in graph order. A reingest goes on through the flows below, unless some are named."""
         return tuple(flow for flow in pipeline.flows if not self.flows or flow.name in self.flows)
@@ -118,7 +155,7 @@ class RunRequest:
     def concerns(self, flow: Flow) -> bool:
         """Whether the mode does something of its own in this flow; else it takes an ordinary increment."""
         match self.mode:
-            case "incremental":
+            case "incremental" | "quarantine":
                 return False
             case "reingest":
                 return not isinstance(flow.source, ChangeFeed)
@@ -148,6 +185,8 @@ class RunRequest:
         except FileNotFoundError:
             raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run") from None
         plain["flows"] = tuple(plain["flows"])
+        if plain.get("selection") is not None:
+            plain["selection"] = Selection(**plain["selection"])
         plain["window"] = Window(**plain["window"]) if plain["window"] else None
         return cls(**plain)
 

@@ -17,6 +17,8 @@ from typing import Any, Literal, get_args
 
 import pendulum
 
+from tidegate.contract import RESCUING
+from tidegate.contract import Contract as Contract
 from tidegate.errors import FieldError, SpecError
 from tidegate.fields import (
     Layer,
@@ -31,9 +33,11 @@ from tidegate.fields import (
     closes,
     fits,
 )
-from tidegate.thresholds import Thresholds
+from tidegate.selection import AGE
+from tidegate.thresholds import Thresholds as Thresholds
 
-FileFormat = Literal["csv", "json"]
+FileFormat = Literal["csv", "json", "parquet", "avro"]
+ValueFormat = Literal["json", "avro"]
 WriteMode = Literal["append", "upsert", "recompute"]
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -41,6 +45,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
+_AGE = re.compile(AGE)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
@@ -48,6 +53,8 @@ _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _GLOBS: Mapping[str, str] = {
     "csv": "*.{csv,csv.gz,csv.bz2}",
     "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}",
+    "parquet": "*.parquet",
+    "avro": "*.avro",
 }
 
 
@@ -62,7 +69,7 @@ class FileSource:
     path: str
     """The folder, relative to the landing zone, for example ``flights``."""
     format: FileFormat
-    """``csv`` with a header line, or ``json``: one object a line."""
+    """``csv`` with a header line, ``json`` (one object a line), ``parquet`` or ``avro`` (object container files)."""
     schema: str
     """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses by name with it;
     a record whose value does not fit the type, or that lacks a ``NOT NULL`` field, is quarantined."""
@@ -70,6 +77,8 @@ class FileSource:
     """Texts that mean "no value", for example ``("", "NA")``."""
     glob: str = ""
     """Which file names are read; empty takes the usual ones of the format, compressed or not."""
+    contract: Contract = RESCUING
+    """What happens when files bring other fields than the schema has; by default they are rescued."""
     max_files_per_trigger: int = 1000
     """At most so many files a micro-batch, so that memory does not grow with the backlog."""
 
@@ -81,6 +90,7 @@ class FileSource:
         check_texts("FileSource", "null_values", self.null_values)
         if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
+        _check_contract(self, self.contract, self.schema)
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 
@@ -91,11 +101,16 @@ class FileSource:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSource:
-    """A topic of JSON values. Offsets live in the checkpoint alone; no consumer group is committed."""
+    """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
 
     topic: str
     schema: str
-    """The fields of one JSON value as DDL, parsed by name in silver."""
+    """The fields of one value as DDL, parsed by name in silver."""
+    format: ValueFormat = "json"
+    """``json``, or ``avro``: each value names its writer's schema in the registry (``TIDEGATE_REGISTRY``). A JSON value may
+    name one, too."""
+    contract: Contract = RESCUING
+    """What happens when messages bring other fields than the schema has; by default they are rescued."""
     max_offsets_per_trigger: int = 500_000
     """At most so many messages a micro-batch, over all partitions."""
 
@@ -103,11 +118,20 @@ class KafkaSource:
         if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
         check_schema(self, self.schema)
+        check_choice(self, "format", self.format, get_args(ValueFormat))
+        _check_contract(self, self.contract, self.schema)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""
         return {"kind": "kafka", "topic": self.topic}
+
+
+def _check_contract(declared: object, contract: object, schema: str) -> None:
+    owner = type(declared).__name__
+    if not isinstance(contract, Contract):
+        raise FieldError(owner, "contract", contract, "a Contract, as in Contract(mode='freeze')")
+    contract.check_fits(owner, schema)
 
 
 @dataclass(frozen=True)
@@ -211,6 +235,10 @@ class Flow:
     gate: Gate | None = None
     checkpoint_version: int = 1
     """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
+    open_rows_alert: int | None = None
+    """More open entries in this flow's quarantine than this are a warning; None never warns."""
+    open_age_alert: str | None = None
+    """An open entry that has waited longer is a warning: days or hours, as in ``"7d"`` or ``"12h"``."""
     thresholds: Thresholds | None = None
     """When this flow is worth an alert; None takes the pipeline's."""
 
@@ -228,6 +256,12 @@ class Flow:
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        if self.open_rows_alert is not None:
+            check_positive(self, "open_rows_alert", self.open_rows_alert, owner)
+        if self.open_age_alert is not None and not fits(_AGE, self.open_age_alert):
+            raise FieldError(
+                owner, "open_age_alert", self.open_age_alert, "days or hours, as in '7d' or '12h', or None"
+            )
         if self.thresholds is not None:
             _check_thresholds(owner, self.thresholds)
             if self.thresholds.freshness_hours is not None and self.target.event_time is None:
@@ -264,6 +298,26 @@ class Flow:
         }
 
 
+@dataclass(frozen=True, init=False)
+class AfterTables:
+    """A schedule: a run whenever another pipeline has written new rows to one of these tables.
+
+    ``AfterTables("silver.flights", "silver.clicks")``. An increment without a new row starts nothing. What several
+    increments wrote while a run went on is read by one run.
+    """
+
+    tables: tuple[str, ...]
+    """Each as ``<layer>.<table>``."""
+
+    def __init__(self, *tables: str) -> None:
+        object.__setattr__(self, "tables", tables)
+        if not tables:
+            raise FieldError("AfterTables", "tables", tables, "one table or more, as in AfterTables('silver.flights')")
+        for table in tables:
+            check_table(self, "tables", table)
+        check_once("AfterTables", "tables", list(tables), "tables")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """A named chain of flows with a schedule: what one DAG runs."""
@@ -271,8 +325,9 @@ class Pipeline:
     name: str
     """Also the DAG's id and the stem of its files in every folder."""
     flows: tuple[Flow, ...]
-    schedule: str | None = None
-    """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, or None for manual runs only."""
+    schedule: str | AfterTables | None = None
+    """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, the tables of other pipelines
+    that it follows (`AfterTables`), or None for manual runs only."""
     timezone: str = "UTC"
     start_date: str = "2026-01-01"
     """The first data interval begins at or after this date (``YYYY-MM-DD``)."""
@@ -291,10 +346,7 @@ class Pipeline:
             raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
         check_once(owner, "flows", [flow.name for flow in self.flows], "names")
         check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
-        if self.schedule is not None and self.schedule not in _PRESETS and not fits(_CRON, self.schedule):
-            raise FieldError(
-                owner, "schedule", self.schedule, f"None, five cron fields, or one of {', '.join(_PRESETS)}"
-            )
+        self._check_schedule(owner)
         if not isinstance(self.timezone, str):
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'")
         try:
@@ -316,6 +368,14 @@ class Pipeline:
         if not isinstance(self.description, str):
             raise FieldError(owner, "description", self.description, "a text")
         object.__setattr__(self, "flows", _in_graph_order(owner, self.flows))
+
+    def _check_schedule(self, owner: str) -> None:
+        if isinstance(self.schedule, AfterTables):
+            if own := [table for table in self.schedule.tables if self.writer_of(table)]:
+                raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would start itself")
+        elif self.schedule is not None and self.schedule not in _PRESETS and not fits(_CRON, self.schedule):
+            allowed = f"None, five cron fields, one of {', '.join(_PRESETS)}, or AfterTables(…)"
+            raise FieldError(owner, "schedule", self.schedule, allowed)
 
     def flow(self, name: str) -> Flow:
         """The flow of that name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ def size(number: int) -> str:
 def marked(told: str, exact: bool) -> str:
     """An estimate with a ``~`` before it."""
     return told if exact else f"~{told}"
+
+
+def age(milliseconds: int) -> str:
+    """How long ago an instant was, in its largest unit: ``3 min ago``.
+
+    Args:
+        milliseconds: Since 1970.
+    """
+    seconds = max(int(time.time() - milliseconds / 1000), 0)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
 
 
 def span(length: timedelta) -> str:

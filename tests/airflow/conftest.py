@@ -132,16 +132,10 @@ class Runs:
 
     def clear(self, dag: Any, dag_run: Any, task_id: str) -> list[str]:
         """Clear a task through Airflow's API, as the UI does with only-failed off; returns what was cleared."""
-        from airflow.api_fastapi.app import create_app, get_auth_manager
-        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-        from fastapi.testclient import TestClient
-
-        client = TestClient(create_app(apps="core"))
-        token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
-        answer = client.post(
-            f"/api/v2/dags/{dag.dag_id}/clearTaskInstances",
-            headers={"Authorization": f"Bearer {token}"},
-            json={
+        answer = self.ask_api(
+            "POST",
+            f"dags/{dag.dag_id}/clearTaskInstances",
+            {
                 "dry_run": False,
                 "dag_run_id": dag_run.run_id,
                 "task_ids": [task_id],
@@ -149,11 +143,22 @@ class Runs:
                 "only_failed": False,
             },
         )
+        return sorted(cleared["task_id"] for cleared in answer["task_instances"])
+
+    def ask_api(self, method: str, path: str, content: Any = None) -> Any:
+        """Airflow's own REST API, as the user ``admin``."""
+        from airflow.api_fastapi.app import create_app, get_auth_manager
+        from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+        from fastapi.testclient import TestClient
+
+        client = TestClient(create_app(apps="core"))
+        token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
+        answer = client.request(method, f"/api/v2/{path}", headers={"Authorization": f"Bearer {token}"}, json=content)
         assert answer.status_code == 200, answer.text
-        return sorted(cleared["task_id"] for cleared in answer.json()["task_instances"])
+        return answer.json()
 
     def go_on(self, dag: Any, dag_run: Any) -> Any:
-        """Bring a cleared run to its end: the loop of ``dag.test``, which by itself only starts new runs."""
+        """Bring a cleared or triggered run to its end, or to where it waits for a person: the loop of ``dag.test``."""
         from airflow.models.dagrun import DagRun
         from airflow.sdk.definitions.dag import _run_task
         from airflow.serialization.serialized_objects import DagSerialization
@@ -169,13 +174,26 @@ class Runs:
             while run.state == DagRunState.RUNNING:
                 session.expire_all()
                 ready, _ = run.update_state(session=session)
+                # What a person answered was scheduled by Airflow's API.
+                resumed = [each for each in run.get_task_instances() if each.state == TaskInstanceState.SCHEDULED]
+                if not ready and not resumed and run.state == DagRunState.RUNNING:
+                    break
                 for instance in ready:
                     instance.try_number += 1
                     instance.state = TaskInstanceState.SCHEDULED
                 session.commit()
-                for instance in ready:
+                for instance in [*ready, *resumed]:
                     _run_task(ti=instance, task=dag.task_dict[instance.task_id])
             return run
+
+    def find(self, dag: Any, run_id: str) -> Any:
+        """A run that somebody triggered."""
+        from airflow.models.dagrun import DagRun
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+
+        with create_session() as session:
+            return session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == run_id))
 
     def states(self, dag_run: Any) -> dict[str, str | None]:
         """Every task's state."""

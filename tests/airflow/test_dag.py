@@ -14,7 +14,7 @@ from pipelines.flights import pipeline as flights
 from tidegate.airflow import build_dag
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.errors import FieldError
-from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -96,6 +96,18 @@ def test_a_pipeline_without_a_schedule_runs_by_hand_only() -> None:
     assert build_dag(dataclasses.replace(flights, schedule=None)).schedule is None
 
 
+def test_a_pipeline_that_follows_tables_is_scheduled_on_any_of_their_assets() -> None:
+    dag = build_dag(dataclasses.replace(flights, schedule=AfterTables("silver.clicks", "gold.page_views")))
+    core = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert core.timetable.asset_condition.as_expression() == {
+        "any": [
+            {"asset": {"uri": f"x-tidegate://{table}", "name": table.replace("/", "."), "group": "tidegate"}}
+            for table in ("silver/clicks", "gold/page_views")
+        ]
+    }
+    assert "after new rows in `silver.clicks` or `gold.page_views`" in str(dag.doc_md)
+
+
 def test_a_cleared_run_follows_the_declaration_of_today() -> None:
     assert build_dag(flights).rerun_with_latest_version is True
 
@@ -141,7 +153,16 @@ def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"mode": "incremental"}, {"flows": None}, {"flows": ["silver", "gold"]}, {"flows": []}]
+    "asked",
+    [
+        {},
+        {"mode": "incremental"},
+        {"flows": None},
+        {"flows": ["silver", "gold"]},
+        {"flows": []},
+        {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"},
+        {"mode": "full_refresh", "dry_run": True},
+    ],
 )
 def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
     params = build_dag(flights).params
@@ -150,9 +171,19 @@ def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"mode": "everything"}, {"flows": ["platinum"]}, {"flows": "silver"}, {"flows": ["gold", "gold"]}]
+    "asked",
+    [
+        {"mode": "everything"},
+        {"flows": ["platinum"]},
+        {"flows": "silver"},
+        {"flows": ["gold", "gold"]},
+        {"from_date": "garbage; rm"},
+        {"from_date": "2013-13-01"},
+        {"to_date": "2013-01-01T00:00:00Z"},
+        {"dry_run": "yes"},
+    ],
 )
-def test_the_form_refuses_a_wrong_mode_or_flow(asked: dict[str, object]) -> None:
+def test_the_form_refuses_a_wrong_mode_flow_or_date(asked: dict[str, object]) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = build_dag(flights).params

@@ -34,7 +34,7 @@ def _rows(project: Path, table: str) -> int:
     return int(DeltaTable(str(_layout(project).table(table))).count())
 
 
-def test_flights_is_refused_mended_cleared_and_idle(runs: Any, places: Path) -> None:
+def test_flights_is_refused_mended_cleared_and_idle(runs: Any, places: Path, database: Path) -> None:
     from dags.flights import dag
 
     suite = places / "expectations/flights/silver.json"
@@ -74,6 +74,22 @@ def test_flights_is_refused_mended_cleared_and_idle(runs: Any, places: Path) -> 
     assert runs.events("gold.daily_delay")[-1]["rows"] == _rows(places, "gold.daily_delay")
 
     assert runs.states(runs.start(dag)) == IDLE
+    assert _quoting(database, _tail_number(places)) == [], "Airflow's database and logs hold no value of the data"
+
+
+def _tail_number(project: Path) -> str:
+    """A value of a row that is in the landing zone and in silver."""
+    from deltalake import DeltaTable
+
+    silver = DeltaTable(str(_layout(project).table("silver.flights"))).to_pyarrow_table(columns=["tailnum"])
+    tail = next(str(value) for value in silver["tailnum"].to_pylist() if value)
+    assert _quoting(project / ".data/landing", tail) != []
+    return tail
+
+
+def _quoting(folder: Path, value: str) -> list[Path]:
+    """The files below a folder in which a text stands."""
+    return [path for path in folder.rglob("*") if path.is_file() and value.encode() in path.read_bytes()]
 
 
 @pytest.mark.kafka

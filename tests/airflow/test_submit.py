@@ -36,7 +36,7 @@ def _connection(monkeypatch: pytest.MonkeyPatch, host: str, **extra: str) -> Non
 
 
 def _hook() -> Any:
-    run = RunFlows(pipeline=pipeline, task_id="run")
+    run = RunFlows(what=pipeline.name, task_id="run")
     run.conf = {"spark.driver.memory": "2g"}
     run.env_vars = {"TIDEGATE_LAKE": "/lake"}
     run.application_args = ["--attempt", "a1"]
@@ -75,6 +75,12 @@ def test_yarn_is_given_the_environment_and_tracked_where_it_can_be(
     assert command[1:3] == ["--master", "yarn"]
     assert "spark.yarn.appMasterEnv.TIDEGATE_LAKE=/lake" in command
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
+
+
+def test_kubernetes_without_its_package_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "namespace": "etl"})
+    with pytest.raises(AirflowFailException, match="apache-airflow-providers-cncf-kubernetes"):
+        _hook()
 
 
 def test_a_missing_connection_is_said_and_never_becomes_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
@@ -150,7 +156,7 @@ def test_killing_the_task_ends_the_application(
 ) -> None:
     pids = tmp_path / "pid"
     spark_submit(f"pathlib.Path({str(pids)!r}).write_text(str(os.getpid())); time.sleep(60)")
-    run = RunFlows(pipeline=pipeline, task_id="run")
+    run = RunFlows(what=pipeline.name, task_id="run")
     run.application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
     run._hook = run._get_hook()
 
@@ -176,7 +182,7 @@ def test_killing_the_task_ends_the_application(
 
 
 def test_on_kill_before_a_submission_does_nothing() -> None:
-    RunFlows(pipeline=pipeline, task_id="run").on_kill()
+    RunFlows(what=pipeline.name, task_id="run").on_kill()
 
 
 def test_the_hook_is_ours() -> None:

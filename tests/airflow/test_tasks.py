@@ -74,6 +74,46 @@ def test_an_unknown_key_is_refused_by_plan_with_the_allowed_ones(
     assert "unknown key 'flwos'; allowed: mode, flows" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("conf", "told"),
+    [
+        ({"mode": "replay", "from_date": "2013-01-01", "to_date": None}, "go together"),
+        ({"mode": "replay", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "lies after to_date"),
+        ({"mode": "full_refresh", "flows": ["bronze"]}, "is not for flow 'bronze'; it is for: silver, gold"),
+        ({"lake": "/etc"}, "unknown key 'lake'"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused_by_plan_before_any_application(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str], conf: Any, told: str
+) -> None:
+    spark_submit("sys.exit('nobody may start this')")
+    run = runs.start(dag, conf)
+    assert runs.states(run)["plan"] == "failed"
+    assert told in capsys.readouterr().out
+
+
+def test_a_dry_run_tells_what_would_be_done_and_starts_nothing(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark_submit("sys.exit('nobody may start this')")
+    asked = {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31", "dry_run": True}
+    run = runs.start(dag, asked)
+    assert runs.states(run) == {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
+    assert runs.xcom(run, "plan", "reason") == "dry run: replay of 2013-01-01 to 2013-01-31; nothing was run"
+    assert "airflow dags trigger flights --conf" in capsys.readouterr().out
+
+
+def test_a_replay_reaches_the_application_as_it_was_checked(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any
+) -> None:
+    spark_submit("report.write(path)")
+    asked = {"mode": "replay", "flows": ["silver"], "from_date": "2013-01-01", "to_date": "2013-01-31"}
+    run = runs.start(dag, asked)
+    request = RunRequest.read(_layout(landed), "flights", run_key(run.run_id), runs.xcom(run, "plan", "request"))
+    assert request.told() == "replay of 2013-01-01 to 2013-01-31, flows silver"
+    assert not request.small, "C1 loses where there is much to do"
+
+
 def test_an_incompatible_declaration_is_refused_before_any_application(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +193,29 @@ def test_an_event_that_a_crash_swallowed_is_sent_by_the_next_try(
     assert runs.states(run) == GREEN | {"bronze": "skipped", "silver": "skipped"}
     (event,) = runs.events("gold.daily_delay")[before:]
     assert (event["rows"], event["delta_version"]) == (7, 2000)
+
+
+def test_an_event_that_the_last_try_swallowed_is_sent_by_the_next_run_though_it_finds_nothing_new(
+    runs: Any, dag: Any, places: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing = places / ".data/landing/flights"
+    landing.mkdir(parents=True)
+    (landing / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n")
+    monkeypatch.setattr(dag.task_dict["run"], "retries", 0)
+    # The application commits and dies, and nobody is left to tell Airflow.
+    spark_submit("wrote('gold', 9, 2500); sys.exit(1)")
+    before = len(runs.events("gold.daily_delay"))
+    assert runs.start(dag).state == "failed"
+    assert len(runs.events("gold.daily_delay")) == before
+
+    (landing / "2013-01-01.csv").unlink()
+    idle = runs.start(dag)
+    assert runs.states(idle) == {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
+    (event,) = runs.events("gold.daily_delay")[before:]
+    assert (event["rows"], event["delta_version"]) == (9, 2500)
+
+    runs.start(dag)
+    assert len(runs.events("gold.daily_delay")) == before + 1, "an event is sent once"
 
 
 def test_a_refused_flow_is_red_and_clearing_it_runs_the_application_again(

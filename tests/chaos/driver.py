@@ -16,7 +16,7 @@ from tidegate.launch import submit_conf
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark import flow as flow_module
-from tidegate.spark import micro_batch
+from tidegate.spark import micro_batch, reentry
 from tidegate.spark.job import run_job
 from tidegate.spark.session import build_session
 
@@ -24,7 +24,7 @@ from tidegate.spark.session import build_session
 def main() -> None:
     at, batch, marker, dag_id, run_key, request_id = sys.argv[1:]
     when, step, flow = at.split(":")
-    module = flow_module if step.startswith("_") else micro_batch
+    module: Any = next(each for each in (micro_batch, reentry, flow_module) if hasattr(each, step))
     original = getattr(module, step)
     reached = -1
 

@@ -13,20 +13,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow
+
 from tidegate import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
+from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
+ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).parent / "tidegate"
 
 DECLARATION = '''"""A declaration of a test."""
 
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, Gate, KafkaSource, Pipeline, Table, Thresholds
 
 pipeline = {pipeline!r}
 '''
@@ -64,6 +68,21 @@ class Project:
         (folder / "pipelines" / "__init__.py").touch()
         (folder / "landing").mkdir()
         return cls(folder, kafka)
+
+    @classmethod
+    def scaffolded(cls, folder: Path) -> Project:
+        """A copy of the real project with a new pipeline, `sample`, that can run on the real Spark."""
+        folder.mkdir()
+        for name in ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json"):
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+        for name in ("jars", ".cache"):
+            (folder / name).symlink_to(ROOT / name)
+        (folder / "landing").mkdir()
+        made = cls(folder, "127.0.0.1:9")
+        told = made.run("new", "sample")
+        assert told.code == 0, told.err
+        return made
 
     @property
     def environment(self) -> Environment:
@@ -131,6 +150,7 @@ class Project:
             layout=self.layout,
             pipeline=pipeline,
             run_key="run-1",
+            request=RunRequest(dag_id=pipeline.name, run_id="run-1"),
             attempt="a1",
             ref=SimpleNamespace(version=1, refresh=0),
         )
@@ -138,7 +158,7 @@ class Project:
 
     def copy_of_real(self, name: str) -> None:
         """One of the project's own declarations."""
-        shutil.copy(Path(__file__).parents[2] / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
+        shutil.copy(ROOT / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
 
 
 @dataclass(frozen=True)
@@ -170,13 +190,26 @@ class Checkpoint:
         path.write_text("\n".join(lines))
 
 
+_EMPTY = {
+    "changed_by": pyarrow.string(),
+    "changed_at": pyarrow.timestamp("us", tz="UTC"),
+    "reason": pyarrow.string(),
+    "_replay": pyarrow.int64(),
+    "_in_hand": pyarrow.string(),
+}
+"""Types of columns that may hold nothing but NULL."""
+
+
 def append(path: Path, rows: list[dict[str, Any]]) -> str:
     """Append to a Delta table and return its id."""
-    import pyarrow
     from deltalake import DeltaTable, write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_deltalake(str(path), pyarrow.Table.from_pylist(rows), mode="append")
+    table = pyarrow.Table.from_pylist(rows)
+    for position, column in enumerate(table.schema):
+        if column.name in _EMPTY:
+            table = table.set_column(position, column.name, table[column.name].cast(_EMPTY[column.name]))
+    write_deltalake(str(path), table, mode="append")
     return str(DeltaTable(str(path)).metadata().id)
 
 
@@ -195,7 +228,7 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
                 name="silver",
                 source=ChangeFeed(f"bronze.{name}"),
                 transform=f"{name}:clean",
-                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",)),
+                target=Table(f"silver.{name}", keys=("order_id",), sequence_by=("amount",), event_time="day"),
                 gate=Gate(f"{name}/silver"),
                 checkpoint_version=version,
             ),
@@ -210,7 +243,7 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
 
 
 def quarantined(
-    row_id: str, rules: list[str], source: dict[str, Any], record: str, state: str = "open"
+    row_id: str, rules: list[str], source: dict[str, Any], record: str, state: str = "open", **other: Any
 ) -> dict[str, Any]:
     """A line of a quarantine table, as a job writes it."""
     return {
@@ -223,8 +256,15 @@ def quarantined(
         "suite_fingerprint": "0123456789abcdef",
         "state": state,
         "quarantined_at": datetime(2026, 1, 5, 10, tzinfo=UTC),
+        "attempts": 0,
+        "changed_by": None,
+        "changed_at": None,
+        "reason": None,
+        "_replay": None,
+        "_in_hand": None,
         "_app_id": "orders/silver/v1/0",
         "_checkpoint_version": 1,
         "_refresh": 0,
         "_batch_id": 0,
+        **other,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import time
@@ -16,26 +15,10 @@ from tests.cli.project import COMMAND, Project
 
 pytestmark = pytest.mark.jvm
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json")
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A copy of the real project with a new pipeline, `sample`."""
-    folder = tmp_path_factory.mktemp("copy") / "project"
-    for name in COPIED:
-        source = ROOT / name
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        folder.mkdir(exist_ok=True)
-        copy(source, folder / name)
-    (folder / "jars").symlink_to(ROOT / "jars")
-    (folder / ".cache").symlink_to(ROOT / ".cache")
-    (folder / "landing").mkdir()
-    made = Project(folder, "127.0.0.1:9")
-    told = made.run("new", "sample")
-    assert told.code == 0, told.err
-    return made
+    return Project.scaffolded(tmp_path_factory.mktemp("copy") / "project")
 
 
 def rows(project: Project, table: str) -> list[dict[str, Any]]:
@@ -93,7 +76,7 @@ def test_the_first_run_gives_rows_in_every_layer(project: Project) -> None:
     assert "8 read = 4 written + 2 quarantined + 1 filtered + 1 deduplicated" in told.out
     assert "between(amount) 1, wrong_type(amount) 1" in told.out
     assert "tidegate quarantine list sample" in told.out
-    page = Path(told.row("data quality report: ").partition(": ")[2])
+    page = Path(told.row("report (silver): ").partition(": ")[2])
     assert page.is_file() and page.is_relative_to(project.layout.docs("sample"))
 
     assert len(rows(project, "bronze.sample")) == 8

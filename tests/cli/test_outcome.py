@@ -125,3 +125,11 @@ def test_lines_tell_every_change_once(capsys: pytest.CaptureFixture[str]) -> Non
         show(found)
     told = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert told == ["starting Spark", "bronze: running", "bronze: batch 0, 1,204 rows, 2.5 s", "bronze: done"]
+
+
+def test_a_replay_tells_what_passed_and_what_came_back() -> None:
+    line = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="replay", read=3, written=2, quarantined=1)
+    told = dict(outcome.tell_flow(flow("silver", "done", batches=[line])))
+    assert told["rows"] == "3 replayed = 2 written + 1 came back"
+    foreseen = dict(outcome.tell_flow(flow("silver", "done", batches=[line], dry_run=True)))
+    assert foreseen["rows"] == "would be: 3 replayed = 2 written + 1 came back"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
@@ -21,7 +23,7 @@ def held(project: Project) -> Project:
             quarantined("1.csv#7", ["between(amount)", "not_null(order_id)"], file, f"{SECRET},-1"),
             quarantined("1.csv#8", ["between(amount)"], {**file, "line": 8}, f"{SECRET},-2"),
             quarantined("2.csv#1", ["between(amount)"], {**file, "path": "file:///landing/orders/2.csv"}, "x,-3"),
-            quarantined("1.csv#9", ["between(amount)"], {**file, "line": 9}, "x,-4", state="released"),
+            quarantined("1.csv#9", ["between(amount)"], {**file, "line": 9}, "x,-4", state="waived"),
         ],
     )
     append(
@@ -134,3 +136,64 @@ def test_a_torn_checkpoint_is_named_and_hides_no_other(project: Project) -> None
     assert told.code == 78
     assert "it is empty or torn" in told.row("silver", "v1")
     assert "yes" in told.row("bronze", "v1")
+
+
+def test_waiving_says_how_many_and_how_many_are_left(held: Project) -> None:
+    asked = ("quarantine", "waive", "orders", "silver", "--rule", "between(amount)", "--reason", "test orders")
+    assert "3 would be waived" in held.run(*asked, "--dry-run").out
+    told = held.run(*asked)
+    assert (told.code, told.out.strip()) == (0, "silver: 3 waived, 0 still open")
+    assert "silver: 0 open, 4 waived" in held.run("quarantine", "list", "orders").out
+    states = held.run("quarantine", "list", "orders", "silver", "--json").json["flows"][0]["states"]
+    assert states == {"waived": 4}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("waive", "orders", "silver", "--reason", " "), "--reason is empty"),
+        (("waive", "orders", "silver", "--reason", "x", "--rule", "a' OR 1=1"), "is not the name of a rule"),
+        (("waive", "orders", "silver", "--reason", "x", "--since", "soon"), "is not a day"),
+        (("waive", "orders", "silvr", "--reason", "x"), "did you mean 'silver'"),
+        (("expire", "orders", "--older-than", "a month"), "is not an age"),
+    ],
+)
+def test_a_wrong_word_ends_with_64_and_changes_nothing(held: Project, asked: tuple[str, ...], says: str) -> None:
+    told = held.run("quarantine", *asked)
+    assert told.code == 64
+    assert says in told.err
+    assert held.run("quarantine", "list", "orders", "silver", "--json").json["flows"][0]["open"] == 3
+
+
+def test_what_is_older_than_an_age_expires_in_all_flows(held: Project) -> None:
+    assert "silver: 0 expired, 3 still open" in held.run("quarantine", "expire", "orders", "--older-than", "9999d").out
+    told = held.run("quarantine", "expire", "orders", "--older-than", "1d")
+    assert told.code == 0
+    assert "silver: 3 expired, 0 still open" in told.out
+    assert "gold: 1 expired, 0 still open" in told.out
+
+
+def test_a_run_that_holds_the_lease_is_waited_for_with_75(held: Project) -> None:
+    from tidegate import lease
+
+    with lease.hold(held.layout, ("checkpoint:orders/silver",), what="attempt a1 of orders"):
+        told = held.run("quarantine", "waive", "orders", "silver", "--reason", "x")
+    assert told.code == 75
+    assert "attempt a1 of orders" in told.err
+    assert held.run("quarantine", "list", "orders", "silver", "--json").json["flows"][0]["open"] == 3
+
+
+def test_status_shows_open_entries_their_age_and_the_thresholds_that_were_passed(held: Project) -> None:
+    pipeline = orders()
+    flows = [
+        dataclasses.replace(flow, open_rows_alert=2, open_age_alert="7d") if flow.name == "silver" else flow
+        for flow in pipeline.flows
+    ]
+    held.declare(dataclasses.replace(pipeline, flows=tuple(flows)))
+    told = held.run("status", "orders", "--timeout", "30")
+    assert "3, oldest " in told.row("orders/silver ")
+    assert "orders/silver: warning: 3 entries are open in quarantine, more than 2" in told.out
+    assert "orders/silver: warning: the oldest open entry in quarantine has waited longer than 7d" in told.out
+    assert "orders/gold: warning" not in told.out
+    flow = held.run("status", "orders", "--json", "--timeout", "30").json["flows"][1]["quarantine"]
+    assert (flow["open"], flow["states"], len(flow["warnings"])) == (3, {"open": 3, "waived": 1}, 2)

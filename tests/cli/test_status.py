@@ -169,8 +169,9 @@ def test_all_pipelines_take_less_than_two_seconds_of_the_processor_with_the_star
 def test_no_command_loads_spark_airflow_or_pandas(project: Project, running: Pipeline, arguments: list[str]) -> None:
     script = (
         "import sys\n"
-        "from tidegate.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "from tidegate.cli import app\n"
+        "from tidegate.errors import TidegateError\n"
+        "try:\n    app()\nexcept (SystemExit, TidegateError):\n    pass\n"
         "heavy = {'airflow', 'pyspark', 'py4j', 'delta', 'great_expectations', 'pandas'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))\n"
     )

@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 
 from demo import checks, recompute
 from demo.recompute import Message
+from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
@@ -93,6 +94,21 @@ def test_a_ledger_line_that_loses_a_row_is_found(tmp_path: Path) -> None:
     assert checks.balance(layout, CLICKS).fine
     ledger(layout, dataclasses.replace(even, batch_id=1, read=4))
     assert not checks.balance(layout, CLICKS).fine
+
+
+def test_entries_of_the_quarantine_are_counted_by_state_against_the_ledger(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, tmp_path)
+    rows = [
+        quarantined(f"a#{number}", ["x"], {}, "", state) for number, state in enumerate(("open", "replayed", "waived"))
+    ]
+    append(layout.quarantine("clickstream", "silver"), rows)
+    batch = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=9, written=6, quarantined=3)
+    again = BatchRecord(flow="silver", batch_id=0, app_id="r", kind="replay", read=2, written=1, quarantined=1)
+    ledger(layout, batch, again)
+    check = checks.set_aside(layout, CLICKS)
+    assert (check.fine, check.told) == (True, "1 open, 1 replayed, 1 waived")
+    append(layout.quarantine("clickstream", "silver"), [quarantined("a#9", ["x"], {}, "", "open")])
+    assert not checks.set_aside(layout, CLICKS).fine
 
 
 def test_a_ledger_that_is_not_there_does_not_balance(tmp_path: Path) -> None:

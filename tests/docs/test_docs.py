@@ -206,9 +206,11 @@ def columns_of(title: str) -> list[str]:
     return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 
 
-def test_the_columns_of_ledger_and_verdicts_are_those_of_the_code() -> None:
+def test_the_columns_of_ledger_verdicts_and_evolution_are_those_of_the_code() -> None:
+    from tidegate import evolution
     from tidegate.spark import ledger
 
+    assert sorted(columns_of("Evolution")) == sorted(evolution.table_schema().names)
     assert sorted(columns_of("Ledger")) == sorted(ledger._ledger_schema().names)
     assert sorted(columns_of("Verdicts")) == sorted(ledger._verdict_schema().names)
 
@@ -280,5 +282,8 @@ def test_every_picture_is_used_and_well_formed() -> None:
     texts = [page.read_text(encoding="utf-8") for page in PAGES]
     for picture in (ROOT / "docs" / "pictures").iterdir():
         assert any(f"pictures/{picture.name}" in text for text in texts)
+        if picture.suffix == ".png":
+            assert picture.read_bytes().startswith(b"\x89PNG")
+            continue
         assert "prefers-color-scheme: dark" in picture.read_text(encoding="utf-8")
         ET.parse(picture)

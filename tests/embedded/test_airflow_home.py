@@ -53,6 +53,7 @@ def test_it_listens_on_loopback_only_whatever_this_shell_says(tmp_path: Path) ->
 def test_limits_and_connection_are_defaults_that_a_person_may_change(tmp_path: Path) -> None:
     made = airflow_home.environment(tmp_path, {})
     assert made["AIRFLOW__CORE__PARALLELISM"] == "4"
+    assert made["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "False"
     assert made["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"] == "10"
     assert made["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] == "60"
     assert json.loads(made["AIRFLOW_CONN_SPARK_DEFAULT"]) == {

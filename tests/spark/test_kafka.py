@@ -203,3 +203,68 @@ def test_an_unknown_topic_needs_a_person_and_is_not_created(
     assert (error["kind"], error["transient"]) == ("SourceError", False)
     assert "nobody" in error["message"]
     assert "nobody" not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=20).topics
+
+
+def test_avro_values_with_a_registered_schema_flow_like_json_and_a_new_field_is_asked_about(
+    clicks: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dataclasses
+    import io
+
+    import fastavro
+
+    import pipelines.clickstream
+    from tests.schema_registry import SchemaRegistry, framed
+    from tidegate import evolution
+    from tidegate.spec import Contract, KafkaSource
+
+    pipeline = pipelines.clickstream.pipeline
+    bronze = pipeline.flow("bronze")
+    assert isinstance(bronze.source, KafkaSource)
+    source = dataclasses.replace(bronze.source, format="avro", contract=Contract(mode="freeze"))
+    flows = (dataclasses.replace(bronze, source=source), *pipeline.flows[1:])
+    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(pipeline, flows=flows))
+    fields: list[dict[str, Any]] = [
+        {"name": "event_id", "type": "string"},
+        {"name": "sequence", "type": "long"},
+        {"name": "kind", "type": "string"},
+        {"name": "occurred_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        *[{"name": name, "type": ["null", "string"], "default": None} for name in ("user_id", "page", "agent")],
+        {"name": "duration_ms", "type": ["null", "int"], "default": None},
+    ]
+    event = {
+        "event_id": "e1",
+        "sequence": 1,
+        "kind": "view",
+        "occurred_at": 1_767_607_200_000,
+        "page": "/a",
+        "user_id": "u1",
+    }
+    with SchemaRegistry() as registry:
+        at = Deployment(dataclasses.replace(clicks.environment, registry=registry.address), clicks.source)
+
+        def send(more: list[dict[str, Any]], value: dict[str, Any]) -> None:
+            schema = {"type": "record", "name": "Click", "fields": [*fields, *more]}
+            content = io.BytesIO()
+            fastavro.schemaless_writer(content, fastavro.parse_schema(schema), value)
+            message = clicks_feed.Message(b"k", framed(registry.register(schema), content.getvalue()), "view")
+            clicks_feed.produce(at.environment.kafka, [message], topic_of(at))
+
+        send([], event)
+        first = at.run("clickstream", ("bronze", "silver"))
+        assert [flow.error for flow in first.flows] == [None, None]
+        send([{"name": "campaign", "type": ["null", "string"]}], {**event, "event_id": "e2", "campaign": "spring"})
+        refused = at.run("clickstream", ("bronze", "silver")).flow("silver")
+        assert refused.error is not None
+        assert refused.error["changes"] == ("new field campaign (string)",)
+        evolution.answer(at.layout, "clickstream", refused.error["drift"], "evolve", "ada")
+        registry.down = True
+        assert at.run("clickstream", ("bronze", "silver")).flow("silver").error is None, (
+            "the schema is kept in the lake"
+        )
+
+    silver = {row["event_id"]: row for row in at.table("silver.clicks").to_pylist()}
+    assert [(key, row["page"], row["campaign"]) for key, row in sorted(silver.items())] == [
+        ("e1", "/a", None),
+        ("e2", "/a", "spring"),
+    ]

@@ -184,7 +184,7 @@ def test_a_file_is_checked_whole_and_its_header_is_known(tmp_path: Path) -> None
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfone,two\r\n1,2\r\n")
 
-    checked = check_file(str(path), 5)
+    checked = check_file(str(path), 5, "csv")
 
     assert (checked.problem, checked.header, checked.size, checked.file_id) == (None, "one,two", 17, f"{path}@5")
 
@@ -193,11 +193,11 @@ def test_a_character_cut_in_two_at_the_end_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("one\ncaf\u00e9".encode()[:-1])
 
-    assert check_file(str(path), 5).problem == "not_utf8"
+    assert check_file(str(path), 5, "csv").problem == "not_utf8"
 
 
 def test_a_line_of_exactly_the_longest_length_passes(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x" * LONGEST_LINE + b"\n" + b"y" * LONGEST_LINE)
 
-    assert check_file(str(path), 5).problem is None
+    assert check_file(str(path), 5, "csv").problem is None

@@ -10,7 +10,7 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tidegate import lag, progress, registry
+from tidegate import checkpoint, lag, progress, refusal, registry
 
 pytestmark = pytest.mark.jvm
 
@@ -85,6 +85,35 @@ def test_after_the_suite_is_mended_the_same_batch_passes_once(flights: Deploymen
         )
     ]
     assert outcomes == ["split", "refused", "refused", "split"], "every attempt has its own line"
+
+
+def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow_goes_on(flights: Deployment) -> None:
+    flights.run()
+    before = flights.table("silver.flights").num_rows
+    pipeline = registry.load("flights")
+    ref = checkpoint.current(flights.layout, pipeline, pipeline.flow("silver"))
+    assert refusal.take(flights.layout, ref, by="ada", reason="the feed of another airport") == 1
+    decided = lag.plan(flights.environment, pipeline, pipeline.flows)
+    assert decided.work
+    assert any("goes to quarantine whole" in reason for reason in decided.reasons)
+    later = flights_feed.days()[date(2013, 1, 1)][300:]
+    punctual = [record for record in later if record["dep_delay"] in ("0", "-1", "1")][:10]
+    flights.land("three.csv", flights_feed._csv(punctual))
+
+    report = flights.run()
+
+    assert report.flow("silver").error is None
+    batches = {batch.batch_id: batch for batch in report.flow("silver").batches}
+    assert (batches[1].read, batches[1].quarantined, batches[1].written, batches[1].imbalance()) == (200, 200, 0, 0)
+    assert batches[1].rules["refused_batch"] == 200
+    assert 0 < batches[1].rules["between(dep_delay)"] < 200
+    assert flights.table("silver.flights").num_rows == before + len(punctual) == before + batches[2].written
+    taken = [row for row in flights.quarantined("silver").to_pylist() if row["_batch_id"] == 1]
+    assert {(row["state"], row["changed_by"], row["reason"]) for row in taken} == {
+        ("open", "ada", "the feed of another airport")
+    }
+    assert refusal.taken(flights.layout, ref, 1) is None, "the decision ends with its batch"
+    assert refusal.waiting(flights.layout, ref) is None
 
 
 def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(flights: Deployment) -> None:

@@ -245,7 +245,7 @@ def retyped_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     clean = spark_jobs.flights.clean
 
     def changed(rows: Any) -> Any:
-        return clean(rows).withColumns({"dep_delay": F.col("dep_delay").cast("decimal(10,1)")}).drop("tailnum")
+        return clean(rows).withColumns({"dep_delay": F.col("dep_delay").cast("decimal(10,1)")}).drop("dest")
 
     monkeypatch.setattr(spark_jobs.flights, "clean", changed)
 
@@ -271,7 +271,7 @@ def test_with_the_bump_other_keys_another_sequence_and_other_types_become_what_t
     keys = list(zip(silver["day"].to_pylist(), silver["carrier"].to_pylist(), strict=True))
     assert len(keys) == len(set(keys)) > 20, "one row per new key"
     assert str(silver.schema.field("dep_delay").type) == "decimal128(10, 1)"
-    assert "tailnum" not in silver.column_names
+    assert "dest" not in silver.column_names
     swap = report.flow("silver").batches[-1]
     assert (swap.kind, swap.upserted, swap.unchanged, swap.imbalance()) == ("swap", len(keys), 0, 0)
     gold = flights.table("gold.daily_delay").to_pylist()

@@ -6,10 +6,13 @@ the last event, so an event that a crash swallowed is sent by the next run.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow.sdk import Asset, Context
 
+from tidegate.airflow.attempt import attempt_id
 from tidegate.layout import Layout
 from tidegate.spec import Flow, Pipeline
 
@@ -33,6 +36,28 @@ class News:
     """Of the last batch that wrote them."""
     ledger: str
     """Which ledger counted; a lake that was made anew has another one, and its versions begin at 0 again."""
+
+
+def tell_news(context: Context, layout: Layout, pipeline: Pipeline, flows: Iterable[Flow]) -> list[Asset]:
+    """Put what Airflow has not been told of these flows' tables into the events that the task sends at its end.
+
+    Args:
+        context: The task's context; the Assets of the tables are among its inlets and outlets.
+        layout: The paths of the lake.
+        pipeline: The pipeline of the flows.
+        flows: The flows that write the tables.
+
+    Returns:
+        The Assets that have news. Airflow sends an event for every outlet, so they are all that the task may keep.
+    """
+    told = []
+    for flow in flows:
+        news = untold_news(context, layout, pipeline, flow)
+        if news is not None:
+            asset = table_asset(flow.target.name)
+            context["outlet_events"][asset].extra = {**dataclasses.asdict(news), "attempt": attempt_id(context)}
+            told.append(asset)
+    return told
 
 
 def untold_news(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow) -> News | None:
@@ -63,7 +88,7 @@ def untold_news(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow
         QueryBuilder()
         .register("ledger", ledger)
         .execute(
-            "SELECT sum(CASE WHEN kind IN ('recompute', 'swap') THEN upserted + deleted ELSE written END) AS rows,"
+            "SELECT sum(CASE WHEN kind IN ('recompute', 'rederive', 'swap') THEN upserted + deleted ELSE written END) AS rows,"
             f" max(target_version) AS version FROM ledger WHERE flow = '{flow.name}' AND target_version > {int(told)}"
         )
         .read_all()

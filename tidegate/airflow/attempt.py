@@ -12,6 +12,8 @@ from tidegate.environment import Environment
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
 
+QUARANTINE = "quarantine"
+"""The id of the DAG that changes what was set aside, for all pipelines."""
 PLAN = "plan"
 """The id of the task that decides whether there is work."""
 RUN = "run"
@@ -43,9 +45,13 @@ def request_id(context: Context) -> str | None:
 
 
 def key_of(context: Context) -> tuple[str, str]:
-    """The pipeline's name and the folder name of this run."""
+    """The pipeline's name and the folder name of this run.
+
+    A pipeline's DAG has its name; that of the quarantine serves all, and a Param, which `plan` has checked, says which.
+    """
     dag_run = context["dag_run"]
-    return dag_run.dag_id, run_key(dag_run.run_id)
+    name = context["params"]["pipeline"] if dag_run.dag_id == QUARANTINE else dag_run.dag_id
+    return name, run_key(dag_run.run_id)
 
 
 def report_of_attempt(context: Context) -> RunReport | None:

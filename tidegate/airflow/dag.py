@@ -11,16 +11,17 @@ from datetime import timedelta
 from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, TriggerRule
+from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
 
-from tidegate.airflow.attempt import PLAN, RUN
+from tidegate.airflow.assets import table_asset
+from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.errors import FieldError
 from tidegate.request import MEANINGS, MODES
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import AfterTables, Flow, Pipeline
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 """Beside the format, which Airflow checks loosely."""
@@ -39,8 +40,10 @@ def build_dag(pipeline: Pipeline) -> DAG:
         The DAG, to be bound to a global name of a file under ``dags/``.
 
     Raises:
-        FieldError: A flow has the name of a task that every DAG has.
+        FieldError: A flow has the name of a task that every DAG has, or the pipeline that of the quarantine's DAG.
     """
+    if pipeline.name == QUARANTINE:
+        raise FieldError("Pipeline", "name", pipeline.name, "another name: this is the DAG of what was set aside")
     for flow in pipeline.flows:
         if flow.name in (PLAN, RUN):
             allowed = f"names other than {PLAN!r} and {RUN!r}, which are tasks of every DAG"
@@ -49,7 +52,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
         dag_id=pipeline.name,
         description=pipeline.description or None,
         doc_md=describe(pipeline),
-        schedule=_timetable(pipeline),
+        schedule=_schedule(pipeline),
         start_date=pendulum.from_format(pipeline.start_date, "YYYY-MM-DD", tz=pipeline.timezone),
         catchup=False,
         # Two runs would only wait for each other's lease.
@@ -62,7 +65,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
     ) as dag:
         plan = PlanRun(pipeline=pipeline, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
         run = RunFlows(
-            pipeline=pipeline,
+            what=pipeline.name,
             task_id=RUN,
             retries=pipeline.retries,
             retry_delay=RETRY_DELAY,
@@ -92,10 +95,12 @@ def _show(pipeline: Pipeline, flow: Flow) -> ShowFlow:
     )
 
 
-def _timetable(pipeline: Pipeline) -> CronDataIntervalTimetable | None:
-    # A bare cron string would make intervals of no length.
+def _schedule(pipeline: Pipeline) -> CronDataIntervalTimetable | AssetAny | None:
     if pipeline.schedule is None:
         return None
+    if isinstance(pipeline.schedule, AfterTables):
+        return AssetAny(*(table_asset(table) for table in pipeline.schedule.tables))
+    # A bare cron string would make intervals of no length.
     return CronDataIntervalTimetable(pipeline.schedule, timezone=pipeline.timezone)
 
 

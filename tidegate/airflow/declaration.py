@@ -6,14 +6,13 @@ says, so the declaration itself stands in the DAG's documentation, with its fing
 
 from __future__ import annotations
 
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, fingerprint
+from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline, fingerprint
 
 
 def describe(pipeline: Pipeline) -> str:
     """The declaration as Markdown: what flows, how it is judged, and the fingerprint of all of it."""
     lines = [pipeline.description or f"The pipeline `{pipeline.name}`.", ""]
-    schedule = f"`{pipeline.schedule}` ({pipeline.timezone})" if pipeline.schedule else "by hand only"
-    lines += [f"Declared in `pipelines/{pipeline.name}.py`. Runs: {schedule}, from {pipeline.start_date}.", ""]
+    lines += [f"Declared in `pipelines/{pipeline.name}.py`. Runs: {_schedule(pipeline)}.", ""]
     lines += [
         "| flow | reads | transform | gate | writes | checkpoint |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -22,9 +21,22 @@ def describe(pipeline: Pipeline) -> str:
     ]
     for flow in pipeline.flows:
         if isinstance(flow.source, FileSource | KafkaSource):
-            lines += [f"Fields of one record that `{flow.name}` lands:", ""]
+            lines += [
+                f"Fields of one record that `{flow.name}` lands; contract: {_contract(flow.source.contract)}.",
+                "",
+            ]
             lines += ["```sql", _plain(flow.source.schema), "```", ""]
     return "\n".join([*lines, f"Declaration `{fingerprint(pipeline.to_json())}`."])
+
+
+def _schedule(pipeline: Pipeline) -> str:
+    match pipeline.schedule:
+        case None:
+            return "by hand only"
+        case AfterTables(tables):
+            return f"after new rows in {' or '.join(f'`{table}`' for table in tables)}"
+        case cron:
+            return f"`{cron}` ({pipeline.timezone}), from {pipeline.start_date}"
 
 
 def _row(flow: Flow) -> str:
@@ -45,6 +57,11 @@ def _source(flow: Flow) -> str:
             return f"topic `{source.topic}`, at most {source.max_offsets_per_trigger:,} messages a batch"
         case ChangeFeed():
             return f"changes of `{source.table}`, about {source.max_bytes_per_trigger} a batch"
+
+
+def _contract(contract: Contract) -> str:
+    named = [f"{name} `{mode}`" for name, mode in contract.named().items()]
+    return ", ".join([f"`{contract.mode}`", *named])
 
 
 def _target(flow: Flow) -> str:

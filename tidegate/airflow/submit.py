@@ -7,6 +7,7 @@ really gone when Airflow kills the task, and an environment without Airflow's se
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -23,12 +24,12 @@ from airflow.sdk import BaseHook, Connection, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from tidegate.airflow import attempt
+from tidegate.airflow.links import HistoryLink
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.launch import application, arguments, submit_conf, submit_environment
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import Pipeline
 
 CONNECTION = "spark_default"
 
@@ -52,9 +53,10 @@ class RunFlows(SparkSubmitOperator):
     new try waits for its retry.
     """
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        super().__init__(conn_id=CONNECTION, name=f"tidegate-{pipeline.name}", durable=False, **kwargs)
-        self._pipeline = pipeline
+    operator_extra_links = (HistoryLink(),)
+
+    def __init__(self, *, what: str, **kwargs: Any) -> None:
+        super().__init__(conn_id=CONNECTION, name=f"tidegate-{what}", durable=False, **kwargs)
 
     def execute(self, context: Context) -> None:
         """Make an attempt, submit it, and wait for its end.
@@ -74,11 +76,13 @@ class RunFlows(SparkSubmitOperator):
         try:
             environment = Environment.read()
             request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
+            self._find_connection()
+            master = SubmitHook(conn_id=self._conn_id).master
             # Set here and not in the DAG, so that moving the project does not make a new version of it.
             self.application = str(application(environment))
             self.application_args = arguments(request, request_id, attempt_id)
-            self.conf = submit_conf(environment, small=request.small)
-            self.env_vars = submit_environment(environment)
+            self.conf = submit_conf(environment, small=request.small, master=master)
+            self.env_vars = submit_environment(environment, master=master)
         except TidegateError as error:
             raise AirflowFailException(error.message) from error
         super().execute(context)
@@ -88,16 +92,25 @@ class RunFlows(SparkSubmitOperator):
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _get_hook(self) -> SparkSubmitHook:
-        # Without a connection the provider would submit to YARN.
+    def _find_connection(self) -> Connection:
+        # Without one the provider would submit to YARN.
         try:
-            connection: Connection = BaseHook.get_connection(self._conn_id)
+            connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             raise AirflowFailException(
                 f"there is no Airflow connection {self._conn_id!r}; make one of type Spark that names the master, "
                 'for example host \'local[2]\' with the extra {"deploy-mode": "client"}'
             ) from None
-        extra = connection.extra_dejson
+        if "k8s" in f"{connection.conn_type} {connection.host}" and importlib.util.find_spec("kubernetes") is None:
+            # The provider would end with a NameError.
+            raise AirflowFailException(
+                f"connection {self._conn_id!r} names Kubernetes, which needs the package "
+                "apache-airflow-providers-cncf-kubernetes: install it where Airflow runs"
+            )
+        return connection
+
+    def _get_hook(self) -> SparkSubmitHook:
+        extra = self._find_connection().extra_dejson
         hook = SubmitHook(
             conf=self.conf,
             conn_id=self._conn_id,
@@ -118,6 +131,11 @@ class RunFlows(SparkSubmitOperator):
 
 class SubmitHook(SparkSubmitHook):
     """spark-submit in a process group of its own, which ends with the task, and without Airflow's secrets."""
+
+    @property
+    def master(self) -> str:
+        """Where the connection says that Spark runs: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``."""
+        return str(self._connection["master"])
 
     @property
     def standalone_cluster(self) -> bool:

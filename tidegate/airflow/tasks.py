@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate.airflow import attempt
-from tidegate.airflow.assets import table_asset, untold_news
+from tidegate.airflow import approval, attempt
+from tidegate.airflow.assets import table_asset, tell_news
+from tidegate.airflow.links import ReportsLink
 from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
-from tidegate.errors import RequestError, TidegateError
+from tidegate.errors import ContractRefusedError, RequestError, TidegateError
 from tidegate.lag import plan
 from tidegate.layout import Layout
 from tidegate.preview import preview
@@ -33,14 +35,16 @@ class PlanRun(BaseOperator, SkipMixin):
     """Checks what was asked for, and ends the run here when nothing is new.
 
     A short circuit that ignores the trigger rules below it: with no work every later task is skipped and the run is
-    green. With work it stores the checked request for the job and pushes its id.
+    green. With work it stores the checked request for the job and pushes its id. Without, no flow's task will run, so
+    it sends the events that a crash swallowed after the last batch.
     """
 
     inherits_from_skipmixin = True
     """Tells Airflow that clearing a task that was skipped here must leave it skipped until `plan` is cleared too."""
 
     def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        assets = [table_asset(flow.target.name) for flow in pipeline.flows]
+        super().__init__(inlets=assets, outlets=assets, **kwargs)
         self._pipeline = pipeline
 
     def execute(self, context: Context) -> str | None:
@@ -50,6 +54,8 @@ class PlanRun(BaseOperator, SkipMixin):
             AirflowFailException: Only a person can help: a bad request, an incompatible declaration.
             TidegateError: It may heal by itself, so that Airflow tries again.
         """
+        begun = time.process_time()
+        self.outlets = []
         try:
             request, reason = self._decide(context)
         except TidegateError as error:
@@ -59,6 +65,10 @@ class PlanRun(BaseOperator, SkipMixin):
         ti = context["ti"]
         ti.xcom_push(key=attempt.REASON_KEY, value=reason)
         if request is None:
+            self.outlets = tell_news(context, attempt.layout(), self._pipeline, self._pipeline.flows)
+            for asset in self.outlets:
+                self.log.info("Airflow had not been told of new rows in %s; it is now", asset.name)
+            self.log.info("Looked for news in %.2f s of CPU time", time.process_time() - begun)
             self.log.info("%s", reason)
             self.skip(ti=ti, tasks=self.get_flat_relatives(upstream=False))
             return None
@@ -113,6 +123,8 @@ class ShowFlow(BaseOperator):
     Red: refused, failed or crashed; never retried, because the application is `run`'s to retry.
     """
 
+    operator_extra_links = (ReportsLink(),)
+
     def __init__(self, *, pipeline: Pipeline, flow: Flow, **kwargs: Any) -> None:
         asset = table_asset(flow.target.name)
         # The inlet is only there to read the Asset's last event.
@@ -130,6 +142,7 @@ class ShowFlow(BaseOperator):
         report = self._report(context)
         match report.state:
             case "refused" | "failed":
+                self._ask(report)
                 self._fail(report, (report.error or {}).get("message", f"the flow was {report.state}"))
             case "waiting" | "running":
                 self._fail(report, CRASHED)
@@ -157,18 +170,27 @@ class ShowFlow(BaseOperator):
         return self._flow not in request.chosen(self._pipeline)
 
     def _finish(self, context: Context, report: FlowReport) -> None:
-        asset = table_asset(self._flow.target.name)
-        news = untold_news(context, attempt.layout(), self._pipeline, self._flow)
-        if news is not None:
-            extra = {**dataclasses.asdict(news), "attempt": attempt.attempt_id(context)}
-            context["outlet_events"][asset].extra = extra
-        elif report.state == "idle":
+        # No news behind a flow that is done: every row was set aside. The task is green and sends no event.
+        self.outlets = tell_news(context, attempt.layout(), self._pipeline, [self._flow])
+        if not self.outlets and report.state == "idle":
             raise AirflowSkipException("Nothing was new.")
-        else:
-            # Every row was set aside: the task is green, but Airflow would send an event for each outlet that is left.
-            self.outlets = []
         for line in tell(report):
             self.log.info("%s", line)
+
+    def _ask(self, report: FlowReport) -> None:
+        """Ask a person about a drift that a frozen contract refused, once for each drift."""
+        error = report.error or {}
+        if error.get("kind") != ContractRefusedError.__name__:
+            return
+        try:
+            asked = approval.ask_once(error)
+        except Exception:  # whatever Airflow says to it, the flow's own message must be told
+            # It names the command that answers as well.
+            self.log.warning("Airflow did not open a run of %s; is dags/schema_approval.py there?", approval.DAG_ID)
+            return
+        self.log.info(
+            "%s of %s asks about drift %s", "a new run" if asked else "a run", approval.DAG_ID, error["drift"]
+        )
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
         for line in tell(report) if report is not None else ():

@@ -22,6 +22,9 @@ def tell(report: FlowReport) -> Iterator[str]:
         yield f"quarantined by rule (a row may break several): {told}"
     if report.target_version is not None:
         yield f"{report.target} is at Delta version {report.target_version}"
+    if report.docs is not None:
+        yield f"report, in the lake: {report.docs}"
+    yield from report.notes
     for verdict in report.verdicts:
         yield from _verdict(verdict)
 

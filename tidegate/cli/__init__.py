@@ -1,11 +1,11 @@
-"""The command ``tidegate``: what is behind, why, run it now, and what became of it. Only ``run`` starts a JVM.
+"""The command ``tidegate``: what is behind, why, run it now, and what became of it. A command that starts a JVM says so.
 
 Exit codes (``sysexits.h``)::
 
     0    all is well, or nothing was new
     1    whoever read the output went away (``| head``)
     64   the command was called in a wrong way: unknown pipeline, flow or option
-    65   a gate refused a batch (the target is untouched and the same batch waits), or a source lost what comes next
+    65   a gate or a contract refused a batch (the target is untouched and the same batch waits), or a source lost what comes next
     70   a job crashed without a report, or a fault of Tidegate itself
     75   it may heal by waiting: a source is away, another run holds the lease
     78   a declaration, a checkpoint, a source or this machine needs a person
@@ -21,9 +21,23 @@ from typing import NoReturn
 
 import typer
 
-from tidegate.cli import checkpoint, lag, ledger, new, plan, quarantine, run, status, version
+from tidegate.cli import (
+    checkpoint,
+    contract,
+    docs,
+    expectations,
+    lag,
+    ledger,
+    new,
+    plan,
+    quarantine,
+    run,
+    status,
+    version,
+)
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
+_NATIVE = {"confluent_kafka", "deltalake", "duckdb", "pyarrow"}
 _EX_TYPER_USAGE = 2
 _EX_NO_READER = 1
 """What Typer, too, ends with then."""
@@ -41,8 +55,11 @@ app.command()(plan.plan)
 app.command()(run.run)
 app.command()(new.new)
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(expectations.app, name="expectations")
+app.add_typer(contract.app, name="contract")
 app.command()(checkpoint.checkpoint)
 app.command()(ledger.ledger)
+app.command()(docs.docs)
 app.command()(version.version)
 
 
@@ -72,8 +89,9 @@ def _run() -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()):
-        # A probe that ran out of time may sit inside a native library, which does not survive the interpreter's end.
+    # Threads of native libraries, or a probe that ran out of time inside one, do not always survive the interpreter's end:
+    # the process would abort after its work, and its exit code would lie.
+    if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()) or _NATIVE & sys.modules.keys():
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -98,16 +97,3 @@ def count(number: int | None, *, exact: bool = True) -> str:
 def size(number: int | None, *, exact: bool = True) -> str:
     """Bytes: ``88.1 kB``, ``~88.1 kB`` for an estimate, ``?`` when it is not known."""
     return "?" if number is None else wording.marked(wording.size(number), exact)
-
-
-def age(milliseconds: int) -> str:
-    """How long ago an instant was, in its largest unit: ``3 min ago``.
-
-    Args:
-        milliseconds: Since 1970.
-    """
-    seconds = max(int(time.time() - milliseconds / 1000), 0)
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit} ago"
-    return f"{seconds} s ago"

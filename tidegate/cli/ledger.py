@@ -64,7 +64,7 @@ def ledger(
 
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, oldest first, each with its ``imbalance``."""
-    from tidegate.cli.query import query
+    from tidegate.query import query
     from tidegate.report import BatchRecord
 
     found = query(layout.ops(pipeline, "ledger"), _COLUMNS, _NEWEST, [last])

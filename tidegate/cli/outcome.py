@@ -74,24 +74,30 @@ def tell_flow(flow: FlowReport) -> Iterator[tuple[str, str]]:
             "groups",
             f"{_balance(flow, 'groups', 'recomputed', _GROUPS)}, named by {flow.total('read'):,} changed rows",
         )
+    elif any(batch.kind == "replay" for batch in flow.batches):
+        told = _balance(flow, "read", "replayed", _FATES).replace(" quarantined", " came back")
+        yield "rows", f"would be: {told}" if flow.dry_run else told
     elif flow.total("read"):
         yield "rows", _balance(flow, "read", "read", _FATES)
     if broken := flow.rules():
         yield "quarantined", _by_rule(broken)
     if filtered := _filtered(flow):
         yield "filtered", _by_rule(filtered)
+    for note in flow.notes:
+        yield "schema", note
     if flow.lag_before is not None or flow.lag_after is not None:
         yield "lag", f"{_lag(flow.lag_before)} -> {_lag(flow.lag_after)}"
 
 
 def tell_places(environment: Environment, report: RunReport) -> Iterator[str]:
-    """Where to look next: the quarantine and the data quality report."""
+    """Where to look next: the quarantine, and the page of each flow's last batch."""
     pipeline = report.dag_id
     held = [flow.flow for flow in report.flows if flow.total("quarantined") or flow.total("files_quarantined")]
     if held:
         yield f"quarantine ({', '.join(held)}): tidegate quarantine list {pipeline}"
-    for page in sorted({flow.docs for flow in report.flows if flow.docs}):
-        yield f"data quality report: {environment.lake / page}"
+    for flow in report.flows:
+        if flow.docs is not None:
+            yield f"report ({flow.flow}): {environment.lake / flow.docs}"
 
 
 def _balance(flow: FlowReport, total: str, verb: str, fates: Sequence[str]) -> str:

@@ -117,7 +117,8 @@ def _plain(pipeline: Pipeline, decided: Plan) -> dict[str, Any]:
 
 def _tell_troubles(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...], *, as_json: bool) -> int:
     """Show every chosen flow by itself, so that one that fails does not hide the others."""
-    from tidegate.cli import console, standing
+    from tidegate import standing
+    from tidegate.cli import console
     from tidegate.cli.status import lag_cells
     from tidegate.report import describe_error
 

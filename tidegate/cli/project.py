@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import getpass
 import importlib
 import importlib.util
 import os
@@ -110,6 +111,14 @@ def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
     return tuple(flow for flow in pipeline.flows if not asked or flow.name in asked)
 
 
+def who() -> str:
+    """The name of the person at the keyboard, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
 def ask(pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | None, last: str | None) -> RunRequest:
     """What a person asked for on the command line, checked as Airflow's conf is.
 
@@ -121,7 +130,7 @@ def ask(pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | Non
 
     choose(pipeline, flows or ())
     asked = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last}
-    return RunRequest.check(pipeline, f"cli__{now()}", asked, requested_by="tidegate run")
+    return RunRequest.check(pipeline, f"cli__{now()}", asked, requested_by=who())
 
 
 def complete_name(incomplete: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""``tidegate quarantine``: what did not pass, by rule and source; contents only where they are asked for."""
+"""``tidegate quarantine``: what did not pass, by rule and source; contents only where they are asked for.
+
+What is done about it is in `tidegate.cli.decisions` and `tidegate.cli.replay`.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli import project
+from tidegate.cli import decisions, project, replay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidegate.layout import Layout
-    from tidegate.spec import Flow
 
 app = typer.Typer(
-    help="Show what did not pass: counts by rule and source, or the records themselves.",
+    help="What did not pass: show it, run it through today's rules again, or give it up.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -39,6 +39,7 @@ FROM held ORDER BY held.quarantined_at DESC, _row_id LIMIT ?
 """
 _RECORD = ("_row_id", "level", "rules", "source", "record", "quarantined_at", "_batch_id")
 _OPEN = "state = 'open'"
+_CLOSED = ("replayed", "waived", "expired")
 
 
 @app.command("list")
@@ -51,15 +52,20 @@ def list_open(
 
     A row that broke several rules counts under each; the total counts it once.
     """
+    from tidegate import quarantine
     from tidegate.cli import console
 
-    layout, flows = _opened(name, flow)
+    layout, flows = decisions.chosen(name, flow)
     counted = [(each.name, *_count(layout, name, each.name)) for each in flows]
+    held = {each.name: quarantine.held(layout.quarantine(name, each.name)) for each in flows}
     if as_json:
-        found = [{"flow": each, "open": total, "by_rule": lines} for each, total, lines in counted]
+        found = [
+            {"flow": each, "open": total, "states": dict(held[each].states), "by_rule": lines}
+            for each, total, lines in counted
+        ]
         console.print_json({"format": 1, "pipeline": name, "flows": found})
         return
-    if not any(total for _, total, _ in counted):
+    if not any(each.states for each in held.values()):
         console.say(f"Nothing is quarantined in {name!r}.")
         return
     rows = [
@@ -67,11 +73,18 @@ def list_open(
         for each, _, lines in counted
         for line in lines
     ]
-    console.print_table(("flow", "level", "rule", "open", "source"), rows, right=("open",))
+    if rows:
+        console.print_table(("flow", "level", "rule", "open", "source"), rows, right=("open",))
     for each, total, _ in counted:
-        if total:
+        if not held[each].states:
+            continue
+        closed = "".join(f", {held[each].states[state]:,} {state}" for state in _CLOSED if state in held[each].states)
+        hint = f"; `tidegate quarantine show {name} {each} --limit 5` prints their contents" if total else ""
+        console.say(f"{each}: {total:,} open{closed}{hint}")
+        if held[each].in_hand:
             console.say(
-                f"{each}: {total:,} open; `tidegate quarantine show {name} {each} --limit 5` prints their contents"
+                f"{each}: a replay was interrupted with {held[each].in_hand:,} of them in hand; "
+                f"`tidegate quarantine replay {name} {each}` finishes it first"
             )
 
 
@@ -84,9 +97,9 @@ def show(
 ) -> None:
     """Print quarantined records with their contents, as they arrived: data that may be personal. Starts no JVM."""
     from tidegate.cli import console
-    from tidegate.cli.query import query
+    from tidegate.query import query
 
-    layout, (only,) = _opened(name, flow)
+    layout, (only,) = decisions.chosen(name, flow)
     records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=_OPEN)
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flow": only.name, "records": records})
@@ -100,16 +113,9 @@ def show(
         console.say(f"Nothing is quarantined in flow {only.name!r} of {name!r}.")
 
 
-def _opened(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
-    from tidegate.layout import Layout
-
-    environment = project.read()
-    return Layout.of(environment), project.choose(project.load(name), [flow] if flow is not None else [])
-
-
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
     """How many entries are open, and the lines by level, rule and source."""
-    from tidegate.cli.query import query
+    from tidegate.query import query
 
     path = layout.quarantine(pipeline, flow)
     total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM held", where=_OPEN)
@@ -118,3 +124,9 @@ def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str
     lines = query(path, ["_row_id", "level", "rules", "source"], _COUNTS, where=_OPEN)
     told = [{"level": e["level"], "rule": e["rule"], "source": e["place"], "entries": e["entries"]} for e in lines]
     return total[0]["entries"], told
+
+
+app.command()(replay.replay)
+app.command()(decisions.take)
+app.command()(decisions.waive)
+app.command()(decisions.expire)

@@ -44,16 +44,16 @@ def run(
     request = project.ask(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
         console.say(f"{name}: {request.told()}")
-        raise typer.Exit(_run(environment, request))
+        raise typer.Exit(attempt(environment, request))
     decided = decide(environment, pipeline, flows)
     print_plan(decided.lags)
     if not decided.work and not force:
         console.say(f"{name}: {conclusion(decided)}; no JVM was started (--force runs anyway)")
         return
-    raise typer.Exit(_run(environment, dataclasses.replace(request, small=decided.small)))
+    raise typer.Exit(attempt(environment, dataclasses.replace(request, small=decided.small)))
 
 
-def _run(environment: Environment, request: RunRequest) -> int:
+def attempt(environment: Environment, request: RunRequest) -> int:
     """Run one attempt, show it, and return the command's exit code."""
     from tidegate import launch
     from tidegate.cli import child, outcome, watching
@@ -64,12 +64,12 @@ def _run(environment: Environment, request: RunRequest) -> int:
     java.find()
     layout = Layout.of(environment)
     layout.open()
-    attempt, request_id = fresh_id("a"), request.write(layout)
-    log = layout.attempt(request.dag_id, request.run_key, attempt) / "driver.log"
+    attempt_id, request_id = fresh_id("a"), request.write(layout)
+    log = layout.attempt(request.dag_id, request.run_key, attempt_id) / "driver.log"
     with watching.viewer() as show:
         returned, report = child.watch(
-            lambda: launch.start(environment, request, request_id, attempt, log),
-            layout.report(request.dag_id, request.run_key, attempt),
+            lambda: launch.start(environment, request, request_id, attempt_id, log),
+            layout.report(request.dag_id, request.run_key, attempt_id),
             show,
         )
     _tell(environment, report, returned, log)

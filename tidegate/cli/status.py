@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from tidegate import wording
 from tidegate.cli import project
-from tidegate.cli.standing import PATIENCE, Standing
+from tidegate.standing import PATIENCE, Standing
 
-_HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "position")
+_HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
 
 def status(
@@ -24,11 +25,14 @@ def status(
         float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)
     ] = PATIENCE,
 ) -> None:
-    """Show where every flow stands: checkpoint, lease, last batch, position and lag. Starts no JVM.
+    """Show where every flow stands: checkpoint, lease, last batch, lag, position, and what is open in quarantine.
+
+    Starts no JVM.
 
     The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
     """
-    from tidegate.cli import console, standing
+    from tidegate import standing
+    from tidegate.cli import console
 
     environment = project.read()
     standings = standing.gather(environment, project.load_all(name), timeout)
@@ -43,7 +47,7 @@ def status(
 
 
 def _tell_below(standings: list[Standing]) -> None:
-    """Who holds a lease, and why a row says ``error`` or ``refused``: a line each."""
+    """Who holds a lease, why a row says ``error`` or ``refused``, and which thresholds were passed: a line each."""
     from tidegate.cli import console
 
     for each in standings:
@@ -51,16 +55,25 @@ def _tell_below(standings: list[Standing]) -> None:
             console.say(f"{each.place}: held by {each.holder}", style="running")
         if each.state in ("error", "refused"):
             console.say(f"{each.place}: {each.told()}", style=each.state)
+        for warning in each.warnings:
+            console.say(f"{each.place}: warning: {warning}", style="behind")
 
 
 def _row(each: Standing) -> tuple[str, ...]:
-    from tidegate.cli import console
-
     version = "-" if each.version is None else f"v{each.version}" + (f"/{each.refresh}" if each.refresh else "")
     batch = "-" if each.last_committed is None else str(each.last_committed)
     if each.planned_ms is not None:
-        batch += f", {console.age(each.planned_ms)}"
-    return (each.place, each.state, version, batch, *lag_cells(each), position(each))
+        batch += f", {wording.age(each.planned_ms)}"
+    return (each.place, each.state, version, batch, *lag_cells(each), _quarantined(each), position(each))
+
+
+def _quarantined(each: Standing) -> str:
+    """How many entries are open, and since when the oldest."""
+    if each.quarantine is None:
+        return "?"
+    if each.quarantine.oldest_ms is None:
+        return "-"
+    return f"{each.quarantine.open:,}, oldest {wording.age(each.quarantine.oldest_ms)}"
 
 
 def lag_cells(each: Standing) -> tuple[str, str]:

@@ -42,7 +42,11 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(_SPARK_CONNECTION),
         # Each worker is a process: 32 by default.
         "AIRFLOW__CORE__PARALLELISM": "4",
+        # A pipeline runs as soon as it is there; one that a person pauses stays paused.
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        # Tasks of a scheduler that was killed wait for this look of the next one: five minutes by default.
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     }
     fixed = {

@@ -15,12 +15,12 @@ import atexit
 import base64
 import os
 import secrets
-import socket
 import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
 from tidegate.embedded import broker_files, java
+from tidegate.embedded.ports import free_port, is_free, listens
 from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError
 
@@ -83,7 +83,7 @@ class Broker:
         for folder in (self.data_dir, self.data_dir / "logs"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._port = self._wanted_port or self._last_port() or _free_port()
+            self._port = self._wanted_port or self._last_port() or free_port()
             self._launch(self._port)
             if self._answers():
                 (self.data_dir / "port").write_text(f"{self._port}\n", encoding="ascii")
@@ -103,6 +103,24 @@ class Broker:
             return
         self._process.stop_group(_STOP_SECONDS)
         self._forget()
+
+    def leave_running(self) -> None:
+        """Lets it run on when this process ends; `take_over` finds it again."""
+        atexit.unregister(self.stop)
+        (self.data_dir / "owner.pid").unlink(missing_ok=True)
+
+    def take_over(self) -> bool:
+        """Makes a broker that somebody left running on this folder this object's own; ``stop`` then stops it.
+
+        Returns:
+            Whether there is one that answers.
+        """
+        left, owner = Process.read(self.data_dir / "broker.pid"), Process.read(self.data_dir / "owner.pid")
+        port = self._recorded_port()
+        if left is None or not left.alive or (owner is not None and owner.alive) or port is None:
+            return False
+        self._process, self._port, self._owner = left, port, os.getpid()
+        return listens(port)
 
     def kill(self) -> None:
         """Ends it at once and without a goodbye, as a crash would. For tests; ``start`` brings it back."""
@@ -147,7 +165,7 @@ class Broker:
     # ------------------------------------------------------------------------------------------------------- private
 
     def _launch(self, port: int) -> None:
-        broker_files.write(self.data_dir, port=port, controller_port=_free_port(taken=port))
+        broker_files.write(self.data_dir, port=port, controller_port=free_port(taken=port))
         command = [
             *(str(java.find().executable), f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Djava.awt.headless=true", "-Dlog4j2.configurationFile=log4j2.properties", "-cp", self._class_path),
@@ -185,7 +203,7 @@ class Broker:
         """Waits until clients are served; False when the broker ended or took too long."""
         until = time.monotonic() + _START_SECONDS
         # First the bare port: a Kafka client would log each refused connection.
-        while not _listens(self._port):
+        while not listens(self._port or 0):
             if self.pid is None or time.monotonic() > until:
                 return False
             time.sleep(_POLL_SECONDS)
@@ -221,12 +239,15 @@ class Broker:
             )
         left.stop_group(_STOP_SECONDS)
 
-    def _last_port(self) -> int | None:
+    def _recorded_port(self) -> int | None:
         try:
-            port = int((self.data_dir / "port").read_text(encoding="ascii"))
+            return int((self.data_dir / "port").read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
-        return port if _is_free(port) else None
+
+    def _last_port(self) -> int | None:
+        port = self._recorded_port()
+        return port if port is not None and is_free(port) else None
 
     def _log_tail(self) -> str:
         told = ""
@@ -235,31 +256,3 @@ class Broker:
             if path.exists():
                 told += path.read_text(encoding="utf-8", errors="replace")[-3000:]
         return told or "(empty)"
-
-
-def _free_port(taken: int = 0) -> int:
-    port = taken
-    while port == taken:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-    return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As Kafka does: a port whose last connections are still winding down can be had again.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def _listens(port: int | None) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port or 0), timeout=1):
-            return True
-    except OSError:
-        return False

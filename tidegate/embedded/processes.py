@@ -47,6 +47,7 @@ class Process:
     def write(self, path: Path) -> None:
         """Puts it into a file, which appears whole or not at all."""
         part = path.with_name(f"{path.name}.{os.getpid()}")
+        part.touch(mode=0o600)
         part.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
         part.replace(path)
 

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import progress, refusal
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
-from tidegate.report import BatchRecord, FlowReport, Verdict
+from tidegate.pages import Batch, publish
+from tidegate.report import BatchRecord, FlowReport, Verdict, now
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.refusal import Taken
     from tidegate.spark.gate import SuiteGate
 
+log = logging.getLogger("tidegate")
+
 Transform = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Which claim of a replay the flow works on; it goes the way of a micro-batch."""
+
+    number: int
+    """Stands where the batch id does."""
+    moment_ms: int
+    """When it began, in milliseconds since 1970."""
+    entries: tuple[Mapping[str, str], ...]
+    """``_row_id`` and ``source`` of what it has in hand."""
 
 
 @dataclass(kw_only=True)
@@ -48,9 +66,13 @@ class FlowContext:
     report: FlowReport
     told: Callable[[], None]
     """Writes the run report; called when there is something new to tell."""
+    registry: str = ""
+    """Address of the schema registry; empty without one."""
     error: TidegateError | None = None
     """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
     persisted: list[DataFrame] = field(default_factory=list)
+    replay: Replay | None = None
+    """Set while quarantined entries, and not new rows of the source, are on their way."""
 
     @property
     def run_key(self) -> str:
@@ -59,8 +81,8 @@ class FlowContext:
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of all writes."""
-        return self.ref.app_id
+        """The ``txnAppId`` of all writes; all replays of a flow have one of their own, whatever its checkpoint."""
+        return self.ref.app_id if self.replay is None else f"{self.ref.dag_id}/{self.ref.flow}/replay"
 
     @property
     def checkpoint(self) -> Path:
@@ -77,6 +99,18 @@ class FlowContext:
         """Where refused rows and files go."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
 
+    def taken(self, batch_id: int) -> Taken | None:
+        """A person's decision that this batch of the stream goes to quarantine whole; None when there is none."""
+        if self.replay is not None or self.ref.purpose:
+            return None
+        return refusal.taken(self.layout, self.ref, batch_id)
+
+    def planned_ms(self, batch_id: int) -> int:
+        """When a batch was planned, in milliseconds since 1970: the same on every rerun of it."""
+        if self.replay is not None:
+            return self.replay.moment_ms
+        return progress.planned_batch(self.checkpoint, batch_id).timestamp_ms
+
     def refresh(self, ref: CheckpointRef) -> None:
         """Go on with the checkpoint of a full refresh; the folder makes it the one in use, also after a crash."""
         self.ref = ref
@@ -84,20 +118,41 @@ class FlowContext:
         self.report.refresh = ref.refresh
 
     def tell_batch(self, record: BatchRecord) -> None:
-        """Put a finished batch into the report."""
+        """Put a finished batch into the report, and its page into the lake."""
         self.report.batches.append(record)
+        judged = [verdict for verdict in self.report.verdicts if verdict.batch_id == record.batch_id]
+        self._publish(record.batch_id, record, judged[-1] if judged and record.kind != "swap" else None)
         self.told()
 
     def tell_verdict(self, verdict: Verdict) -> None:
-        """Put a verdict into the report, and its page into the data quality reports."""
-        from tidegate.spark.gate import publish
-
+        """Put a verdict into the report. A refused batch gets its page now, any other with its ledger line."""
         self.report.verdicts.append(verdict)
-        if self.gate is not None and self.gate.last_result is not None:
-            site = self.layout.docs(self.pipeline.name)
-            page = publish(self.gate.last_result, site, verdict=verdict, run_key=self.run_key)
-            self.report.docs = str(page.relative_to(self.layout.lake))
+        if verdict.outcome == "refused":
+            self._publish(verdict.batch_id, None, verdict)
         self.told()
+
+    def _publish(self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None) -> None:
+        batch = Batch(
+            flow=self.flow.name,
+            checkpoint_version=self.ref.version,
+            refresh=self.ref.refresh,
+            batch_id=batch_id,
+            run_key=self.run_key,
+            attempt=self.attempt,
+            at=now(),
+            record=record,
+            verdict=verdict,
+        )
+        try:
+            page = publish(self.layout, self.pipeline, batch)
+        except Exception as error:
+            # The batch is done and recorded. A full disk, or a fault in a page, is no reason to stop the rows behind it.
+            log.warning(
+                "%s: the page of batch %d was not written (%s); `tidegate docs %s` makes it anew",
+                *(self.flow.name, batch_id, type(error).__name__, self.pipeline.name),
+            )
+            return
+        self.report.docs = str(page.relative_to(self.layout.lake))
 
     def release(self) -> None:
         """Give back what the batch persisted."""

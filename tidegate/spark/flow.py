@@ -9,12 +9,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate import checkpoint, progress
+from tidegate import checkpoint, progress, quarantine
 from tidegate.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SpecDriftError, TidegateError
-from tidegate.spark import lease, micro_batch, replay, sources, swap, tables
+from tidegate.errors import (
+    CheckpointCorruptError,
+    CheckpointIncompatibleError,
+    ContractRefusedError,
+    GateRefusedError,
+    SpecDriftError,
+    TidegateError,
+)
+from tidegate.spark import contracts, lease, micro_batch, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.split import check_not_ahead
 
@@ -47,6 +54,8 @@ def run_flow(context: FlowContext) -> None:
             _drain(context)
             if context.target != context.live:
                 swap.swap_in(context)
+            if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
+                quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
             if context.request.mode == "replay" and context.request.concerns(context.flow):
                 assert context.request.window is not None
                 replay.replay(context, context.request.window)
@@ -80,6 +89,7 @@ def _prepare(context: FlowContext) -> None:
     if state.last_planned is None and context.ref.refresh == 0:
         _check_old_versions_finished(context)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
+    contracts.record_declared(context)
     earlier = [app_id for app_id in held if app_id.startswith(own) and app_id != context.app_id]
     if earlier and context.app_id not in held and context.flow.target.keys:
         context.target = swap.staging(context)
@@ -194,13 +204,21 @@ def _drain(context: FlowContext) -> None:
                 query.stop()
 
 
-def note_refusal(context: FlowContext, batch_id: int, suite_fingerprint: str, code_fingerprint: str) -> None:
+def note_refusal(context: FlowContext, refusal: GateRefusedError | ContractRefusedError) -> None:
     """Tell `plan` which batch waits, and for a change of what. What a replay brought does not wait."""
-    if progress.read(context.checkpoint).pending_batch != batch_id:
+    told: dict[str, Any]
+    if isinstance(refusal, ContractRefusedError):
+        told = {"batch_id": refusal.batch_id, "drift": refusal.drift, "declared": refusal.declared}
+    else:
+        verdict = refusal.verdict
+        told = {
+            "batch_id": verdict.batch_id,
+            "suite_fingerprint": verdict.suite_fingerprint,
+            "code_fingerprint": verdict.code_fingerprint,
+        }
+    if progress.read(context.checkpoint).pending_batch != told["batch_id"]:
         return
     path = context.layout.refusal(context.pipeline.name, context.flow.name, context.ref.version, context.ref.refresh)
     draft = path.with_suffix(".tmp")
-    draft.write_text(
-        json.dumps({"batch_id": batch_id, "suite_fingerprint": suite_fingerprint, "code_fingerprint": code_fingerprint})
-    )
+    draft.write_text(json.dumps(told))
     draft.replace(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import checkpoint, fingerprints, registry
 from tidegate.environment import Environment
-from tidegate.errors import GateRefusedError, LakeUnwritableError, SpecError, TidegateError
+from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -151,6 +151,7 @@ class _Job:
         from tidegate.spark.session import build_session
 
         spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
+        self.report.application = spark.sparkContext.applicationId
         flags = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions") or ""
         self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")
         self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")
@@ -189,17 +190,20 @@ class _Job:
 
     def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
         from tidegate.spark.flow import note_refusal, run_flow
+        from tidegate.spark.reentry import replay_flow
 
         log.info("%s: runs", flow.name)
         try:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
             context = self._context(spark, pipeline, flow, told)
-            run_flow(context)
+            if self.request.selection is not None:
+                replay_flow(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
+            else:
+                run_flow(context)
             told.state = "done" if told.batches else "idle"
-        except GateRefusedError as refusal:
-            verdict = refusal.verdict
-            note_refusal(context, verdict.batch_id, verdict.suite_fingerprint, verdict.code_fingerprint)
+        except (GateRefusedError, ContractRefusedError) as refusal:
+            note_refusal(context, refusal)
             told.state, told.error = "refused", describe_error(refusal)
         except Exception as error:
             told.state, told.error = "failed", describe_error(error)
@@ -235,7 +239,7 @@ class _Job:
 
     def _context(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> FlowContext:
         from tidegate.spark.context import FlowContext, resolve_transform
-        from tidegate.spark.gate import SuiteGate
+        from tidegate.spark.gate import SuiteGate, Surroundings
 
         ref = checkpoint.current(self.layout, pipeline, flow)
         told.refresh = ref.refresh
@@ -258,11 +262,13 @@ class _Job:
         gate = None
         if flow.gate is not None:
             module = (flow.transform or "").partition(":")[0]
-            gate = SuiteGate(self.suites[flow.name], fingerprints.code_fingerprint(module) if module else "")
+            code = fingerprints.code_fingerprint(module) if module else ""
+            gate = SuiteGate(self.suites[flow.name], code, Surroundings(self.layout, ref))
         return FlowContext(
             spark=spark,
             layout=self.layout,
             kafka=self.environment.kafka,
+            registry=self.environment.registry,
             pipeline=pipeline,
             flow=flow,
             ref=ref,

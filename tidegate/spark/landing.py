@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from tidegate.progress import decoded
+from tidegate.spark import records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spec import FileFormat
 
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes; a longer line is not a record but a file that lost its line ends."""
@@ -44,10 +47,10 @@ class CheckedFile:
     sha256: str
     """Of the bytes as they lie there; empty when they could not be read."""
     header: str
-    """The first line, decoded; empty for an empty file."""
+    """The first line, decoded, or the fields of a Parquet or Avro file with their types, as JSON; empty for an empty file."""
     problem: str | None
-    """Why it cannot be used: ``empty_file``, ``vanished``, ``unreadable``, ``corrupt_compression``, ``not_utf8``,
-    ``line_too_long``, ``changed_while_read``."""
+    """Why it cannot be used: ``empty_file``, ``vanished``, ``unreadable``, ``corrupt_compression``, ``corrupt_file``,
+    ``not_utf8``, ``line_too_long``, ``changed_while_read``."""
 
     @property
     def file_id(self) -> str:
@@ -61,30 +64,35 @@ class CheckedFile:
         )
 
 
-def check_files(spark: SparkSession, files: list[tuple[str, int]]) -> list[CheckedFile]:
+def check_files(spark: SparkSession, files: list[tuple[str, int]], kind: FileFormat) -> list[CheckedFile]:
     """Read every file whole, on the executors.
 
     Args:
         spark: Its executors read.
         files: Local path and the modification time that the stream logged (milliseconds).
+        kind: The format of them all.
     """
     if not files:
         return []
     parallelism = min(len(files), max(spark.sparkContext.defaultParallelism, 1) * 4)
-    return spark.sparkContext.parallelize(files, parallelism).map(lambda file: check_file(*file)).collect()
+    return spark.sparkContext.parallelize(files, parallelism).map(lambda file: check_file(*file, kind)).collect()
 
 
-def check_file(path: str, modified_ms: int) -> CheckedFile:
-    """Read one file whole: decompress, decode, measure lines, and see that it did not change meanwhile."""
+def check_file(path: str, modified_ms: int, kind: FileFormat) -> CheckedFile:
+    """Read one file whole: decompress, decode, measure records, and see that it did not change meanwhile."""
     digest = hashlib.sha256()
-    header, size, problem = b"", 0, None
+    header, size, problem = "", 0, None
     try:
         before = Path(path).stat()
         size = before.st_size
         with Path(path).open("rb") as raw:
             while chunk := raw.read(_CHUNK):
                 digest.update(chunk)
-        header, problem = _read_through(path)
+        if kind in ("csv", "json"):
+            first, problem = _read_through(path)
+            header = first.decode("utf-8", "replace").removeprefix("\ufeff")
+        else:
+            header, problem = records.check(path, kind, LONGEST_LINE)
         after = Path(path).stat()
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
             problem = "changed_while_read"
@@ -102,7 +110,7 @@ def check_file(path: str, modified_ms: int) -> CheckedFile:
         modified_ms=modified_ms,
         size=size,
         sha256=digest.hexdigest(),
-        header=header.decode("utf-8", "replace").removeprefix("\ufeff"),
+        header=header,
         problem=problem,
     )
 

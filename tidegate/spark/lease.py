@@ -8,8 +8,6 @@ holds it is told in a file beside it. Probing from other processes: `tidegate.le
 from __future__ import annotations
 
 import json
-import pathlib
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from tidegate.errors import LeaseHeldError
-from tidegate.report import now
+from tidegate.lease import write_owner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,10 +63,7 @@ def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tupl
     if lock is None:
         channel.close()
         raise LeaseHeldError(resource, _told(layout, resource))
-    draft = layout.lease_owner(resource).with_suffix(".tmp")
-    jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
-    draft.write_text(json.dumps({"what": what, "pid": jvm_pid, "host": socket.gethostname(), "since": now()}))
-    pathlib.Path(draft).replace(layout.lease_owner(resource))
+    write_owner(layout, resource, what=what, pid=int(jvm.java.lang.ProcessHandle.current().pid()))
     return channel, lock
 
 

@@ -53,7 +53,7 @@ def _attempt(context: FlowContext) -> dict[str, Any]:
     return {
         "run_key": context.run_key,
         "mode": context.request.mode,
-        "requested_by": context.request.requested_by,
+        "requested_by": context.request.requested_by or None,
         "attempt": context.attempt,
         "checkpoint_version": context.ref.version,
         "refresh": context.ref.refresh,

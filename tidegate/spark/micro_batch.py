@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate import progress
+from tidegate import refusal
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, quarantine, tables
 from tidegate.spark.groups import split_groups
@@ -49,7 +49,7 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
         context,
         batch_id,
         lambda decision: split_batch(context, batch, batch_id, decision),
-        lambda: progress.planned_batch(context.checkpoint, batch_id).timestamp_ms,
+        lambda: context.planned_ms(batch_id),
     )
 
 
@@ -96,6 +96,13 @@ def take(
 
 def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2, by the kind of flow; None for an empty micro-batch."""
+    split = _split_by_kind(context, batch, batch_id, decision)
+    if split is None or context.replay is None:
+        return split
+    return dataclasses.replace(split, planned=dataclasses.replace(split.planned, kind="replay"))
+
+
+def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     if isinstance(context.flow.source, FileSource):
         return split_files(context, batch, batch_id, decision)
     if isinstance(context.flow.source, KafkaSource):
@@ -108,8 +115,12 @@ def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision:
 def write_quarantine(
     context: FlowContext, split: Split, batch_id: int, txn: Transaction, planned_at_ms: Callable[[], int]
 ) -> None:
-    """Step 3: what was refused, with its reasons."""
-    if split.refused is not None:
+    """Step 3: what was refused, with its reasons. Of a replay it is there already, and is marked."""
+    if split.refused is None:
+        return
+    if context.replay is not None:
+        quarantine.send_back(context, split.refused, txn)
+    else:
         quarantine.append(context, split.refused, batch_id, txn, planned_at_ms())
 
 
@@ -123,6 +134,8 @@ def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchR
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
     """Step 5: the ledger's line, once."""
     ledger.record_batch(context, record)
+    if context.taken(record.batch_id) is not None:
+        refusal.end(context.layout, context.ref, record.batch_id)
     context.tell_batch(record)
 
 

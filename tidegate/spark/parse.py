@@ -8,36 +8,84 @@ A record that cannot be read is not dropped: it goes through the transform with 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegate.contract import Terms
 from tidegate.ddl import Column, parse_ddl
-from tidegate.spec import FileSource, KafkaSource
+from tidegate.spark import messages
+from tidegate.spark.values import as_values, text_name
+from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+    from tidegate.writers import WriterSchema
 
-def parse(feed: DataFrame, source: FileSource | KafkaSource) -> DataFrame:
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """Records as typed rows, and what their writers said of them."""
+
+    rows: DataFrame
+    writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)
+    """The fields that a file's header or a registered schema lists, by ``_origin.writer``; a CSV header tells no types."""
+    writers_tell_all: bool = True
+    """Whether every record follows one of them. What JSON holds without a schema is seen in the rows alone."""
+
+
+Lookup = Callable[[int], "WriterSchema | None"]
+"""A writer's schema by the id that messages name; None where the registry knows of none."""
+
+
+def parse(
+    feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None = None, lookup: Lookup | None = None
+) -> Parsed:
     """Parse bronze rows by their landing source's schema.
 
     Args:
         feed: Bronze rows, as `tidegate.spark.landing` or the Kafka source made them.
         source: The landing source behind that bronze table.
+        terms: Which values are rescued or left out; the source's own contract by default.
+        lookup: Finds the schema that a message names; without it no message may name one.
 
     Returns:
-        The declared fields, ``_rescued map<string,string>`` (fields that the schema does not know), ``_row_id`` and
-        ``_origin`` (``at``: the coordinates that break ties, ``raw``: the record as text, ``source``: the coordinates
-        as JSON, ``broken``: the rules that it breaks already, ``ingested_at``). A Kafka record also has ``_key``
-        (text) and ``_timestamp``; its value NULL stays NULL in every field, for the transform to take as a delete.
+        The declared fields, ``_rescued map<string,string>`` (fields that the schema does not know, and values that a
+        contract rescues), ``_row_id`` and ``_origin`` (``at``: the coordinates that break ties, ``raw``: the record as
+        text, ``source``: the coordinates as JSON, ``broken``: the rules that it breaks already, ``ingested_at``,
+        ``writer``: whose schema it follows, ``unknown``: all fields that the schema does not know, ``rescued``: as
+        ``_rescued``, ``filled`` and ``unfit``: `tidegate.spark.values.MASK_BITS`). A Kafka record also has ``_key`` (text) and
+        ``_timestamp``; its value NULL stays NULL in every field, for the transform to take as a delete.
     """
     columns = parse_ddl("schema", source.schema)
+    chosen = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
-        return _typed(_json_texts(_kafka_records(feed), columns), columns, ("",), extra=("_key", "_timestamp"))
-    records = _file_records(feed)
-    texts = _csv_texts(records, columns) if source.format == "csv" else _json_texts(records, columns)
-    return _typed(texts, columns, source.null_values)
+        schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
+        texts = _json_texts(_kafka_records(feed, source.format, schemas), columns)
+        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"))
+        writers = messages.fields_of(schemas)
+        return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
+    records, headers = _file_records(feed), _headers(feed) if source.format != "json" else {}
+    if source.format == "csv":
+        writers = {writer: _csv_fields(header) for writer, header in headers.items()}
+        texts = _csv_texts(records, headers, columns)
+        usable = {writer: fields for writer, fields in writers.items() if _header_problem(fields, columns) is None}
+        return Parsed(rows=as_values(texts, columns, source.null_values, chosen), writers=usable)
+    typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, header in headers.items()}
+    texts = _json_texts(records, columns)
+    rows = as_values(texts, columns, source.null_values, chosen)
+    return Parsed(rows=rows, writers=typed, writers_tell_all=source.format != "json")
+
+
+def _headers(feed: DataFrame) -> dict[int, str]:
+    """The distinct headers of a batch: one small query over a dictionary-encoded column."""
+    from pyspark.sql import functions as F
+
+    found = feed.select("_header", F.xxhash64("_header").alias("writer")).distinct().collect()
+    return {row["writer"]: row["_header"] for row in sorted(found, key=lambda row: row["_header"])}
 
 
 def _file_records(feed: DataFrame) -> DataFrame:
@@ -51,12 +99,18 @@ def _file_records(feed: DataFrame) -> DataFrame:
             F.col("_modified_at").alias("modified_at"),
         )
     )
+    writer = F.when(F.col("_header").isNotNull(), F.xxhash64("_header"))
     return feed.select(
-        "_row_id", "_header", F.col("line").alias("_raw"), at.alias("_at"), told.alias("_told"), "_ingested_at"
+        "_row_id",
+        writer.alias("_writer"),
+        F.col("line").alias("_raw"),
+        at.alias("_at"),
+        told.alias("_told"),
+        "_ingested_at",
     )
 
 
-def _kafka_records(feed: DataFrame) -> DataFrame:
+def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
@@ -65,124 +119,85 @@ def _kafka_records(feed: DataFrame) -> DataFrame:
             F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
         )
     )
-    raw = F.when(F.is_valid_utf8(F.col("value").cast("string")), F.col("value").cast("string")).otherwise(
-        F.base64("value")
-    )
-    return feed.select(
+    text, problem = messages.as_text(kind, schemas)
+    read = feed.withColumn("_text", text).withColumn("_problem", problem)
+    return read.select(
         "_row_id",
-        raw.alias("_raw"),
+        messages.writer_id().alias("_writer"),
+        F.coalesce("_text", F.base64("value")).alias("_raw"),
         at.alias("_at"),
         told.alias("_told"),
         "_ingested_at",
         F.make_valid_utf8(F.col("key").cast("string")).alias("_key"),
         "_timestamp",
+        "_problem",
     )
 
 
 def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Add a text per declared field (`_text`), ``_unknown map<string,string>`` and ``_malformed``."""
+    """Add a text per declared field (`tidegate.spark.values.text_name`), ``_unknown map<string,string>`` and ``_malformed``."""
     from pyspark.sql import functions as F
 
     texts = records.withColumn("_texts", F.from_json("_raw", "map<string,string>", {"mode": "PERMISSIVE"}))
     declared = [F.lit(column.name) for column in columns]
+    malformed = F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json"))
+    if "_problem" in records.columns:
+        malformed = F.coalesce("_problem", malformed)
     return texts.select(
-        *records.columns,
-        *[F.col("_texts").getItem(column.name).alias(_text(column)) for column in columns],
+        *[name for name in records.columns if name != "_problem"],
+        *[F.col("_texts").getItem(column.name).alias(text_name(column)) for column in columns],
         F.map_filter("_texts", lambda name, text: ~name.isin(*declared) & text.isNotNull()).alias("_unknown"),
-        F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json")).alias("_malformed"),
+        malformed.alias("_malformed"),
     )
 
 
-def _csv_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def _csv_texts(records: DataFrame, headers: Mapping[int, str], columns: Sequence[Column]) -> DataFrame:
     """The same for CSV, by each distinct header of the batch on its own.
 
-    One ``from_csv`` needs one schema, and files may order, lack or add columns; so the batch is split by header,
-    which costs one small query over a dictionary-encoded column.
+    One ``from_csv`` needs one schema, and files may order, lack or add columns; so the batch is split by header.
     """
     from pyspark.sql import functions as F
 
-    headers = sorted(row["_header"] for row in records.select("_header").distinct().collect())
     parts = []
-    for header in headers or [""]:
-        part = records if len(headers) < 2 else records.where(F.col("_header") == header)
-        parts.append(_csv_part(part, header, columns))
+    for writer, header in headers.items() or {0: ""}.items():
+        part = records if len(headers) < 2 else records.where(F.col("_writer") == writer)
+        parts.append(_csv_part(part, _csv_fields(header), columns))
     texts = parts[0]
     for part in parts[1:]:
         texts = texts.unionByName(part)
     return texts
 
 
-def _csv_part(records: DataFrame, header: str, columns: Sequence[Column]) -> DataFrame:
+def _csv_fields(header: str) -> tuple[Column, ...]:
+    return tuple(Column(name.strip(), "") for name in next(csv.reader([header]), []))
+
+
+def _header_problem(fields: Sequence[Column], columns: Sequence[Column]) -> str | None:
+    names = [column.name for column in fields]
+    if not {column.name for column in columns} & set(names):
+        return "unknown_header"
+    return "repeated_header" if len(set(names)) != len(names) else None
+
+
+def _csv_part(records: DataFrame, fields: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    names = [name.strip() for name in next(csv.reader([header]), [])]
-    declared = {column.name for column in columns}
+    names, declared = [column.name for column in fields], {column.name for column in columns}
     no_text, no_map = F.lit(None).cast("string"), F.lit(None).cast("map<string,string>")
-    if not declared & set(names) or len(set(names)) != len(names):
-        problem = "repeated_header" if declared & set(names) else "unknown_header"
-        nothing = [no_text.alias(_text(column)) for column in columns]
+    if (problem := _header_problem(fields, columns)) is not None:
+        nothing = [no_text.alias(text_name(column)) for column in columns]
         return records.select("*", *nothing, no_map.alias("_unknown"), F.lit(problem).alias("_malformed"))
-    fields = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
-    parsed = F.from_csv("_raw", fields, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
+    cells = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
+    parsed = F.from_csv("_raw", cells, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
     place = {name: F.col(f"_cells._{position}") for position, name in enumerate(names)}
     pairs = [part for name, cell in place.items() if name not in declared for part in (F.lit(name), cell)]
     unknown = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull()) if pairs else no_map
     return records.withColumn("_cells", parsed).select(
         *records.columns,
-        *[place.get(column.name, no_text).alias(_text(column)) for column in columns],
+        *[place.get(column.name, no_text).alias(text_name(column)) for column in columns],
         unknown.alias("_unknown"),
         F.when(F.col("_cells._corrupt").isNotNull(), F.lit("malformed_line")).alias("_malformed"),
     )
-
-
-def _typed(
-    texts: DataFrame, columns: Sequence[Column], null_values: tuple[str, ...], extra: tuple[str, ...] = ()
-) -> DataFrame:
-    """Cast each text on its own, then say which fields broke: three projections, so that no cast is done twice."""
-    from pyspark.sql import functions as F
-
-    def meant(column: Column) -> SparkColumn:
-        text = F.col(_text(column))
-        return F.when(F.col("_malformed").isNull() & ~text.isin(*null_values), text).alias(_text(column))
-
-    envelope = ["_row_id", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
-    kept = texts.select(*envelope, "_unknown", *[meant(column) for column in columns])
-    values = [_cast(F.col(_text(column)), column.type).alias(column.name) for column in columns]
-    typed = kept.select("*", *values)
-    fine = F.col("_malformed").isNull()
-    broken = [F.col("_malformed")]
-    for column in columns:
-        text, value = F.col(_text(column)), F.col(column.name)
-        if column.type.lower() != "string":
-            broken.append(F.when(text.isNotNull() & value.isNull(), F.lit(f"wrong_type({column.name})")))
-        if column.required:
-            missing = fine & F.col("_raw").isNotNull() & text.isNull()
-            broken.append(F.when(missing, F.lit(f"required({column.name})")))
-    origin = F.struct(
-        F.col("_at").alias("at"),
-        F.col("_raw").alias("raw"),
-        F.col("_told").alias("source"),
-        F.array_compact(F.array(*broken)).alias("broken"),
-        F.col("_ingested_at").alias("ingested_at"),
-    )
-    rescued = F.when(fine & (F.size("_unknown") > 0), F.col("_unknown"))
-    names = [column.name for column in columns]
-    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *extra)
-
-
-def _text(column: Column) -> str:
-    return f"_text_{column.name}"
-
-
-def _cast(text: SparkColumn, kind: str) -> SparkColumn:
-    from pyspark.sql import functions as F
-
-    plain = kind.strip().lower()
-    if plain == "string":
-        return text
-    if plain.startswith(("struct", "array", "map")):
-        return F.from_json(text, kind)
-    return F.trim(text).try_cast(kind)
 
 
 def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -200,12 +215,6 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F
 
     rank = F.when(F.col("_change_type") == "delete", F.lit(0)).otherwise(F.lit(1))
-    row_id = F.concat_ws(
-        "|",
-        *[F.col(key).cast("string") for key in keys],
-        F.col("_commit_version").cast("string"),
-        F.col("_change_type"),
-    )
     own = [name for name in feed.columns if not name.startswith("_")]
     deleted = F.col("_change_type") == "delete"
     if "_deleted" in feed.columns:
@@ -217,4 +226,12 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         F.array().cast("array<string>").alias("broken"),
         F.col("_commit_timestamp").alias("ingested_at"),
     )
-    return feed.select(row_id.alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *own)
+    return feed.select(change_id(keys).alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *own)
+
+
+def change_id(keys: tuple[str, ...]) -> SparkColumn:
+    """The ``_row_id`` of one change of a keyed table."""
+    from pyspark.sql import functions as F
+
+    parts = [*(F.col(key) for key in keys), F.col("_commit_version"), F.col("_change_type")]
+    return F.concat_ws("|", *[part.cast("string") for part in parts])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+from tidegate import quarantine as life
 from tidegate.spark import sinks, tables
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +16,15 @@ if TYPE_CHECKING:
 
 ARRIVED = "_row_id string, level string, rules array<string>, record string, source string"
 """What a flow hands over: ``level`` is ``row`` or ``file``, ``record`` the raw text, ``source`` the coordinates as JSON."""
+
+CHANGED = {
+    "changed_by": "string",
+    "changed_at": "timestamp",
+    "reason": "string",
+    "_replay": "bigint",
+    "_in_hand": "string",
+}
+"""Columns that are empty until the entry's life goes on (`tidegate.quarantine`)."""
 
 
 def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
@@ -41,7 +53,7 @@ def from_rows(refused: DataFrame) -> DataFrame:
 
 
 def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int) -> int:
-    """Write them once and return how many the table took.
+    """Write them once and return how many the table took; of a batch that a person took out, with who and why.
 
     Args:
         context: The flow.
@@ -53,12 +65,16 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
+    taken = context.taken(batch_id)
+    known = {"changed_by": taken.by, "reason": taken.reason} if taken is not None else {}
     rows = arrived.select(
         "*",
         F.lit(suite.name if suite else None).cast("string").alias("suite"),
         F.lit(suite.fingerprint if suite else None).cast("string").alias("suite_fingerprint"),
         F.lit("open").alias("state"),
         F.timestamp_millis(F.lit(moment_ms)).alias("quarantined_at"),
+        F.lit(0).alias("attempts"),
+        *[F.lit(known.get(name)).cast(kind).alias(name) for name, kind in CHANGED.items()],
         F.lit(context.app_id).alias("_app_id"),
         F.lit(context.ref.version).alias("_checkpoint_version"),
         F.lit(context.ref.refresh).alias("_refresh"),
@@ -67,14 +83,47 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
     return sinks.append(rows, context.quarantine, txn).metrics.get("numOutputRows", 0)
 
 
+def send_back(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) -> None:
+    """Mark the entries of a claim that break a rule again: each stays the entry that it was.
+
+    Args:
+        context: The flow, with its replay.
+        refused: `ARRIVED` rows; those of a file are found by its path, because it may have been changed.
+        txn: Of the claim.
+    """
+    import pyarrow
+
+    assert context.replay is not None
+    found = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
+    if isinstance(context.flow.source, FileSource):
+        by_path = {name.rpartition("@")[0]: rules for name, rules in found.items()}
+        ids = {entry["_row_id"]: json.loads(entry["source"])["path"] for entry in context.replay.entries}
+        found = {name: by_path[path] for name, path in ids.items() if path in by_path}
+    texts = pyarrow.string()
+    rows = {
+        "_row_id": pyarrow.array(list(found), texts),
+        "rules": pyarrow.array(list(found.values()), pyarrow.list_(texts)),
+    }
+    life.send_back(
+        context.quarantine,
+        txn.batch_id,
+        pyarrow.table(rows),
+        suite_fingerprint=context.gate.suite.fingerprint if context.gate is not None else None,
+        app_id=txn.app_id,
+        told=txn.metadata(),
+    )
+
+
 def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
     """The ids that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
     held = tables.read(spark, context.quarantine)
-    return held.where((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)).select(
-        "_row_id", "rules"
-    )
+    if context.replay is not None:
+        refused = (F.col("_replay") == batch_id) & (F.col("_in_hand") == "returned")
+    else:
+        refused = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
+    return held.where(refused).select("_row_id", "rules")
 
 
 def without_held(context: FlowContext, arrived: DataFrame) -> DataFrame:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import progress
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
-from tidegate.spark import landing, quarantine, sinks, tables
+from tidegate.spark import landing, quarantine, records, sinks, tables
 from tidegate.spark.split import Decision, Split
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.context import FlowContext, Replay
+    from tidegate.spec import FileFormat
 
 
 def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -31,28 +33,18 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
 
     spark, source = batch.sparkSession, context.flow.source
     assert isinstance(source, FileSource)
-    planned = progress.planned_batch(context.checkpoint, batch_id)
-    # Spark lists some names that begin with "_" (`_metadata.csv`, `_a=b.csv`) and then reads none of them.
-    listed = {
-        file.path: file.modified_ms
-        for file in progress.batch_files(context.checkpoint, batch_id)
-        if not Path(file.path).name.startswith("_")
-    }
+    listed = _listed(context, batch_id)
     if not listed:
         return None
     fresh = _unread(context, spark, listed)
-    checked = landing.check_files(spark, sorted(fresh.items()))
+    checked = landing.check_files(spark, sorted(fresh.items()), source.format)
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
         good, failed = _as_decided(context, spark, batch_id, checked)
-    has_header = source.format == "csv"
-    lines = (
-        landing.read_lines(spark, good, context.persisted, has_header=has_header) if good else landing.no_lines(spark)
-    )
-    rows = lines.select(
+    rows = _lines(context, spark, good, source.format).select(
         "*",
-        F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),
+        F.timestamp_millis(F.lit(context.planned_ms(batch_id))).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
     count = rows.count() if good else 0
@@ -85,7 +77,6 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     """Keep Kafka messages as they are: key, value and headers raw, with topic, partition, offset and timestamp."""
     from pyspark.sql import functions as F
 
-    planned = progress.planned_batch(context.checkpoint, batch_id)
     rows = batch.select(
         F.concat_ws("/", "topic", "partition", "offset").alias("_row_id"),
         "key",
@@ -95,7 +86,7 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
-        F.timestamp_millis(F.lit(planned.timestamp_ms)).alias("_ingested_at"),
+        F.timestamp_millis(F.lit(context.planned_ms(batch_id))).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     ).persist()
     context.persisted.append(rows)
@@ -118,6 +109,31 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     )
 
 
+def _listed(context: FlowContext, batch_id: int) -> dict[str, int]:
+    """Path and modification time (milliseconds) of the batch's files."""
+    if context.replay is not None:
+        return files_of(context.replay)
+    # Spark lists some names that begin with "_" (`_metadata.csv`, `_a=b.csv`) and then reads none of them.
+    return {
+        file.path: file.modified_ms
+        for file in progress.batch_files(context.checkpoint, batch_id)
+        if not Path(file.path).name.startswith("_")
+    }
+
+
+def files_of(replay: Replay) -> dict[str, int]:
+    """The files of a claim with the modification time that they have now: somebody may have mended them in place."""
+    found: dict[str, int] = {}
+    for entry in replay.entries:
+        source = json.loads(entry["source"])
+        try:
+            modified_ms = Path(source["path"]).stat().st_mtime_ns // 1_000_000
+        except OSError:
+            modified_ms = int(source["modified_ms"])
+        found[source["path"]] = modified_ms
+    return found
+
+
 def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     """Leave out messages that bronze holds from an earlier checkpoint version or refresh."""
     from pyspark.sql import functions as F
@@ -134,14 +150,23 @@ def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     return fresh.select(*rows.columns)
 
 
+def _lines(context: FlowContext, spark: SparkSession, good: list[landing.CheckedFile], kind: FileFormat) -> DataFrame:
+    if not good:
+        return landing.no_lines(spark)
+    if kind in ("parquet", "avro"):
+        return records.read_records(spark, good, context.persisted, kind)
+    return landing.read_lines(spark, good, context.persisted, has_header=kind == "csv")
+
+
 def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -> dict[str, int]:
     """Leave out files that bronze or its quarantine hold from an earlier checkpoint version or refresh.
 
-    Within one checkpoint Spark's own source log sees to that, so the first one never pays for the look-up.
+    Within one checkpoint Spark's own source log sees to that, so the first one never pays for the look-up. A replay asks
+    bronze alone: that its files are in quarantine is why it reads them.
     """
     from pyspark.sql import functions as F
 
-    if (context.ref.version, context.ref.refresh) == (1, 0):
+    if context.replay is None and (context.ref.version, context.ref.refresh) == (1, 0):
         return listed
     names = [f"{path}@{modified}" for path, modified in listed.items()]
     known = spark.createDataFrame([(name,) for name in names], "_file_id string")
@@ -151,7 +176,7 @@ def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -
         file_id = F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
         ids = tables.read(spark, context.target).select(file_id.alias("_file_id")).distinct()
         held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}
-    if tables.exists(context.quarantine):
+    if context.replay is None and tables.exists(context.quarantine):
         ours = tables.read(spark, context.quarantine).where(
             (F.col("level") == "file") & (F.col("_app_id") != context.app_id)
         )
@@ -163,8 +188,12 @@ def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -
 def _as_decided(
     context: FlowContext, spark: SparkSession, batch_id: int, checked: list[landing.CheckedFile]
 ) -> tuple[list[landing.CheckedFile], list[landing.CheckedFile]]:
-    refused = {row["_row_id"]: row["rules"][0] for row in quarantine.held_ids(context, spark, batch_id).collect()}
-    good = [file for file in checked if file.file_id not in refused]
+    # By path: a file that is replayed may have another modification time than its entry.
+    refused = {
+        row["_row_id"].rpartition("@")[0]: row["rules"][0]
+        for row in quarantine.held_ids(context, spark, batch_id).collect()
+    }
+    good = [file for file in checked if file.path not in refused]
     changed = [file.path for file in good if file.problem is not None]
     if changed:
         raise CheckpointCorruptError(
@@ -172,4 +201,4 @@ def _as_decided(
             "more. Put the file back as it was, and run again.",
             path=str(context.checkpoint),
         )
-    return good, [landing.with_problem(file, refused[file.file_id]) for file in checked if file.file_id in refused]
+    return good, [landing.with_problem(file, refused[file.path]) for file in checked if file.path in refused]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tidegate import report
+from tidegate import refusal, report
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.spark import groups, parse, quarantine, sinks, tables
+from tidegate.spark import contracts, groups, parse, quarantine, sinks, tables
 from tidegate.spark.split import Decision, Split
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ def split_rows(
         SpecError: The transform drops what it must carry, or does not make the keys.
         LedgerImbalanceError: It loses or invents rows.
         GateRefusedError: A critical expectation is below its ``mostly``.
+        ContractRefusedError: The records drifted from a frozen contract.
     """
-    records = _records(context, batch)
+    records, drift = _records(context, batch)
     read, checksum = _census(records)
     if read == 0:
         return None
@@ -50,6 +51,8 @@ def split_rows(
     one_to_one = _census(output) == (read, checksum)
     if not one_to_one:
         _check_ids(context, batch_id, records, output)
+    if drift is not None:
+        output = drift.settle(output, batch_id, decided=decision.quarantined)
     flagged, verdict = _flagged(context, output, batch_id, decision)
     if not one_to_one:
         flagged = _refuse_whole_rows(flagged)
@@ -57,7 +60,11 @@ def split_rows(
     context.persisted.append(fated)
     planned, arriving = _count(context, fated, batch_id, read, one_to_one)
     if verdict is not None:
+        if context.gate is not None and one_to_one:
+            context.gate.check_split(planned.rules)
         _tell(context, verdict)
+    if drift is not None:
+        drift.record(batch_id)
     winners = _as_stored(context, fated, batch_id)
     refused = quarantine.from_rows(fated.where("_fate = 0")) if planned.quarantined else None
     keys = context.flow.target.keys
@@ -105,15 +112,17 @@ def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
     Raises:
         SpecError: The transform drops what it must carry, or does not make the keys.
     """
-    return _transformed(context, _records(context, batch))
+    records, _ = _records(context, batch)
+    return _transformed(context, records)
 
 
-def _records(context: FlowContext, batch: DataFrame) -> DataFrame:
+def _records(context: FlowContext, batch: DataFrame) -> tuple[DataFrame, contracts.Drift | None]:
     from pyspark.sql import functions as F
 
     if context.landing is not None:
-        return parse.parse(batch.where("_change_type = 'insert'"), context.landing)
-    return parse.keyed_feed(batch.where(F.col("_change_type") != "update_preimage"), context.source_keys)
+        drift = contracts.Drift(context)
+        return drift.parse(batch.where("_change_type = 'insert'")), drift
+    return parse.keyed_feed(batch.where(F.col("_change_type") != "update_preimage"), context.source_keys), None
 
 
 def _census(rows: DataFrame) -> tuple[int, Any]:
@@ -201,13 +210,19 @@ def _flagged(
         return output.withColumn("_errors", F.col("_broken")), None
     # A delete may carry nothing but its key, and what is broken or set aside is no record to judge.
     judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
-    flagged = context.gate.flag(output.where(judged))
-    verdict = context.gate.judge(flagged, flow=context.flow.name, batch_id=batch_id)
+    flagged = context.gate.flag(output, judged)
+    errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
+    decided = flagged.withColumn("_errors", errors).drop("_notes")
+    if context.replay is not None:
+        # What once broke a rule is no sample of a batch: `mostly` and rules about the table say nothing of it.
+        return decided, None
+    verdict = context.gate.judge(flagged.where(judged), flow=context.flow.name, batch_id=batch_id)
+    if context.taken(batch_id) is not None:
+        return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
         _tell(context, verdict)
         raise GateRefusedError(verdict)
-    rest = output.where(~judged).withColumn("_errors", F.col("_broken"))
-    return flagged.drop("_notes").unionByName(rest), verdict
+    return decided, verdict
 
 
 def _tell(context: FlowContext, verdict: report.Verdict) -> None:

@@ -5,6 +5,7 @@ Reasons for each setting stand in docs/architecture.md, "Spark settings".
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -65,4 +66,6 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     session = builder.getOrCreate()
     # Below FATAL, Spark logs the text of errors, which quotes data; a flow's failure is kept in the lake instead.
     session.sparkContext.setLogLevel("FATAL")
+    # py4j logs what a micro-batch raised, with the same texts.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return session

@@ -10,18 +10,24 @@ import json
 import random
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from tidegate.spark.gate import SuiteGate, load_suite
+from tidegate.checkpoint import CheckpointRef
+from tidegate.layout import Layout
+from tidegate.spark.gate import SuiteGate, Surroundings, load_suite
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES
+from tidegate.spark.gate.surroundings import seen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.jvm
+
+REF = CheckpointRef(dag_id="x", flow="silver", version=1, refresh=0)
 
 NUMBERS_ONLY = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "number"}
 EITHER = {
@@ -52,6 +58,10 @@ ROW_KWARGS: dict[str, list[dict[str, Any]]] = {
         {"column": "code", "value_set": ["AA", "BBB"]},
         # Only the rows within the condition are numbers: outside of it the comparison would raise.
         {"column": "measure", "value_set": [1, 2, 3], "row_condition": NUMBERS_ONLY},
+    ],
+    "expect_column_values_to_be_in_table": [
+        {"column": "code", "table": "silver.codes", "table_column": "code"},
+        {"column": "a", "table": "silver.codes", "table_column": "number"},
     ],
     "expect_column_values_to_be_json_parseable": [{"column": "payload"}],
     "expect_column_values_to_be_null": [{"column": "a"}],
@@ -94,9 +104,11 @@ BATCH_KWARGS: dict[str, dict[str, Any]] = {
     },
     "expect_column_max_to_be_between": {"column": "a", "max_value": 5},
     "expect_column_mean_to_be_between": {"column": "a", "max_value": 100},
+    "expect_column_mean_to_be_near_earlier_batches": {"column": "a", "tolerance": 0.1},
     "expect_column_median_to_be_between": {"column": "a", "max_value": 100},
     "expect_column_min_to_be_between": {"column": "a", "min_value": 0},
     "expect_column_most_common_value_to_be_in_set": {"column": "kind", "value_set": ["other"]},
+    "expect_column_null_share_to_be_near_earlier_batches": {"column": "a", "tolerance": 0.1},
     "expect_column_proportion_of_non_null_values_to_be_between": {"column": "a", "min_value": 0.99},
     "expect_column_proportion_of_unique_values_to_be_between": {"column": "a", "max_value": 0.5},
     "expect_column_quantile_values_to_be_between": {
@@ -105,6 +117,7 @@ BATCH_KWARGS: dict[str, dict[str, Any]] = {
     },
     "expect_column_stdev_to_be_between": {"column": "a", "max_value": 0.001},
     "expect_column_sum_to_be_between": {"column": "a", "min_value": 1},
+    "expect_column_to_be_fresh": {"column": "seen_at", "max_age_hours": 24},
     "expect_column_to_exist": {"column": "nothing"},
     "expect_column_type_to_be": {"column": "a", "type_": "IntegerType"},
     "expect_column_unique_value_count_to_be_between": {"column": "a", "min_value": 2},
@@ -115,9 +128,16 @@ BATCH_KWARGS: dict[str, dict[str, Any]] = {
     "expect_table_columns_to_match_ordered_list": {"column_list": ["id"]},
     "expect_table_columns_to_match_set": {"column_set": ["id", "a"], "exact_match": False},
     "expect_table_row_count_to_be_between": {"min_value": 1, "max_value": 5},
+    "expect_table_row_count_to_be_near_earlier_batches": {"tolerance": 0.1},
     "expect_table_row_count_to_equal": {"value": 240},
     "unexpected_rows_expectation": {"unexpected_rows_query": "SELECT * FROM {batch} WHERE a > 8"},
 }
+
+
+SCHEMA = (
+    "id bigint, a int, b int, ratio double, kind string, measure string, code string, payload string, "
+    "document string, day string"
+)
 
 
 @dataclass(frozen=True)
@@ -171,18 +191,24 @@ def rows(spark: SparkSession) -> DataFrame:
             some("2013-01-01", "2013-13-01", "yesterday", ""),
         )
 
-    schema = (
-        "id bigint, a int, b int, ratio double, kind string, measure string, code string, payload string, "
-        "document string, day string"
-    )
-    return spark.createDataFrame([row(number) for number in range(240)], schema).coalesce(2).persist()
+    made = spark.createDataFrame([row(number) for number in range(240)], SCHEMA).coalesce(2)
+    return made.selectExpr("*", "timestamp'2013-01-01 00:00:00' AS seen_at").persist()
 
 
-def gate_for(folder: Path, cases: list[Case]) -> SuiteGate:
-    path = folder / "suite.json"
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """A lake with the table that rules refer to."""
+    layout = Layout(tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("landing"))
+    codes = spark.createDataFrame([("AA", 1), ("X", None), (None, 2), ("", 3)], "code string, number int")
+    codes.write.format("delta").save(str(layout.table("silver.codes")))
+    return layout
+
+
+def gate_for(lake: Layout, cases: list[Case]) -> SuiteGate:
+    path = lake.lake / "suite.json"
     plain = [case.plain(number) for number, case in enumerate(cases)]
     path.write_text(json.dumps({"name": "contract", "expectations": plain}))
-    return SuiteGate(load_suite(path, "x/contract"), "code")
+    return SuiteGate(load_suite(path, "x/contract"), "code", Surroundings(lake, REF))
 
 
 def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str, Any]) -> list[Any]:
@@ -194,7 +220,7 @@ def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str
     source = context.data_sources.add_spark("spark", persist=False)
     batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("batch")
     suite = gx.ExpectationSuite("contract", expectations=[rule.expectation for rule in gate.suite.expectations])
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings(action="ignore"), seen(gate.surroundings):
         results = batch.get_batch({"dataframe": rows}).validate(suite, result_format=result_format).results
     return sorted(results, key=lambda result: int(result.expectation_config.meta["number"]))
 
@@ -204,9 +230,9 @@ def test_the_walk_covers_every_supported_rule() -> None:
     assert set(BATCH_KWARGS) == set(BATCH_RULES)
 
 
-def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, tmp_path: Path) -> None:
+def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, lake: Layout) -> None:
     cases = row_cases()
-    gate = gate_for(tmp_path, cases)
+    gate = gate_for(lake, cases)
     flagged = gate.flag(rows).persist()
     verdict = gate.judge(flagged, flow="silver", batch_id=0)
     carried: dict[str, set[int]] = {result.rule: set() for result in verdict.results}
@@ -229,9 +255,78 @@ def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, t
             assert ids, f"the batch holds no row that breaks {what}: it proves nothing"
 
 
-def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, tmp_path: Path) -> None:
+SMALL = st.none() | st.integers(-3, 10)
+TEXT = st.text(alphabet="AB1 é'%\\\n", max_size=4)
+GENERATED = st.tuples(
+    SMALL,
+    SMALL,
+    st.none() | st.sampled_from([0.0, -0.0, 1e300, -30.0, 0.25]) | st.floats(-100, 100),
+    st.none() | st.just("not a number") | st.integers(-3, 10).map(str),
+    st.none() | st.sampled_from(["AA", "BBB", "AB", "X"]) | TEXT,
+    st.none() | st.sampled_from(['{"k": 1}', "[]", "null"]) | TEXT,
+    st.none() | st.sampled_from(['{"k": 1}', '{"k": null}', '{"j": 1}', "[]", "1"]),
+    st.none() | st.dates().map(str) | TEXT,
+)
+CONDITIONS = st.sampled_from([None, NUMBERS_ONLY, EITHER])
+MOSTLY = st.sampled_from([0, 0.5, 1]) | st.floats(0, 1, allow_nan=False)
+
+
+@settings(
+    max_examples=3,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(data=st.data())
+def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
+    spark: SparkSession, lake: Layout, data: st.DataObject
+) -> None:
+    drawn = data.draw(st.lists(GENERATED, min_size=10, max_size=60))
+    plain = []
+    for number, (a, b, ratio, measure, code, payload, document, day) in enumerate(drawn):
+        kind = "number" if measure is not None and measure != "not a number" else "word"
+        plain.append((number, a, b, ratio, kind, measure, code, payload, document, day))
+    cases = []
+    for kind, variants in ROW_KWARGS.items():
+        for kwargs in variants:
+            some = (
+                {}
+                if "row_condition" in kwargs or kind in NO_ROW_CONDITION
+                else {"row_condition": data.draw(CONDITIONS)}
+            )
+            cases.append(Case(kind, {**kwargs, **some, "mostly": data.draw(MOSTLY)}))
+    gate = gate_for(lake, cases)
+    rows = spark.createDataFrame(plain, SCHEMA).coalesce(1).persist()
+    flagged = gate.flag(rows).persist()
+    verdict = gate.judge(flagged, flow="silver", batch_id=0)
+    split = {result.rule: 0 for result in verdict.results}
+    for row in flagged.select("_errors", "_notes").collect():
+        for name in row["_errors"] + row["_notes"]:
+            split[name] += 1
+
+    truth = publicly_validated(rows, gate, {"result_format": "BASIC", "partial_unexpected_count": 0})
+    for handle in (flagged, rows):
+        handle.unpersist()
+
+    for case, result, true in zip(cases, verdict.results, truth, strict=True):
+        what = f"{result.rule} {case.kwargs}"
+        assert not true.exception_info["raised_exception"], (what, true.exception_info)
+        # Of no rows at all GX's sum is null.
+        assert split[result.rule] == result.unexpected == (true.result["unexpected_count"] or 0), what
+        assert result.evaluated == true.result["element_count"] - (true.result.get("missing_count") or 0), what
+        assert (result.success, result.severity) == (true.success, case.plain(cases.index(case))["severity"]), what
+    unmet = any(
+        not true.success and result.severity == "critical" for result, true in zip(verdict.results, truth, strict=True)
+    )
+    errors = any(split[result.rule] for result in verdict.results if result.severity != "info")
+    assert verdict.outcome == ("refused" if unmet else "split" if errors else "passed")
+
+
+def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, lake: Layout) -> None:
     cases = [Case(kind, kwargs) for kind, kwargs in BATCH_KWARGS.items()]
-    gate = gate_for(tmp_path, cases)
+    gate = gate_for(lake, cases)
     flagged = gate.flag(rows)
     verdict = gate.judge(flagged, flow="silver", batch_id=0)
     truth = publicly_validated(rows, gate, {"result_format": "SUMMARY"})
@@ -245,8 +340,8 @@ def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, tmp_path: Path) -
     assert flagged.where("size(_errors) + size(_notes) > 0").isEmpty()
 
 
-def test_an_empty_batch_breaks_no_row_rule(rows: DataFrame, tmp_path: Path) -> None:
-    gate = gate_for(tmp_path, row_cases())
+def test_an_empty_batch_breaks_no_row_rule(rows: DataFrame, lake: Layout) -> None:
+    gate = gate_for(lake, row_cases())
     verdict = gate.judge(gate.flag(rows.limit(0)).persist(), flow="silver", batch_id=0)
     assert verdict.outcome == "passed"
     assert {(result.success, result.evaluated, result.unexpected) for result in verdict.results} == {(True, 0, 0)}

@@ -13,9 +13,12 @@ from tidegate.spark.gate import load_suite
 from tidegate.spark.gate.rules import (
     BATCH_RULES,
     COUNTS_ONLY,
+    DRIFT,
     NO_ROW_CONDITION,
+    OF_JUDGED_ROWS,
     ROW_RULES,
     STATISTICAL,
+    TOLD,
     UNIQUENESS,
     UNSUPPORTED,
     short_name,
@@ -162,6 +165,28 @@ def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
             ),
             "row_condition is not allowed here: Great Expectations ignores it",
         ),
+        (
+            rule("expect_column_values_to_be_in_table", column="a", table="/etc/passwd", table_column="b"),
+            "table='/etc/passwd': allowed: '<layer>.<table>' with the layer bronze, silver or gold",
+        ),
+        (
+            rule("expect_column_to_be_fresh", column="a", max_age_hours=1, table="airports"),
+            "table='airports': allowed: '<layer>.<table>'",
+        ),
+        (rule("expect_column_to_be_fresh", column="a", max_age_hours=0), "max_age_hours=0: ensure this value is"),
+        (
+            rule("expect_column_to_be_fresh", column="a", max_age_hours=1, row_condition=ONLY_JFK),
+            "extra fields not permitted|row_condition is not allowed here",
+        ),
+        (rule("expect_table_row_count_to_be_near_earlier_batches"), "tolerance: field required"),
+        (
+            rule("expect_column_mean_to_be_near_earlier_batches", column="a", tolerance=1, batches=2, min_batches=3),
+            "min_batches may not exceed batches",
+        ),
+        (
+            rule("expect_column_mean_to_be_near_earlier_batches", column="a", tolerance=1, row_condition=ONLY_JFK),
+            "row_condition is not allowed here: batches are compared as a whole",
+        ),
         (rule("unexpected_rows_expectation", unexpected_rows_query="SELECT 1"), "must read FROM {batch}"),
         (rule("expect_column_values_to_be_increasing", column="a"), "cannot be used in a gate: a batch has no order"),
         (rule("expect_column_values_to_match_like_pattern", column="a", like_pattern="%"), "cannot be used in a gate"),
@@ -173,11 +198,14 @@ def test_a_wrong_expectation_is_named_with_what_is_allowed(tmp_path: Path, wrong
 
 
 def test_every_expectation_that_great_expectations_registers_is_supported_or_refused_with_a_reason() -> None:
-    import great_expectations.expectations.core  # noqa: F401 - registers them
+
     from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    import tidegate.spark.gate.own  # noqa: F401 - registers ours
 
     lists = [*ROW_RULES, *BATCH_RULES, *UNSUPPORTED]
     assert len(lists) == len(set(lists))
     assert set(lists) == set(list_registered_expectation_implementations())
-    assert set(ROW_RULES) >= UNIQUENESS | STATISTICAL | set(NO_ROW_CONDITION)
-    assert set(BATCH_RULES) >= COUNTS_ONLY
+    assert set(ROW_RULES) >= UNIQUENESS | STATISTICAL | OF_JUDGED_ROWS
+    assert set(BATCH_RULES) >= COUNTS_ONLY | DRIFT | TOLD
+    assert set(ROW_RULES + BATCH_RULES) >= set(NO_ROW_CONDITION)

@@ -7,18 +7,21 @@ engine of our own is all that judging needs, and it leaves nothing behind.
 
 from __future__ import annotations
 
+import re
+import textwrap
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import functions as F
 
 from tidegate.errors import SpecError
-from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL
+from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL, TOLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
     from great_expectations.validator.metric_configuration import MetricConfiguration
     from pyspark.sql import Column, DataFrame
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from tidegate.spark.gate.suite import Rule
 
 _BATCH = "batch"
+_PHRASE_AT_MOST = 400
+"""Characters of an expectation's sentence: a long set of values is cut."""
 _GX_VIEW = "tmp_view"
 """The temporary view in which GX lays a batch for a query, and which it leaves behind."""
 
@@ -35,8 +40,36 @@ def build_expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: di
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.metadata_types import FailureSeverity
 
+    import tidegate.spark.gate.own  # noqa: F401 - registers ours
+
     configuration = ExpectationConfiguration(type=kind, kwargs=kwargs, severity=FailureSeverity(severity), meta=meta)
     return configuration.to_domain_obj()
+
+
+def phrase(expectation: Any) -> str:
+    """What an expectation asks for, in the words of GX's Data Docs; it quotes the suite and nothing of the data.
+
+    Tables and graphs that GX draws for a few expectations are left out: their first sentence says what they are about.
+    Empty for the one expectation that GX has no words for (a pair in a set).
+    """
+    from great_expectations.expectations.registry import get_renderer_impl
+    from great_expectations.render.renderer.inline_renderer import InlineRenderer
+
+    configuration = expectation.configuration
+    contents: list[Any] = list(InlineRenderer(render_object=configuration).get_rendered_content())
+    (atomic,) = (content for content in contents if content.name.startswith("atomic.prescriptive"))
+    template = atomic.value.template
+    told = {name: param["value"] for name, param in (atomic.value.params or {}).items()}
+    if template is None:
+        renderer: Any = get_renderer_impl(configuration.type, "renderer.prescriptive")
+        first = renderer[1](configuration=configuration)[0]
+        first = first if isinstance(first, dict) else first.to_json_dict()
+        template, told = first["string_template"]["template"], first["string_template"]["params"]
+    if template.startswith("$expectation_type"):
+        return ""
+    listed = re.sub(r"(\$\w+_\d+) (?=\$\w+_\d)", r"\1, ", template)
+    whole = " ".join(re.sub(r"</?pre>", "", Template(listed).safe_substitute(told)).split())
+    return textwrap.shorten(whole, _PHRASE_AT_MOST, placeholder=" …").replace(" % ", "\N{NO-BREAK SPACE}% ")
 
 
 def build_engine(rows: DataFrame) -> SparkDFExecutionEngine:
@@ -125,34 +158,6 @@ def explain(rules: Sequence[Rule], rows: DataFrame, error: Exception) -> BaseExc
     return _cause(error)
 
 
-def summarize(name: str, results: Sequence[ExpectationValidationResult]) -> ExpectationSuiteValidationResult:
-    """The results as GX's own result of a whole suite, from which Data Docs are made."""
-    from great_expectations.core import ExpectationSuiteValidationResult
-
-    met = sum(bool(result.success) for result in results)
-    statistics: Any = {
-        "evaluated_expectations": len(results),
-        "successful_expectations": met,
-        "unsuccessful_expectations": len(results) - met,
-        "success_percent": 100.0 * met / len(results) if results else None,
-    }
-    return ExpectationSuiteValidationResult(
-        success=met == len(results), results=list(results), suite_name=name, statistics=statistics, meta={}
-    )
-
-
-def render_page(results: ExpectationSuiteValidationResult, run_name: str) -> str:
-    """GX's own Data Docs page of one validation, as HTML."""
-    from great_expectations.core.run_identifier import RunIdentifier
-    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view.view import DefaultJinjaPageView
-
-    results.meta["run_id"] = RunIdentifier(run_name=run_name)
-    document = ValidationResultsPageRenderer(run_info_at_end=True).render(results)
-    view: Any = DefaultJinjaPageView()
-    return str(view.render(document, show_how_to_buttons=False))
-
-
 def _blaming(rule: Rule, engine: SparkDFExecutionEngine) -> dict[str, Column]:
     try:
         return _flags([rule], engine)
@@ -189,11 +194,12 @@ def _result(rule: Rule, metrics: dict[str, Any], engine: SparkDFExecutionEngine)
     """GX's own judgement of metrics that hold counts only, so its result cannot hold anything else.
 
     The observed value of a batch rule may be a value of the data (a maximum, a list): such a rule only says yes or no.
+    Counts, ages and the aggregates that drift is measured by are no values of rows.
     """
     from great_expectations.core.result_format import ResultFormat
     from great_expectations.expectations.expectation_configuration import parse_result_format
 
-    counts = rule.of_rows or rule.type in COUNTS_ONLY
+    counts = rule.of_rows or rule.type in COUNTS_ONLY | TOLD
     shape = parse_result_format(str((ResultFormat.BASIC if counts else ResultFormat.BOOLEAN_ONLY).value))
     raw = rule.expectation._validate(
         metrics=metrics, runtime_configuration={"result_format": shape}, execution_engine=engine
@@ -274,6 +280,8 @@ def _spec_error(rule: Rule, error: Exception) -> BaseException:
     """
     cause = _cause(error)
     told = type(cause).__name__
+    if isinstance(cause, SpecError):
+        return SpecError(f"expectation {rule.name} ({rule.type}): {cause.message}")
     if isinstance(cause, PySparkException):
         if cause.getCondition() is None and not isinstance(cause, AnalysisException | PythonException):
             return cause

@@ -12,15 +12,17 @@ from pyspark.sql import functions as F
 from tidegate.errors import SpecError
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
-from tidegate.spark.gate.rules import STATISTICAL
+from tidegate.spark.gate.rules import OF_JUDGED_ROWS, STATISTICAL, TOLD
+from tidegate.spark.gate.surroundings import seen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core import ExpectationValidationResult
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.gate.suite import Rule, Suite
+    from tidegate.spark.gate.surroundings import Surroundings
 
 ERRORS = "_errors"
 NOTES = "_notes"
@@ -31,7 +33,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def warm_up() -> None:
     """Import Great Expectations (5 to 10 s): for a background thread while the JVM starts."""
-    for part in ("great_expectations", "great_expectations.render.renderer.page_renderer"):
+    for part in ("great_expectations", "great_expectations.render.renderer.inline_renderer", "tidegate.spark.gate.own"):
         importlib.import_module(part)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
@@ -42,22 +44,24 @@ class SuiteGate:
     Args:
         suite: What must hold.
         code_fingerprint: Of the flow's transform, for the verdict.
+        surroundings: Other tables and earlier batches, for rules that look at them; None where there is no lake.
     """
 
-    def __init__(self, suite: Suite, code_fingerprint: str) -> None:
+    def __init__(self, suite: Suite, code_fingerprint: str, surroundings: Surroundings | None = None) -> None:
         self.suite = suite
         self.code_fingerprint = code_fingerprint
-        self.last_result: ExpectationSuiteValidationResult | None = None
-        """GX's own result of the batch that was judged last, for `docs.publish`; it holds no data values."""
+        self.surroundings = surroundings
         self.last_verdict: Verdict | None = None
-        """The verdict that goes with ``last_result``; both are None when judging raised."""
+        """The verdict of the batch that was judged last; None when judging raised."""
         self._unflagged: DataFrame | None = None
 
-    def flag(self, rows: DataFrame) -> DataFrame:
+    def flag(self, rows: DataFrame, judged: Column | None = None) -> DataFrame:
         """Add what each row breaks, in the same pass; no Spark job but for rules that compare with a statistic.
 
         Args:
-            rows: What the transform made, without rows that are refused or filtered already.
+            rows: What the transform made.
+            judged: Which of them the suite is about; all of them without it. The others (refused or filtered already)
+                have neither errors nor notes.
 
         Returns:
             ``rows`` with ``_errors array<string>``, the short names of the critical and warning row rules that the row
@@ -67,20 +71,31 @@ class SuiteGate:
         Raises:
             SpecError: A rule does not fit these rows, for example because a column is missing.
         """
-        self._unflagged = rows
+        among = rows if judged is None else rows.where(judged)
+        self._unflagged = among
         rules = self.suite.row_rules()
-        with _ONE_AT_A_TIME:
-            broken = list(zip(rules, conditions.flag_columns(rules, rows), strict=True))
-        errors = [F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity != "info"]
-        notes = [F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity == "info"]
-        return rows.withColumns({ERRORS: _names(errors), NOTES: _names(notes)})
+        if self.surroundings is not None:
+            self.surroundings.begin()
+        with _ONE_AT_A_TIME, seen(self.surroundings):
+            broken = list(zip(rules, conditions.flag_columns(rules, among), strict=True))
+        errors = _names([F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity != "info"])
+        notes = _names([F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity == "info"])
+        if judged is None:
+            return rows.withColumns({ERRORS: errors, NOTES: notes})
+        if any(rule.type in OF_JUDGED_ROWS for rule in rules):
+            # It costs a second scan.
+            rest = rows.where(~judged).withColumns({ERRORS: _names([]), NOTES: _names([])})
+            return among.withColumns({ERRORS: errors, NOTES: notes}).unionByName(rest)
+        return rows.withColumns(
+            {ERRORS: F.when(judged, errors).otherwise(_names([])), NOTES: F.when(judged, notes).otherwise(_names([]))}
+        )
 
     def judge(self, flagged: DataFrame, *, flow: str, batch_id: int) -> Verdict:
         """Ask Great Expectations whether the batch may pass.
 
         Args:
-            flagged: What `flag` returned, persisted: it is read a few times. Let this be its first action, so that an
-                expectation that raises is told by its name.
+            flagged: What `flag` returned, of persisted rows: they are read a few times. Only rows that the suite is
+                about. Let this be its first action, so that an expectation that raises is told by its name.
             flow: The flow's name, for the verdict.
             batch_id: The micro-batch, for the verdict.
 
@@ -89,14 +104,15 @@ class SuiteGate:
             else ``passed``.
 
         Raises:
-            SpecError: An expectation raised, or its flags are not the rows that GX counts.
+            SpecError: An expectation raised.
         """
-        self.last_result = self.last_verdict = None
-        with _ONE_AT_A_TIME:
+        self.last_verdict = None
+        if self.surroundings is not None:
+            self.surroundings.judging(batch_id)
+        with _ONE_AT_A_TIME, seen(self.surroundings):
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
-        broken = self._count(flagged, told)
-        self.last_result = conditions.summarize(self.suite.name, results)
+        broken = any(result.unexpected and result.severity != "info" for result in told)
         outcome: Literal["passed", "split", "refused"] = "split" if broken else "passed"
         if any(result.severity == "critical" and not result.success for result in told):
             outcome = "refused"
@@ -121,31 +137,34 @@ class SuiteGate:
             # From None: the cause may quote values of the data, and whoever logs this would log them.
             raise conditions.explain(rules, bare, error) from None
 
-    def _count(self, flagged: DataFrame, told: Sequence[ExpectationResult]) -> int:
-        """Rows with ``_errors``; and a guard that the rows we split are the rows that GX counted."""
-        rules = self.suite.row_rules()
-        counts = flagged.agg(F.count_if(F.size(ERRORS) > 0), *(_carriers(rule) for rule in rules)).first()
-        assert counts is not None
-        counted = {result.rule: result.unexpected for result in told}
-        for rule, flags in zip(rules, counts[1:], strict=True):
-            if flags != counted[rule.name] and rule.type not in STATISTICAL:
+    def check_split(self, split: Mapping[str, int]) -> None:
+        """A guard: the rows that are split off are as many as Great Expectations counted.
+
+        Args:
+            split: Rows that are refused, by the short name of the rule.
+
+        Raises:
+            SpecError: A rule's rows are more, or fewer; the batch cannot be split by it.
+        """
+        results = {result.rule: result for result in self.last_verdict.results} if self.last_verdict else {}
+        for rule in self.suite.row_rules():
+            counted = results[rule.name].unexpected if rule.name in results else None
+            if rule.severity == "info" or rule.type in STATISTICAL or counted is None:
+                continue
+            if (flags := split.get(rule.name, 0)) != counted:
                 raise SpecError(
                     f"expectation {rule.name} ({rule.type}) flags {flags:,} rows where Great Expectations counts "
-                    f"{counted[rule.name]:,}: it cannot split this batch. Write the rule in another way."
+                    f"{counted:,}: it cannot split this batch. Write the rule in another way."
                 )
-        return int(counts[0])
 
 
 def _names(flags: list[Column]) -> Column:
     return F.array_compact(F.array(*flags)).cast("array<string>")
 
 
-def _carriers(rule: Rule) -> Column:
-    return F.count_if(F.array_contains(NOTES if rule.severity == "info" else ERRORS, rule.name))
-
-
 def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
     counts = result.result if rule.of_rows else None
+    told = result.result if rule.type in TOLD else {}
     return ExpectationResult(
         expectation=rule.type,
         rule=rule.name,
@@ -155,4 +174,7 @@ def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
         evaluated=None if counts is None else int(counts["element_count"] or 0) - int(counts.get("missing_count") or 0),
         unexpected=None if counts is None else int(counts["unexpected_count"] or 0),
         mostly=rule.mostly,
+        observed=told.get("observed_value"),
+        note=told.get("details", {}).get("note", ""),
+        sentence=rule.sentence,
     )

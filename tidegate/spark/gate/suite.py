@@ -33,6 +33,12 @@ class Rule:
     """The share of rows that must keep a row rule; None for a batch rule."""
     of_rows: bool
     """Whether it says of every row if the row breaks it, or only something of the batch."""
+    columns: tuple[str, ...]
+    """What it is about; none for the whole table."""
+    table: str | None
+    """The other table that it looks at, as ``<layer>.<table>``."""
+    sentence: str
+    """The same in Great Expectations' words."""
     expectation: Any = field(repr=False, compare=False)
     """GX's own object."""
 
@@ -112,6 +118,8 @@ def _rule(entry: Any, told: str) -> Rule:
     if not isinstance(kwargs, dict):
         raise SpecError(f"{told}: kwargs must be an object.")
     _check_kwargs(kind, kwargs, told)
+    from tidegate.spark.gate.conditions import phrase
+
     expectation = _expectation(kind, kwargs, severity, entry.get("meta"), told)
     return Rule(
         type=kind,
@@ -119,6 +127,9 @@ def _rule(entry: Any, told: str) -> Rule:
         severity=severity,
         mostly=float(expectation.mostly) if kind in ROW_RULES else None,
         of_rows=kind in ROW_RULES,
+        columns=_columns(kwargs),
+        table=kwargs.get("table"),
+        sentence=phrase(expectation),
         expectation=expectation,
     )
 
@@ -169,7 +180,9 @@ def _refuse_kwargs(error: Any, kwargs: dict[str, Any], told: str) -> NoReturn:
     if "mostly" in reasons:
         reasons["mostly"] = ["allowed: a number from 0 to 1"]
     wrong = [
-        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(said))}"
+        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(said))}".removeprefix(
+            "__root__: "
+        )
         for name, said in reasons.items()
     ]
     raise SpecError(f"{told}: {'; '.join(wrong)}. Its kwargs: {', '.join(allowed)}.") from error

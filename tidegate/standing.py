@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.lag import Lag
     from tidegate.layout import Layout
+    from tidegate.quarantine import Held
     from tidegate.spec import Flow, Pipeline
 
 PATIENCE = 1.5
-"""Seconds that a command waits for the sources, all together, unless it is told otherwise."""
+"""Seconds that a command or a page waits for the sources, all together, unless it is told otherwise."""
 
 
 @dataclass(kw_only=True)
@@ -37,6 +38,10 @@ class Standing:
     planned_ms: int | None = None
     """When the last committed batch was planned, in milliseconds since 1970."""
     lag: Lag | None = None
+    quarantine: Held | None = None
+    """What the flow set aside."""
+    warnings: tuple[str, ...] = ()
+    """Which of the flow's thresholds its quarantine passed."""
     error: TidegateError | None = None
 
     @property
@@ -81,7 +86,18 @@ class Standing:
             "last_committed_batch": self.last_committed,
             "last_committed_planned_at_ms": self.planned_ms,
             "lag": self.lag.to_json() if self.lag is not None else None,
+            "quarantine": self._quarantine(),
             "error": describe_error(self.error) if self.error is not None else None,
+        }
+
+    def _quarantine(self) -> dict[str, Any] | None:
+        if self.quarantine is None:
+            return None
+        return {
+            "open": self.quarantine.open,
+            "states": dict(self.quarantine.states),
+            "oldest_open_at_ms": self.quarantine.oldest_ms,
+            "warnings": list(self.warnings),
         }
 
 
@@ -130,7 +146,7 @@ def _reading(environment: Environment, layout: Layout, pipeline: Pipeline, flow:
     )
 
     def read(told: Standing) -> None:
-        from tidegate import checkpoint, lease, progress
+        from tidegate import checkpoint, lease, progress, quarantine
         from tidegate.lag import measure
 
         ref = checkpoint.current(layout, pipeline, flow)
@@ -138,6 +154,8 @@ def _reading(environment: Environment, layout: Layout, pipeline: Pipeline, flow:
         told.holder = lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) or lease.holder(
             layout, lease.table_resource(flow.target.name)
         )
+        told.quarantine = quarantine.held(layout.quarantine(pipeline.name, flow.name))
+        told.warnings = quarantine.warnings(flow, told.quarantine, int(time.time() * 1000))
         found = progress.read(ref.path(layout))
         told.last_planned, told.last_committed = found.last_planned, found.last_committed
         if found.last_committed is not None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 
+def columns(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns; none when there is no table."""
+    if not (path / "_delta_log").is_dir():
+        return ()
+    from deltalake import DeltaTable
+
+    return tuple(field.name for field in DeltaTable(str(path)).schema().fields)
+
+
 def query(
-    path: Path, columns: Sequence[str], sql: str, values: Sequence[Any] = (), *, where: str = "true"
+    path: Path, columns: Sequence[str], sql: str, values: Sequence[Any] | Mapping[str, Any] = (), *, where: str = "true"
 ) -> list[dict[str, Any]]:
     """The rows of a query; none when there is no table.
 
@@ -16,7 +25,7 @@ def query(
         path: The Delta table.
         columns: What is read of it; nothing else leaves the files.
         sql: DuckDB's SQL over these columns of the table ``held``.
-        values: For the ``?`` in it.
+        values: For each ``?`` in it, or by name for each ``$name``.
         where: Which rows are read, as a condition that delta-rs pushes down to the files.
     """
     if not (path / "_delta_log").is_dir():
@@ -31,6 +40,6 @@ def query(
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("held", rows)
-        cursor = connection.execute(sql, list(values))
+        cursor = connection.execute(sql, values)
         names = [column[0] for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

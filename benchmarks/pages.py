@@ -1,0 +1,202 @@
+"""How long the overview in Airflow takes: 50 flows with 1,000 batches each, by default.
+
+``python benchmarks/pages.py`` makes a lake in a temporary folder with real ledgers, verdicts, quarantine tables,
+checkpoints and Delta tables, serves the app without Airflow's session in front of it, and prints the first answer's time
+and the median and the slowest of the next ones. While it asks, a writer adds batches. A ledger has ``--files`` data
+files: a job writes one a batch, upkeep compacts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+DECLARATION = """
+from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
+
+pipeline = Pipeline(name="{name}", flows=(
+    Flow(name="bronze", source=FileSource(path="{name}", format="csv", schema="a STRING"), target=Table("bronze.{name}")),
+    Flow(name="silver", source=ChangeFeed("bronze.{name}"), transform="x:clean",
+         target=Table("silver.{name}", keys=("a",), sequence_by=("b",))),
+))
+"""
+ROUNDS = 30
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flows", type=int, default=50)
+    parser.add_argument("--batches", type=int, default=1000)
+    parser.add_argument("--files", type=int, default=1000, help="data files of a flow's lines, at most --batches")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        names = [f"p{number:02}" for number in range(asked.flows // 2)]
+        _make(folder, names, asked.batches, asked.files)
+        _measure(folder, names)
+
+
+def _make(folder: Path, names: list[str], batches: int, files: int) -> None:
+    (folder / "pipelines").mkdir()
+    (folder / "pipelines/__init__.py").touch()
+    for name in names:
+        (folder / f"pipelines/{name}.py").write_text(DECLARATION.format(name=name))
+        (folder / "landing" / name).mkdir(parents=True)
+        (folder / f"landing/{name}/1.csv").write_text("a\n1\n")
+    sys.path.insert(0, str(folder))
+    layout = _layout(folder)
+    layout.open()
+    first = names[0]
+    for kind, line in (("ledger", _ledger_line), ("verdicts", _verdict_line)):
+        _fill(layout.ops(first, kind), kind, line, batches, files)
+    _quarantine(layout.quarantine(first, "silver"))
+    _copy(layout, first, names)
+
+
+def _fill(path: Path, kind: str, line: Any, batches: int, files: int) -> None:
+    """Lines as a job writes them, in as many commits as there are to be files for two flows."""
+    import pyarrow
+    from deltalake import write_deltalake
+
+    from tidegate.spark import ledger
+
+    schema = ledger._ledger_schema() if kind == "ledger" else ledger._verdict_schema()
+    lines = [line(flow, batch, schema.names) for batch in range(batches) for flow in ("bronze", "silver")]
+    step = max(len(lines) // (2 * files), 1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for start in range(0, len(lines), step):
+        table = pyarrow.Table.from_pylist(lines[start : start + step], schema=schema)
+        write_deltalake(str(path), table, mode="append")
+
+
+def _copy(layout: Any, first: str, names: list[str]) -> None:
+    """The other pipelines' tables are the first one's: making fifty thousand commits would take an hour."""
+    import shutil
+
+    for name in names[1:]:
+        for kind in ("ledger", "verdicts"):
+            shutil.copytree(layout.ops(first, kind), layout.ops(name, kind))
+        shutil.copytree(layout.quarantine(first, "silver"), layout.quarantine(name, "silver"))
+
+
+def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
+    counts = {"read": 1000 + batch, "written": 990 + batch, "quarantined": 10}
+    told = {
+        "flow": flow,
+        "kind": "append",
+        "batch_id": batch,
+        "filtered": {},
+        "rules": {"required(a)": 10},
+        "seconds": 4.2,
+        **_attempt(batch),
+    }
+    return {name: told.get(name, counts.get(name, 0)) for name in names}
+
+
+def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
+    results = [{"rule": f"between(column_{number})", "success": True, "severity": "critical"} for number in range(10)]
+    told = {"flow": flow, "batch_id": batch, "outcome": "split", "results": json.dumps(results), **_attempt(batch)}
+    return {name: told.get(name, "x") for name in names}
+
+
+def _attempt(batch: int) -> dict[str, Any]:
+    at = datetime.now(UTC) - timedelta(minutes=20 * (2000 - batch))
+    return {
+        "run_key": f"run-{batch}",
+        "attempt": "a",
+        "checkpoint_version": 1,
+        "refresh": 0,
+        "recorded_at": at,
+        "app_id": "a",
+    }
+
+
+def _quarantine(path: Path) -> None:
+    import pyarrow
+    from deltalake import write_deltalake
+
+    path.parent.mkdir(parents=True)
+    rows = [{"_row_id": str(n), "level": "row", "rules": ["required(a)"], "state": "open"} for n in range(10_000)]
+    write_deltalake(str(path), pyarrow.Table.from_pylist(rows), mode="append")
+
+
+def _layout(folder: Path) -> Any:
+    from tidegate.layout import Layout
+
+    return Layout(folder / "lake", folder / "landing")
+
+
+def _measure(folder: Path, names: list[str]) -> None:
+    from tidegate.airflow.pages import render
+    from tidegate.airflow.pages.views import Views
+    from tidegate.environment import Environment
+
+    places = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
+    shown = Views(Environment.read(places | {"TIDEGATE_PROJECT": str(folder)}))
+
+    def overview() -> float:
+        started = time.perf_counter()
+        page = render.page(
+            "overview.html", root="/tidegate", airflow="", address="/", **shown.overview(set(names), "", "")
+        )
+        assert page.count('class="plot spark"') == 2 * len(names)
+        return time.perf_counter() - started
+
+    def flow(page: int) -> float:
+        started = time.perf_counter()
+        found = shown.flow(names[-1], "silver", page)
+        render.page("flow.html", root="/tidegate", airflow="", address="/", **found)
+        return time.perf_counter() - started
+
+    print(f"{2 * len(names)} flows: the first overview {overview():.2f} s, the first flow page {flow(1):.2f} s")
+    stop = threading.Event()
+    writer = threading.Thread(target=_write, args=(folder, names, stop))
+    writer.start()
+    try:
+        _tell("overview", [_pause(overview) for _ in range(ROUNDS)])
+        _tell("flow", [_pause(lambda page=page: flow(page)) for page in range(1, 11)])  # type: ignore[misc]
+    finally:
+        stop.set()
+        writer.join()
+
+
+def _pause(ask: Any) -> float:
+    # As people ask, so that standings grow old and are read anew meanwhile.
+    time.sleep(0.7)
+    return float(ask())
+
+
+def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
+    batch = 100_000
+    while not stop.wait(1.0):
+        _fill_one(_layout(folder).ops(names[batch % len(names)], "ledger"), batch)
+        batch += 1
+
+
+def _fill_one(path: Path, batch: int) -> None:
+    import pyarrow
+    from deltalake import write_deltalake
+
+    from tidegate.spark import ledger
+
+    schema = ledger._ledger_schema()
+    table = pyarrow.Table.from_pylist([_ledger_line("silver", batch, schema.names)], schema=schema)
+    write_deltalake(str(path), table, mode="append")
+
+
+def _tell(what: str, seconds: list[float]) -> None:
+    told = [f"{1000 * each:.0f} ms" for each in (statistics.median(seconds), max(seconds))]
+    print(f"{what}, the next {len(seconds)} while a job writes: median {told[0]}, slowest {told[1]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""A lake with a past, written without a JVM by the parts that jobs write with: what pages are tested on."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from tests.cli.project import append, quarantined
+from tidegate import checkpoint, registry
+from tidegate.checkpoint import CheckpointRef
+from tidegate.layout import Layout, run_key
+from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
+
+if TYPE_CHECKING:
+    from tidegate.spark.context import FlowContext
+
+
+@dataclass(frozen=True)
+class Lake:
+    """One lake, filled batch by batch."""
+
+    layout: Layout
+
+    def batch(
+        self, pipeline: str, flow: str, batch_id: int, *, run_id: str = "manual__1", **counts: Any
+    ) -> BatchRecord:
+        """A line of the ledger."""
+        from tidegate.spark.ledger import record_batch
+
+        context = self._context(pipeline, flow, run_id)
+        kind = registry.load(pipeline).flow(flow).target.write_mode
+        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=context.ref.app_id, kind=kind, **counts)
+        assert record.imbalance() == 0
+        record_batch(context, record)
+        return record
+
+    def verdict(
+        self, flow: str, batch_id: int, outcome: Any, unmet: tuple[str, ...] = (), *, run_id: str = "manual__1"
+    ) -> Verdict:
+        """A judgement of a batch of flights."""
+        from tidegate.spark.ledger import record_verdict
+
+        results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
+        verdict = Verdict(
+            flow=flow,
+            batch_id=batch_id,
+            suite=f"flights/{flow}",
+            suite_fingerprint="s",
+            code_fingerprint="c",
+            outcome=outcome,
+            results=tuple(results),
+        )
+        record_verdict(self._context("flights", flow, run_id), verdict)
+        return verdict
+
+    def report(self, run_id: str, attempt: str = "a1", **changed: Any) -> RunReport:
+        """What one attempt at a run of flights reported."""
+        key = run_key(run_id)
+        flows = [
+            FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=1, state="done")
+            for flow in registry.load("flights").flows
+        ]
+        made = RunReport(dag_id="flights", run_key=key, attempt=attempt, started_at=now(), flows=flows)
+        made = dataclasses.replace(made, **changed)
+        made.write(self.layout.report("flights", key, attempt))
+        return made
+
+    def quarantine(self, rows: int, rule: str, *, state: str = "open", flow: str = "silver") -> None:
+        """Rows of flights that broke a rule."""
+        held = [quarantined(f"{rule}#{number}", [rule], {}, "a secret", state=state) for number in range(rows)]
+        append(self.layout.quarantine("flights", flow), held)
+
+    def page(self, name: str, text: str, pipeline: str = "flights") -> Path:
+        """A file of the pipeline's reports."""
+        path = self.layout.docs(pipeline) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def land(self, name: str, text: str) -> Path:
+        """A file in the landing zone."""
+        path = self.layout.landing_root / name
+        path.write_text(text)
+        return path
+
+    def begin(self, pipeline: str) -> None:
+        """The sidecars of a first run."""
+        declared = registry.load(pipeline)
+        for flow in declared.flows:
+            checkpoint.write_sidecar(self.layout, declared, flow)
+
+    def _context(self, pipeline: str, flow: str, run_id: str) -> FlowContext:
+        ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0)
+        context = SimpleNamespace(
+            layout=self.layout, pipeline=registry.load(pipeline), run_key=run_key(run_id), attempt="a1", ref=ref
+        )
+        return cast("FlowContext", context)
+
+
+def _result(rule: str, success: bool) -> ExpectationResult:
+    return ExpectationResult(
+        expectation="expect_column_values_to_be_between",
+        rule=rule,
+        severity="critical",
+        success=success,
+        evaluated=100,
+        unexpected=0 if success else 7,
+    )

@@ -1,0 +1,197 @@
+"""A lake with a past, Airflow's app with the pages in it, and a real API server with a real browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.airflow.lake import Lake
+from tests.airflow.server import serving
+from tests.cli.project import Checkpoint, append
+from tests.written import delta_offset
+from tidegate import fingerprints, registry
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.pages import rebuild
+from tidegate.report import FlowReport, now
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+PROJECT = Path(__file__).parents[3]
+
+Client = Callable[..., "TestClient"]
+
+
+@pytest.fixture(scope="session")
+def knowing(database: Path) -> Path:
+    """The home, with a database that knows the project's DAGs."""
+    command = [sys.executable, "-m", "airflow", "dags", "reserialize"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return database
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Of a deployment with an empty landing zone."""
+    for source in ("flights",):
+        (folder / "landing" / source).mkdir(parents=True)
+    return {
+        "TIDEGATE_LAKE": str(folder / "lake"),
+        "TIDEGATE_LANDING": str(folder / "landing"),
+        "TIDEGATE_KAFKA": "127.0.0.1:9",
+        "TIDEGATE_SPARK_HISTORY": "http://127.0.0.1:18080",
+    }
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    monkeypatch.delenv("TIDEGATE_PROJECT", raising=False)
+    for name, value in variables(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return Environment.read()
+
+
+@pytest.fixture
+def lake(environment: Environment) -> Lake:
+    """An empty one."""
+    layout = Layout.of(environment)
+    layout.open()
+    return Lake(layout)
+
+
+@pytest.fixture(scope="session")
+def whole_app(knowing: Path) -> Any:
+    """Airflow's own app, with its plugins."""
+    from airflow.api_fastapi.app import create_app
+
+    return create_app(apps="core")
+
+
+@pytest.fixture
+def client(whole_app: Any, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Makes clients of Airflow's own app with the plugin in it: logged in as somebody, or logged out."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from fastapi.testclient import TestClient
+
+    from tidegate.airflow.pages.app import build
+    from tidegate.airflow.plugin import TidegatePlugin
+
+    pages = TidegatePlugin.fastapi_apps[0]["app"]
+    monkeypatch.setattr(pages, "_app", build(environment))
+
+    def make(username: str | None = "viewer", role: str = "viewer", **options: Any) -> TestClient:
+        made = TestClient(whole_app, follow_redirects=False, **options)
+        if username is not None:
+            token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=username, role=role))
+            made.cookies.set(COOKIE_NAME_JWT_TOKEN, token)
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with a story, for who looks at the pages."""
+    folder = tmp_path_factory.mktemp("told")
+    made = variables(folder)
+    lake = Lake(Layout(Path(made["TIDEGATE_LAKE"]), Path(made["TIDEGATE_LANDING"])))
+    lake.layout.open()
+    tell(lake)
+    return lake
+
+
+@pytest.fixture(scope="session")
+def server(knowing: Path, told: Lake) -> Iterator[str]:
+    """The address of a real API server over the lake with a story."""
+    folder = told.layout.lake.parent
+    given = {"TIDEGATE_LAKE": str(told.layout.lake), "TIDEGATE_LANDING": str(folder / "landing")}
+    given |= {"TIDEGATE_SPARK_HISTORY": "http://127.0.0.1:18080"}
+    with serving(knowing, given | {"TIDEGATE_KAFKA": "127.0.0.1:9", "TIDEGATE_PROJECT": ""}) as address:
+        yield address
+
+
+def tell(lake: Lake) -> None:
+    """Some weeks of flights and clicks."""
+    rows = [9128, 8801, 9340, 9977, 10236, 8120, 7733, 9480, 9905, 10110, 9216, 8874, 9502, 10040, 11835]
+    for name in ("flights", "clickstream"):
+        lake.begin(name)
+    for number, read in enumerate(rows):
+        run_id = f"scheduled__2026-11-{number + 1:02}T00:00:00+00:00"
+        lake.batch(
+            "flights", "bronze", number, run_id=run_id, read=read, written=read, files_listed=7, files_opened=7,
+            target_version=number, seconds=4.1 + number / 7,
+        )  # fmt: skip
+        bad = {5: 212, 9: 31, 14: 53}.get(number, number % 3)
+        late = 100 + number
+        rules = {"required(origin)": bad - bad // 4, "wrong_type(dep_delay)": bad // 4} if bad > 10 else {}
+        lake.verdict("silver", number, "split" if bad else "passed", run_id=run_id)
+        lake.batch(
+            "flights", "silver", number, run_id=run_id, read=read, written=read - bad - late, quarantined=bad,
+            rules=rules or ({"between(dep_delay)": bad} if bad else {}), superseded=late, target_version=number,
+            seconds=9.3 + number / 5,
+        )  # fmt: skip
+        groups = 150 + number * 3
+        lake.batch(
+            "flights", "gold", number, run_id=run_id, read=read - bad - late, groups=groups, upserted=groups - 4,
+            unchanged=4, target_version=number, seconds=3.2,
+        )  # fmt: skip
+    lake.verdict("silver", 15, "refused", ("in_set(origin)",), run_id="scheduled__2026-11-16T00:00:00+00:00")
+    lake.report(
+        "scheduled__2026-11-16T00:00:00+00:00",
+        application="app-20261116000000-0001",
+        ended_at=now(),
+        parts={"total": 31.4},
+        flows=[
+            FlowReport(flow="bronze", target="bronze.flights", checkpoint_version=1, state="idle", seconds=0.6),
+            FlowReport(
+                flow="silver", target="silver.flights", checkpoint_version=1, state="refused", seconds=7.9,
+                error={"kind": "GateRefusedError", "message": "batch 15 was refused by flights/silver: in_set(origin)"},
+            ),
+            FlowReport(flow="gold", target="gold.daily_delay", checkpoint_version=1, state="skipped"),
+        ],
+    )  # fmt: skip
+    lake.quarantine(160, "required(origin)")
+    lake.quarantine(71, "wrong_type(dep_delay)")
+    lake.quarantine(12, "between(dep_delay)", state="waived")
+    for number in range(8):
+        read = 2400 + number * 130
+        lake.batch("clickstream", "bronze", number, read=read, written=read, target_version=number, seconds=3.0)
+        lake.batch(
+            "clickstream", "silver", number, read=read, written=read - 9, quarantined=4, deduplicated=5,
+            rules={"malformed_json": 4}, target_version=number, seconds=5.2,
+        )  # fmt: skip
+    _stand(lake)
+    rebuild(lake.layout, registry.load("flights"))
+
+
+def _stand(lake: Lake) -> None:
+    """Where the flows of flights stand: a file waits, a batch was refused, gold has read what there is."""
+    pipeline = registry.load("flights")
+    append(lake.layout.table("bronze.flights"), [{"id": 1}])
+    ids = {name: append(lake.layout.table(name), [{"id": 1}]) for name in ("bronze.flights", "silver.flights")}
+    lines = "flight,origin\n" * 700
+    read = lake.land("flights/2026-11-15.csv", lines)
+    lake.land("flights/2026-11-17.csv", lines)
+    bronze, silver, gold = (Checkpoint(lake.layout.checkpoint("flights", flow.name, 1, 0)) for flow in pipeline.flows)
+    for each in (bronze, silver, gold):
+        each.folder.mkdir(parents=True)
+        (each.folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
+    bronze.listed(0, read).plan(14, {"logOffset": 0}).commit(14)
+    silver.plan(14, delta_offset(1, table_id=ids["bronze.flights"])).commit(14)
+    silver.plan(15, delta_offset(2, table_id=ids["bronze.flights"]))
+    gold.plan(14, delta_offset(1, table_id=ids["silver.flights"])).commit(14)
+    told = {
+        "batch_id": 15,
+        "suite_fingerprint": fingerprints.suite_fingerprint(PROJECT / "expectations/flights/silver.json"),
+        "code_fingerprint": fingerprints.code_fingerprint("flights"),
+    }
+    lake.layout.refusal("flights", "silver", 1, 0).write_text(json.dumps(told))

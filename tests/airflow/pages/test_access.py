@@ -1,0 +1,160 @@
+"""Nobody sees anything without a session and the right, and every answer is strict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.airflow.lake import Lake
+from tidegate.airflow.pages.headers import POLICY
+
+if TYPE_CHECKING:
+    from tests.airflow.pages.conftest import Client
+
+pytestmark = pytest.mark.airflow
+
+KNOWN = ("/", "/pipelines/flights", "/pipelines/flights/flows/silver", "/pipelines/flights/runs/manual__1")
+
+
+def addresses(routes: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every method and path of an app, mounts included, with something in place of each parameter."""
+    for route in routes:
+        path = prefix + route.path
+        if getattr(route, "app", None) is not None and hasattr(route.app, "routes"):
+            yield from addresses(route.app.routes, path)
+            continue
+        for name in getattr(route, "param_convertors", {}):
+            for form in (f"{{{name}}}", f"{{{name}:path}}"):
+                path = path.replace(form, {"dag_id": "flights", "flow": "silver"}.get(name, "index.html"))
+        for method in getattr(route, "methods", None) or ["GET"]:
+            yield method, path
+
+
+def routes() -> list[tuple[str, str]]:
+    from tidegate.airflow.plugin import TidegatePlugin
+
+    return sorted(set(addresses(TidegatePlugin.fastapi_apps[0]["app"].app().routes, "/tidegate")))
+
+
+def test_no_route_answers_who_is_logged_out(client: Client, lake: Lake) -> None:
+    lake.page("index.html", "secret")
+    outside = client(None)
+    found = routes()
+    assert len(found) > 10
+    for method, path in [*found, ("GET", "/tidegate/docs"), ("GET", "/tidegate/openapi.json"), ("GET", "/tidegate/x")]:
+        answer = outside.request(method, path)
+        assert answer.status_code == 401, (method, path)
+        assert "secret" not in answer.text
+
+
+def test_a_forged_session_is_none(client: Client, lake: Lake) -> None:
+    forged = client(None)
+    forged.cookies.set("_token", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl")
+    assert {forged.get(f"/tidegate{path}").status_code for path in KNOWN} <= {401, 403}
+
+
+def test_a_window_of_its_own_is_led_to_the_log_in_and_back(client: Client, lake: Lake) -> None:
+    answer = client(None).get("/tidegate/?q=gold", headers={"Sec-Fetch-Dest": "document"})
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/auth/login?next=%2Ftidegate%2F%3Fq%3Dgold"
+    framed = client(None).get("/tidegate/", headers={"Sec-Fetch-Dest": "iframe"})
+    assert framed.status_code == 401
+    assert "Reload this window to log in again" in framed.text
+
+
+def test_every_answer_carries_the_strict_policy(client: Client, lake: Lake) -> None:
+    lake.page("index.html", "a report")
+    viewer, outside = client(), client(None)
+    answers = [
+        viewer.get(f"/tidegate{path}") for path in (*KNOWN, "/pipelines/flights/docs/index.html", "/assets/pages.css")
+    ]
+    assert {answer.status_code for answer in answers} == {200}
+    answers += [viewer.get("/tidegate/x"), viewer.post("/tidegate/"), viewer.get("/tidegate/?q=" + "x" * 101)]
+    answers += [outside.get("/tidegate/"), outside.get("/tidegate/", headers={"Sec-Fetch-Dest": "document"})]
+    for answer in answers:
+        assert answer.headers["content-security-policy"] == POLICY, answer.url
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_fault_tells_nothing_and_is_strict_too(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a value of the data")
+
+    monkeypatch.setattr("tidegate.airflow.pages.views.Views.overview", fail)
+    answer = client(raise_server_exceptions=False).get("/tidegate/")
+    assert answer.status_code == 500
+    assert "a value of the data" not in answer.text
+    assert answer.headers["content-security-policy"] == POLICY
+
+
+def test_only_reading_is_possible(client: Client, lake: Lake) -> None:
+    admin = client("admin", "admin")
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert {admin.request(method, f"/tidegate{path}").status_code for path in KNOWN} == {404}
+
+
+def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    whole = SimpleAuthManager.is_authorized_dag
+
+    def only_flights(self: SimpleAuthManager, *, details: Any = None, **asked: Any) -> bool:
+        allowed = details is not None and details.id == "flights"
+        return allowed and whole(self, details=details, **asked)
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", only_flights)
+    lake.page("index.html", "secret", pipeline="clickstream")
+    viewer = client()
+    overview = viewer.get("/tidegate/").text
+    assert "silver.flights" in overview
+    assert "clickstream" not in overview
+    assert viewer.get("/tidegate/pipelines/flights").status_code == 200
+    for path in (
+        "",
+        "/flows/silver",
+        "/tasks/silver",
+        "/runs/manual__1",
+        "/runs/manual__1/tasks/silver",
+        "/docs/index.html",
+    ):
+        answer = viewer.get(f"/tidegate/pipelines/clickstream{path}")
+        assert answer.status_code == 403, path
+        assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..%2f..%2flake.json",
+        "%2e%2e/%2e%2e/lake.json",
+        "silver/%2e%2e/%2e%2e/%2e%2e/lake.json",
+        "//etc/passwd",
+        "%2fetc%2fpasswd",
+        "..%5c..%5clake.json",
+        "index.html%00.png",
+        "link.json",
+        "notes.txt",
+        "missing.html",
+        "",
+    ],
+)
+def test_a_report_is_read_from_its_own_folder_only(client: Client, lake: Lake, path: str) -> None:
+    page = lake.page("silver/batch.html", "a report")
+    lake.page("notes.txt", "not a page")
+    (page.parent.parent / "link.json").symlink_to(lake.layout.lake / "lake.json")
+    viewer = client()
+    assert viewer.get("/tidegate/pipelines/flights/docs/silver/batch.html").text == "a report"
+    answer = viewer.get(f"/tidegate/pipelines/flights/docs/{path}")
+    assert answer.status_code == 404
+    assert "format" not in answer.text
+
+
+@pytest.mark.parametrize("dag_id", ["%2e%2e", "..%2f_ops", "unknown", "."])
+def test_a_name_that_nobody_declared_opens_no_folder(client: Client, lake: Lake, dag_id: str) -> None:
+    lake.page("index.html", "secret")
+    answer = client().get(f"/tidegate/pipelines/{dag_id}/docs/flights/index.html")
+    assert answer.status_code == 404
+    assert "secret" not in answer.text

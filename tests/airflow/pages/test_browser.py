@@ -1,0 +1,233 @@
+"""The pages in a real Airflow and a real browser: in Airflow's frame and by themselves, light and dark, by keyboard."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, FrameLocator, Page
+
+pytestmark = [pytest.mark.airflow, pytest.mark.browser, pytest.mark.timeout(240)]
+
+RUN_ID = "manual__tabs"
+AIRFLOWS_OWN = "An iframe which has both allow-scripts and allow-same-origin"
+
+Opened = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="session")
+def run(server: str) -> str:
+    """The id of a run of flights, queued for ever: no scheduler is there."""
+    token = _post(f"{server}/auth/token", {"username": "admin", "password": "admin"})["access_token"]
+    body = {"dag_run_id": RUN_ID, "logical_date": None}
+    _post(f"{server}/api/v2/dags/flights/dagRuns", body, {"Authorization": f"Bearer {token}"})
+    return RUN_ID
+
+
+@pytest.fixture
+def opened(browser: Browser, server: str) -> Iterator[Opened]:
+    """Opens addresses as somebody who has logged in by the form; fails on complaints and on foreign requests."""
+    contexts, complaints, foreign = [], [], []
+
+    def open_page(path: str, **options: Any) -> Page:
+        context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: None if r.url.startswith((server, "data:", "blob:")) else foreign.append(r.url))
+        page.goto(f"{server}/tidegate/")
+        page.fill("input[name=username]", "viewer")
+        page.fill("input[name=password]", "viewer")
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{server}/tidegate/")
+        # Airflow's own page complains that nobody is logged in yet.
+        complaints.clear()
+        page.goto(f"{server}{path}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [told for told in complaints if AIRFLOWS_OWN not in told] == []
+    assert [url for url in foreign if url.startswith("http")] == []
+
+
+@contextmanager
+def framed(page: Page) -> Iterator[FrameLocator]:
+    frame = page.frame_locator("iframe[title=Tidegate]")
+    frame.locator("main").wait_for(timeout=30_000)
+    yield frame
+
+
+def test_the_log_in_leads_back_to_the_page(opened: Opened, server: str) -> None:
+    page = opened("/tidegate/pipelines/flights")
+    assert page.locator("h1").inner_text() == "flights"
+
+
+def test_the_navigation_of_airflow_leads_to_the_pages_and_they_lead_on(opened: Opened, server: str) -> None:
+    page = opened("/")
+    page.get_by_role("link", name="Tidegate").click()
+    with framed(page) as frame:
+        frame.get_by_role("link", name="silver").nth(1).click()
+        frame.get_by_role("heading", name="Where it stands").wait_for()
+        page.wait_for_url(f"{server}/plugin/tidegate/tidegate/pipelines/flights/flows/silver")
+        frame.get_by_role("link", name="Task in Airflow").click()
+    page.wait_for_url(f"{server}/dags/flights/tasks/silver*")
+    page.get_by_role("tab").or_(page.get_by_role("link", name="Overview")).first.wait_for()
+    assert page.locator("iframe").count() == 0, "Airflow stands in its own window, not in a frame of itself"
+    page.go_back()
+    with framed(page) as frame:
+        frame.get_by_role("heading", name="Where it stands").wait_for()
+
+
+def test_an_address_inside_the_frame_can_be_passed_on(opened: Opened) -> None:
+    page = opened("/plugin/tidegate/tidegate/pipelines/flights/docs/silver/v1-0-batch-14.html")
+    with framed(page) as frame:
+        frame.get_by_role("heading", name="silver, batch 14").wait_for()
+        for theme in ("dark", "light"):
+            page.evaluate("t => { document.documentElement.className = t }", theme)
+            frame.locator(f"html.{theme}").wait_for(state="attached")
+            assert _is_dark(frame.locator("body")) == (theme == "dark")
+        frame.get_by_role("link", name="← flights").click()
+        frame.get_by_role("heading", name="Newest batches").wait_for()
+
+
+def test_a_foreign_link_opens_a_window_of_its_own_from_inside_the_frame(opened: Opened) -> None:
+    page = opened("/plugin/tidegate/tidegate/pipelines/flights")
+    page.context.route("http://127.0.0.1:18080/**", lambda route: route.abort())
+    with framed(page) as frame, page.context.expect_page() as fresh:
+        frame.get_by_role("link", name="Spark history server").click()
+    assert fresh.value is not page
+    assert "/plugin/tidegate" in page.url
+    fresh.value.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/dags/flights/plugin/tidegate-dag", "Newest batches"),
+        ("/dags/flights/tasks/silver/plugin/tidegate-task", "Where it stands"),
+        ("/dags/flights/runs/{run}/plugin/tidegate-dag-run", "This run started no application"),
+        ("/dags/flights/runs/{run}/tasks/silver/plugin/tidegate-task-instance", "silver in this run"),
+    ],
+)
+def test_dags_runs_and_tasks_have_a_tab(opened: Opened, run: str, path: str, says: str) -> None:
+    page = opened(path.format(run=run))
+    with framed(page) as frame:
+        frame.get_by_text(says).first.wait_for()
+    tab = page.get_by_role("link", name="Tidegate").or_(page.get_by_role("tab", name="Tidegate"))
+    assert tab.count() >= 2, "one in the navigation, one among the tabs"
+
+
+def test_dark_follows_airflow_in_the_frame(opened: Opened) -> None:
+    page = opened("/plugin/tidegate", color_scheme="dark")
+    with framed(page) as frame:
+        for theme in ("dark", "light", "dark"):
+            page.evaluate("t => { document.documentElement.className = t }", theme)
+            frame.locator(f"html.{theme}").wait_for(state="attached")
+            assert _is_dark(frame.locator("body")) == (theme == "dark")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dark_follows_the_reader_outside_of_it(opened: Opened, scheme: str) -> None:
+    assert _is_dark(opened("/tidegate/", color_scheme=scheme).locator("body")) == (scheme == "dark")
+
+
+def test_a_page_is_readable_without_its_script(opened: Opened) -> None:
+    page = opened("/tidegate/", color_scheme="dark")
+    page.route("**/pages.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    page.reload()
+    assert _is_dark(page.locator("body"))
+    assert page.get_by_role("link", name="silver").count() == 2
+
+
+@pytest.mark.parametrize(
+    "path", ["/tidegate/", "/tidegate/pipelines/flights", "/tidegate/pipelines/flights/flows/silver"]
+)
+def test_a_screen_reader_finds_its_way(opened: Opened, path: str) -> None:
+    page = opened(path)
+    for role in ("banner", "main", "navigation"):
+        assert page.get_by_role(role).count() >= 1, role
+    assert page.locator("h1").count() == 1
+    for table in page.locator("table").all():
+        assert table.locator("caption").count() == 1
+        assert table.locator("thead th:not([scope=col])").count() == 0
+        assert table.locator("tbody th:not([scope])").count() == 0
+    assert page.locator("svg[role=img]:not([aria-label])").count() == 0
+    unnamed = [field for field in page.locator("input, select").all() if not field.evaluate("f => f.labels.length")]
+    assert unnamed == []
+    assert page.locator("html[lang=en]").count() == 1
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened: Opened) -> None:
+    page = opened("/tidegate/")
+    page.keyboard.press("Tab")
+    assert _focused(page) == "To the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    seen = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        seen.append(_focused(page))
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", seen[-1]
+        if seen[-1] == "flights":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/tidegate/pipelines/flights$"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_what_is_behind_them(opened: Opened, scheme: str) -> None:
+    page = opened("/tidegate/pipelines/flights/flows/silver", color_scheme=scheme)
+    faint = page.evaluate(_CONTRAST)
+    assert faint == []
+
+
+def test_nothing_is_wider_than_a_narrow_window(opened: Opened) -> None:
+    for path in ("/tidegate/", "/tidegate/pipelines/flights/flows/silver"):
+        page = opened(path, viewport={"width": 600, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 600
+
+
+_CONTRAST = """() => {
+  const light = c => { const [r, g, b] = c.map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+                       return .2126 * r + .7152 * g + .0722 * b };
+  const parts = c => c.match(/[\\d.]+/g).map(Number);
+  const behind = e => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor);
+                        if (c.length < 4 || c[3] > 0) return c.slice(0, 3) } return [255, 255, 255] };
+  const faint = new Set();
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest("svg, .hidden, option")) continue;
+    const [a, b] = [light(parts(getComputedStyle(e).color).slice(0, 3)), light(behind(e))];
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+    if (ratio < 4.5) faint.add(`${e.className || e.tagName} ${ratio.toFixed(2)}`);
+  }
+  return [...faint];
+}"""
+"""Text with less than WCAG's 4.5 to 1."""
+
+
+def _is_dark(body: Any) -> bool:
+    colour = body.evaluate("body => getComputedStyle(body).backgroundColor")
+    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) < 200
+
+
+def _focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id"))
+
+
+def _post(url: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
+    asked = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})}, method="POST"
+    )
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        return json.load(answer)

@@ -1,0 +1,62 @@
+"""Airflow's own API server, as people meet it: no scheduler, but its pages, its log-in and the project's plugin."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+USERS = {"admin": "admin", "viewer": "viewer"}
+"""Name, which is the password too, to role."""
+
+
+@contextlib.contextmanager
+def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
+    """Its address while it runs.
+
+    Args:
+        home: An Airflow home with a database that knows the project's DAGs.
+        variables: On top of this process's environment.
+    """
+    passwords = home / "passwords.json"
+    passwords.write_text(json.dumps({name: name for name in USERS}))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
+        **variables,
+    }
+    log = home / "api-server.log"
+    command = [sys.executable, "-m", "airflow", "api-server", "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("wb") as told:
+        server = subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
+    try:
+        _wait(f"http://127.0.0.1:{port}/api/v2/version", server, log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()
+
+
+def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 90
+    while time.monotonic() < until and server.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return
+        time.sleep(0.3)
+    raise AssertionError(f"the API server did not come up:\n{log.read_text(errors='replace')[-4000:]}")

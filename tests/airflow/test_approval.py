@@ -1,0 +1,96 @@
+"""A drift is asked about once, in a DAG of its own, and the answer stands in the history with who gave it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate import evolution
+from tidegate.drift import Change
+from tidegate.layout import Layout
+
+pytestmark = pytest.mark.airflow
+
+DRIFT = "0a1b2c3d4e5f"
+REFUSE = f"""
+from tidegate.errors import ContractRefusedError
+from tidegate.report import describe_error
+
+error = ContractRefusedError(
+    "flights", "silver", 3, drift="{DRIFT}", changes=["new field gate"], declared="x"
+)
+silver = report.flow("silver")
+silver.state, silver.error = "refused", describe_error(error)
+report.flow("gold").state = "skipped"
+report.ended_at = now()
+report.write(path)
+"""
+
+
+@pytest.fixture
+def refused(places: Path) -> Layout:
+    """A lake in which a batch of the flow silver waits."""
+    landing = places / ".data/landing"
+    (landing / "flights").mkdir(parents=True)
+    (landing / "flights" / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n")
+    layout = Layout(places / ".data/lake", landing)
+    line = evolution.Line(
+        flow="silver",
+        event="refused",
+        change=Change(kind="addition", field="gate"),
+        decision="freeze",
+        drift=DRIFT,
+        version_before=1,
+        version_after=1,
+    )
+    evolution.record(layout, "flights", [line])
+    return layout
+
+
+def test_without_the_dag_the_flow_is_red_and_names_the_command_that_answers(
+    runs: Any, refused: Layout, spark_submit: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dags.flights import dag
+    from tidegate.airflow import approval
+
+    # As if nobody had put dags/schema_approval.py there.
+    monkeypatch.setattr(approval, "DAG_ID", "not_there")
+    monkeypatch.setattr(approval, "build_schema_approval", lambda: None)
+    spark_submit(REFUSE)
+
+    assert runs.states(runs.start(dag))["silver"] == "failed"
+
+    told = capsys.readouterr().out
+    assert "is dags/schema_approval.py there?" in told
+    assert f"tidegate contract answer flights {DRIFT} evolve" in told
+
+
+def test_a_refused_drift_opens_one_run_that_a_person_answers(runs: Any, refused: Layout, spark_submit: Any) -> None:
+    from dags.flights import dag
+    from dags.schema_approval import dag as approval
+
+    spark_submit(REFUSE)
+    run = runs.start(dag)
+    assert runs.states(run)["silver"] == "failed", "the pipeline's own run does not wait"
+    asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
+    assert [each["dag_run_id"] for each in asked] == [f"flights__silver__{DRIFT}"]
+    runs.start(dag)
+    assert runs.ask_api("GET", "dags/schema_approval/dagRuns")["total_entries"] == 1, "one run per drift"
+
+    question = runs.go_on(approval, runs.find(approval, asked[0]["dag_run_id"]))
+    assert runs.states(question)["ask"] == "awaiting_input"
+    place = f"dags/schema_approval/dagRuns/{question.run_id}/taskInstances/ask/-1/hitlDetails"
+    shown = runs.ask_api("GET", place)
+    assert shown["options"] == ["evolve", "quarantine"]
+    assert "new field gate" in shown["body"]
+    runs.ask_api("PATCH", place, {"chosen_options": ["evolve"], "params_input": {}})
+
+    done = runs.go_on(approval, question)
+
+    assert runs.states(done) == {"ask": "success", "record": "success"}
+    assert done.state == "success"
+    (line,) = [line for line in evolution.read(refused, "flights") if line.event == "answered"]
+    assert (line.drift, line.decision, line.decided_by) == (DRIFT, "evolve", "admin")
+    assert evolution.waiting(refused, "flights") == {}

@@ -1,0 +1,93 @@
+"""The same DAG on a real Spark standalone cluster: a master and two workers, all on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from demo import checks, flights_feed, recompute
+from pipelines.flights import pipeline
+from tests.live_airflow import until
+from tidegate.embedded import places as embedded
+from tidegate.embedded.ports import LOOPBACK, free_port, listens
+from tidegate.layout import Layout
+
+pytestmark = [pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """The master's URL; each worker has one core and a folder under ``work``."""
+    master, started = f"spark://{LOOPBACK}:{free_port()}", []
+
+    def start(role: str, *arguments: str) -> None:
+        command = [str(embedded.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
+        environment = {**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "256m"}
+        with (tmp_path / "cluster.log").open("ab") as log:
+            started.append(
+                subprocess.Popen(
+                    [*command, "--host", LOOPBACK, "--webui-port", "0"],
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    try:
+        start("master.Master", "--port", master.rpartition(":")[2])
+        until(lambda: listens(int(master.rpartition(":")[2])), 60)
+        for name in ("one", "two"):
+            folder = tmp_path / "work" / name
+            start("worker.Worker", master, "--cores", "1", "--memory", "1g", "--work-dir", str(folder))
+        until(lambda: (tmp_path / "cluster.log").read_text().count("Registering worker") == 2, 60)
+        yield master
+    finally:
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(30)
+
+
+def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_nothing_of_it_listens_elsewhere(
+    runs: Any, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
+) -> None:
+    from dags.flights import dag
+
+    connection = {"conn_type": "spark", "host": cluster, "extra": {"deploy-mode": "client"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    layout = Layout(places / ".data/lake", places / ".data/landing")
+    for day in (1, 2):
+        flights_feed.land_day(layout.landing_root, date(2013, 1, day))
+    run = runs.start(dag)
+    assert runs.states(run) == dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
+    with contextlib.closing(recompute.flights(layout.landing_root)) as answer:
+        found = [checks.balance(layout, pipeline), *checks.exactly_once(layout, pipeline, answer)]
+    assert [check for check in found if not check.fine] == []
+    for name in ("one", "two"):
+        (told,) = (tmp_path / "work" / name).glob("app-*/*/stderr")
+        assert "Finished task" in told.read_text(), "the worker did some of the work"
+    addresses = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for connection in psutil.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN and connection.pid and _is_of(connection.pid, cluster)
+    }
+    assert addresses == {LOOPBACK}
+
+
+def _is_of(pid: int, master: str) -> bool:
+    """Whether a process is the master, a worker or an executor of the cluster."""
+    with contextlib.suppress(psutil.Error):
+        words = psutil.Process(pid).cmdline()
+        return master in words or master.rpartition(":")[2] in words
+    return False

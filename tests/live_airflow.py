@@ -1,0 +1,260 @@
+"""A live Airflow on a project of its own: lake, home, database and real Spark; what a person there does and sees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import psutil
+from airflow_client.client import ApiClient, Configuration
+from airflow_client.client.api.asset_api import AssetApi
+from airflow_client.client.api.dag_api import DAGApi
+from airflow_client.client.api.dag_run_api import DagRunApi
+from airflow_client.client.api.task_instance_api import TaskInstanceApi
+from airflow_client.client.api.x_com_api import XComApi
+from airflow_client.client.exceptions import NotFoundException
+from airflow_client.client.models import (
+    ClearTaskInstancesBody,
+    ClearTaskInstancesBodyTaskIdsInner,
+    DAGPatchBody,
+    DAGRunClearBody,
+    PatchTaskInstanceBody,
+    TriggerDAGRunPostBody,
+)
+
+from demo import checks, flights_feed, recompute
+from pipelines.flights import pipeline as flights
+from tidegate.embedded.airflow_server import AirflowServer
+from tidegate.embedded.processes import Process
+from tidegate.layout import Layout, run_key
+from tidegate.report import RunReport
+
+PROJECT = Path(__file__).parents[1]
+
+DAG = '''"""Airflow runs flights, with the waits of a person who watches."""
+
+from datetime import timedelta
+
+import tidegate.airflow.retry
+from pipelines.flights import pipeline
+from tidegate.airflow import build_dag
+
+tidegate.airflow.retry.FIRST_DELAY = timedelta(seconds=3)
+dag = build_dag(pipeline)
+dag.task_dict["run"].retry_delay = timedelta(seconds=1)
+'''
+
+DOWNSTREAM = '''"""A pipeline that follows another one's table; Airflow runs it."""
+
+from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
+
+pipeline = Pipeline(
+    name="punctuality",
+    schedule=AfterTables("silver.flights"),
+    flows=(
+        Flow(
+            name="gold",
+            source=ChangeFeed("silver.flights"),
+            transform="flights:daily_delay",
+            target=Table("gold.punctuality", keys=("day", "carrier")),
+        ),
+    ),
+)
+'''
+
+
+def make_project(folder: Path) -> Path:
+    """A user's project with flights, and a pipeline that follows it."""
+    for name in ("expectations", "spark_jobs", "pipelines"):
+        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("jars", "jars.lock.json"):
+        (folder / name).symlink_to(PROJECT / name)
+    (folder / "dags").mkdir()
+    (folder / "dags/flights.py").write_text(DAG)
+    (folder / "pipelines/punctuality.py").write_text(DOWNSTREAM)
+    shutil.copy(PROJECT / "dags/flights.py", folder / "dags/punctuality.py")
+    text = (folder / "dags/punctuality.py").read_text()
+    (folder / "dags/punctuality.py").write_text(text.replace("flights", "punctuality"))
+    (folder / ".data/landing/flights").mkdir(parents=True)
+    return folder
+
+
+@dataclass
+class Live:
+    """What a person at the console does and sees, through Airflow's own API client."""
+
+    project: Path
+
+    def __post_init__(self) -> None:
+        self.server = AirflowServer(self.project)
+        self.layout = Layout(self.project / ".data/lake", self.project / ".data/landing")
+        self.ready_after = 0.0
+
+    def up(self) -> None:
+        """Start what does not run, and wait until it is ready."""
+        begun = time.monotonic()
+        self.server.start(
+            {
+                "TIDEGATE_PROJECT": str(self.project),
+                # In place of an installation of this project.
+                "PYTHONPATH": str(self.project),
+                # A person waits for a minute; a test has less.
+                "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
+                "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+                "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
+                "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+            }
+        )
+        until(lambda: self.server.healthy() and {"flights", "punctuality"} <= set(self.server.dags()), 90)
+        self.ready_after = time.monotonic() - begun
+        self.client = ApiClient(Configuration(host=self.server.url, access_token=self.server.token()))
+
+    # ---------------------------------------------------------------------------------------------- what a person does
+
+    def land(self, day: int) -> int:
+        """A day of January; returns how many records it holds."""
+        return flights_feed.land_day(self.layout.landing_root, date(2013, 1, day)).rows
+
+    def trigger(self, dag_id: str = "flights") -> str:
+        """Start a run, and return its id."""
+        body = TriggerDAGRunPostBody(logical_date=None)
+        return str(DagRunApi(self.client).trigger_dag_run(dag_id, body).dag_run_id)
+
+    def clear(self, run: str, *tasks: str) -> list[str]:
+        """Clear tasks with all below them, only-failed off; returns the names of all that were cleared."""
+        body = ClearTaskInstancesBody(
+            dry_run=False,
+            dag_run_id=run,
+            task_ids=[ClearTaskInstancesBodyTaskIdsInner(task) for task in tasks],
+            include_downstream=True,
+            only_failed=False,
+        )
+        cleared = TaskInstanceApi(self.client).post_clear_task_instances("flights", body)
+        return sorted(instance.task_id for instance in cleared.task_instances)
+
+    def clear_all(self, run: str) -> None:
+        """Clear the whole run."""
+        DagRunApi(self.client).clear_dag_run("flights", run, DAGRunClearBody(dry_run=False, only_failed=False))
+
+    def fail(self, run: str, task: str) -> None:
+        """Mark a task failed."""
+        body = PatchTaskInstanceBody(new_state="failed")
+        TaskInstanceApi(self.client).patch_task_instance("flights", run, task, body)
+
+    def pause(self, dag_id: str) -> None:
+        """Pause a DAG."""
+        DAGApi(self.client).patch_dag(dag_id, DAGPatchBody(is_paused=True))
+
+    # ------------------------------------------------------------------------------------------------ what a person sees
+
+    def runs(self, dag_id: str) -> dict[str, str]:
+        """The state of each run of a DAG."""
+        found = DagRunApi(self.client).get_dag_runs(dag_id).dag_runs
+        return {run.dag_run_id: str(run.state.value) for run in found}
+
+    def tasks(self, run: str, dag_id: str = "flights") -> dict[str, Any]:
+        """Each task of a run."""
+        found = TaskInstanceApi(self.client).get_task_instances(dag_id, run).task_instances
+        return {instance.task_id: instance for instance in found}
+
+    def states(self, run: str, dag_id: str = "flights") -> dict[str, str | None]:
+        """The colour of each task of a run."""
+        return {
+            name: instance.state.value if instance.state else None for name, instance in self.tasks(run, dag_id).items()
+        }
+
+    def end(self, run: str, dag_id: str = "flights", seconds: float = 120) -> dict[str, str | None]:
+        """Wait for a run's end, and return the colour of each of its tasks."""
+        until(lambda: self.runs(dag_id).get(run) in ("success", "failed"), seconds)
+        return self.states(run, dag_id)
+
+    def attempt(self, run: str) -> str:
+        """The id of the attempt that `run` made last; empty when there is none."""
+        asked = {"dag_id": "flights", "dag_run_id": run, "task_id": "run", "xcom_key": "attempt"}
+        try:
+            return str(XComApi(self.client).get_xcom_entry(**asked).actual_instance.value)
+        except NotFoundException:
+            return ""
+
+    def report(self, run: str) -> RunReport | None:
+        """What that attempt reported."""
+        attempt = self.attempt(run)
+        return RunReport.read(self.layout.report("flights", run_key(run), attempt)) if attempt else None
+
+    def works_on(self, run: str, flow: str) -> bool:
+        """Whether that attempt's application works on a flow just now."""
+        report = self.report(run)
+        return report is not None and any(told.flow == flow and told.state == "running" for told in report.flows)
+
+    def log(self, run: str, task: str, attempt: int = 1) -> str:
+        """The log of a task, as Airflow keeps it."""
+        path = f"dag_id=flights/run_id={run}/task_id={task}/attempt={attempt}.log"
+        return (self.project / ".airflow/logs" / path).read_text()
+
+    def events(self, table: str) -> list[dict[str, Any]]:
+        """What Airflow was told of a table, oldest first."""
+        found = AssetApi(self.client).get_asset_events(name_pattern=table, order_by=["timestamp"]).asset_events
+        return [dict(event.extra or {}) for event in found]
+
+    # ------------------------------------------------------------------------------------------------------- processes
+
+    def applications(self) -> list[psutil.Process]:
+        """The JVMs of the Spark applications of flights."""
+        return self._processes(
+            lambda words: "org.apache.spark.deploy.SparkSubmit" in words and "tidegate-flights" in words
+        )
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that run `run`: the worker, and the task that it supervises."""
+        (application,) = self.applications()
+        # spark-submit is a child of the task, the task one of the worker.
+        chain = [application, *application.parents()]
+        task = next(each for each in chain if os.getpgid(each.pid) != os.getpgid(application.pid))
+        return [task, *filter(None, [task.parent()])]
+
+    def kill(self, processes: list[psutil.Process]) -> None:
+        """SIGKILL, and wait until they are gone."""
+        assert processes
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+        psutil.wait_procs(processes, timeout=10)
+
+    def leader(self, component: str) -> psutil.Process:
+        """The process of a component of Airflow."""
+        found = self.server.services[component].leader
+        assert isinstance(found, Process)
+        return psutil.Process(found.pid)
+
+    def _processes(self, fits: Callable[[list[str]], bool]) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                mine = process.environ().get("TIDEGATE_PROJECT") == str(self.project)
+                if mine and fits(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    # ---------------------------------------------------------------------------------------------------------- tables
+
+    def wrong(self) -> list[str]:
+        """What in ledger and tables is not as an independent engine makes it of the landing zone; empty when all is."""
+        with contextlib.closing(recompute.flights(self.layout.landing_root)) as answer:
+            found = [checks.balance(self.layout, flights), *checks.exactly_once(self.layout, flights, answer)]
+        return [str(check) for check in found if not check.fine]
+
+
+def until(holds: Callable[[], bool], seconds: float) -> None:
+    """Wait until something holds; fails when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        time.sleep(0.2)

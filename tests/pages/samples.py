@@ -1,0 +1,154 @@
+"""Batches of the pipeline ``flights``, as a driver would tell them, made without one."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidegate import registry
+from tidegate.pages import Batch
+from tidegate.report import BatchRecord, ExpectationResult, Verdict
+from tidegate.spec import Pipeline
+
+FIRST = datetime(2013, 2, 1, 6, 30, tzinfo=UTC)
+
+
+def flights() -> Pipeline:
+    return registry.load("flights")
+
+
+def record(number: int, flow: str = "silver", **counts: Any) -> BatchRecord:
+    """A line that balances, of another size for each number."""
+    read = 9_600 + (number * 1_103) % 3_300
+    quarantined = counts.pop("quarantined", _refused(number))
+    filtered = {"cancelled_twice": 3 + number % 4}
+    superseded = (number * 7) % 60
+    written = read - quarantined - sum(filtered.values()) - superseded
+    plain = {
+        "flow": flow,
+        "batch_id": number,
+        "app_id": f"flights/{flow}/v1/0",
+        "kind": "upsert",
+        "read": read,
+        "written": written,
+        "quarantined": quarantined,
+        "filtered": filtered,
+        "superseded": superseded,
+        "rules": {
+            rule: rows
+            for rule, rows in (
+                ("required(origin)", quarantined - quarantined // 4 - 1),
+                ("wrong_type(dep_delay)", quarantined // 4),
+                ("between(dep_delay)", 1),
+            )
+            if quarantined
+        },
+        "target_version": number + 1,
+        "seconds": 6.0 + number % 5,
+    }
+    made = BatchRecord(**{**plain, **counts})
+    assert made.imbalance() == 0
+    return made
+
+
+def _refused(number: int) -> int:
+    """None in a third of the batches, and now and then many."""
+    if number % 3 == 2:
+        return 0
+    return (8 + (number * 13) % 45) * (4 if number % 14 == 1 else 1)
+
+
+def verdict(number: int, outcome: Any = "split", flow: str = "silver") -> Verdict:
+    results = (
+        ExpectationResult(
+            expectation="expect_column_values_to_not_be_null",
+            rule="not_null(carrier)",
+            severity="critical",
+            success=outcome != "refused",
+            evaluated=11_794,
+            unexpected=0 if outcome != "refused" else 2_208,
+            mostly=0.99,
+            sentence="carrier values must not be null, at least 99 % of the time.",
+        ),
+        ExpectationResult(
+            expectation="expect_column_values_to_be_between",
+            rule="between(dep_delay)",
+            severity="warning",
+            success=outcome == "passed",
+            evaluated=11_580,
+            unexpected=0 if outcome == "passed" else 1,
+            mostly=1.0,
+            sentence="dep_delay values must be greater than or equal to -120 and less than or equal to 2000.",
+        ),
+        ExpectationResult(
+            expectation="expect_table_row_count_to_be_between",
+            rule="row_count_between",
+            severity="info",
+            success=True,
+            sentence="Must have greater than or equal to 1 rows.",
+        ),
+    )
+    return Verdict(
+        flow=flow,
+        batch_id=number,
+        suite="flights/silver",
+        suite_fingerprint="s",
+        code_fingerprint="c",
+        outcome=outcome,
+        results=results,
+    )
+
+
+def batch(number: int, flow: str = "silver", *, outcome: str = "split", **counts: Any) -> Batch:
+    """A batch of its own run, six hours after the one before."""
+    told = record(number, flow, **counts) if outcome != "refused" else None
+    if told is not None and not told.quarantined:
+        outcome = "passed"
+    return Batch(
+        flow=flow,
+        checkpoint_version=1,
+        refresh=0,
+        batch_id=number,
+        run_key=f"scheduled-{number:05d}-1a2b3c4d",
+        attempt=f"a-{number:05d}",
+        at=(FIRST + timedelta(hours=6 * number)).isoformat(),
+        record=told,
+        verdict=verdict(number, outcome, flow) if flow == "silver" else None,
+    )
+
+
+def bronze(number: int, **counts: Any) -> Batch:
+    plain = record(
+        number, "bronze", quarantined=0, superseded=0, filtered={}, rules={}, kind="append", written=0, read=0
+    )
+    read = 9_600 + (number * 1_103) % 3_300
+    bad = 1 if number % 9 == 4 else 0
+    told = dataclasses.replace(
+        plain,
+        read=read,
+        written=read,
+        files_listed=12,
+        files_opened=12 - bad,
+        files_quarantined=bad,
+        rules={"corrupt_compression": bad} if bad else {},
+        **counts,
+    )
+    return dataclasses.replace(batch(number, "bronze"), record=told, verdict=None)
+
+
+def gold(number: int) -> Batch:
+    told = BatchRecord(
+        flow="gold",
+        batch_id=number,
+        app_id="flights/gold/v1/0",
+        kind="recompute",
+        read=9_000 + number * 17,
+        groups=180 + number % 11,
+        upserted=150 + number % 11,
+        deleted=number % 3,
+        unchanged=30 - number % 3,
+        target_version=number,
+        seconds=5.5 + number % 3,
+    )
+    return dataclasses.replace(batch(number, "gold"), record=told, verdict=None)

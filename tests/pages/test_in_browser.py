@@ -1,0 +1,175 @@
+"""Pages in a real Chromium without a network: from a disk, under the policy as a header, alone, in light and in dark."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from tests.browser import visit
+from tests.pages import samples
+from tidegate.layout import Layout
+from tidegate.pages import publish
+from tidegate.pages.render import POLICY, style
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+PAGES = (
+    "index.html",
+    "silver/index.html",
+    "silver/batches-1.html",
+    "silver/v1-0-batch-103.html",
+    "silver/v1-0-batch-105.html",
+    "bronze/v1-0-batch-40.html",
+    "gold/v1-0-batch-41.html",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of every kind; silver's batch 105 was refused."""
+    folder = tmp_path_factory.mktemp("site")
+    layout, flights = Layout(folder / "lake", folder / "landing"), samples.flights()
+    for number in range(105):
+        publish(layout, flights, samples.batch(number))
+    publish(layout, flights, samples.batch(105, outcome="refused"))
+    for number in range(42):
+        publish(layout, flights, samples.bronze(number))
+        publish(layout, flights, samples.gold(number))
+    return layout.docs("flights")
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    """The site behind a server that sends the policy, as a careful one would."""
+
+    class Strict(http.server.SimpleHTTPRequestHandler):
+        def end_headers(self) -> None:
+            self.send_header("Content-Security-Policy", f"{POLICY}; frame-ancestors 'self'")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            super().end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Strict, directory=site)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def colour_of(page: Page, what: str, name: str) -> str:
+    told: str = page.eval_on_selector(what, "(element, name) => getComputedStyle(element)[name]", name)
+    return told
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_opens_under_the_strict_policy_without_a_complaint_or_a_foreign_request(
+    browser: Browser, served: str, path: str
+) -> None:
+    with visit(browser, f"{served}/{path}") as seen:
+        assert seen.complaints == []
+        assert seen.strangers(served) == []
+        assert f"{served}/{style().name}" in seen.requests
+        assert colour_of(seen.page, "section, .head", "borderRadius") == "10px", "the style sheet applies"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_opens_from_a_disk_with_its_style(browser: Browser, site: Path, path: str) -> None:
+    with visit(browser, (site / path).as_uri()) as seen:
+        assert seen.complaints == []
+        assert seen.strangers(site.as_uri()) == []
+        assert colour_of(seen.page, "section, .head", "borderRadius") == "10px"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "page", "ink"), [("light", (246, 247, 249), (28, 33, 40)), ("dark", (14, 17, 22), (230, 237, 243))]
+)
+def test_light_and_dark_are_the_readers_choice(
+    browser: Browser, site: Path, scheme: Literal["light", "dark"], page: tuple[int, ...], ink: tuple[int, ...]
+) -> None:
+    with visit(browser, (site / "silver/v1-0-batch-103.html").as_uri(), scheme=scheme) as seen:
+        assert colour_of(seen.page, "body", "backgroundColor") == f"rgb{page}"
+        assert colour_of(seen.page, "body", "color") == f"rgb{ink}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_every_text_stands_out_from_its_ground(
+    browser: Browser, site: Path, path: str, scheme: Literal["light", "dark"]
+) -> None:
+    """4.5 to 1, as WCAG 2 asks of text in AA."""
+    with visit(browser, (site / path).as_uri(), scheme=scheme) as seen:
+        assert seen.page.evaluate(_FAINT) == []
+
+
+_FAINT = """() => {
+  const rgb = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = colour => {
+    const [r, g, b] = rgb(colour).slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = element => {
+    for (; element; element = element.parentElement) {
+      const colour = getComputedStyle(element).backgroundColor;
+      if ((rgb(colour)[3] ?? 1) > 0) return colour;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const faint = new Set();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || ['TITLE', 'title', 'desc'].includes(element.tagName)) continue;
+    const style = getComputedStyle(element);
+    const [a, b] = [light(element.closest('svg') ? style.fill : style.color), light(ground(element))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) faint.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
+  }
+  return [...faint];
+}"""
+
+
+def test_a_page_that_was_sent_alone_can_still_be_read(browser: Browser, site: Path, tmp_path: Path) -> None:
+    alone = Path(shutil.copy(site / "silver/v1-0-batch-103.html", tmp_path))
+    with visit(browser, alone.as_uri()) as seen:
+        told = seen.page.inner_text("body")
+        assert "rows read" in told
+        assert "required(origin)" in told
+        bar = seen.page.locator("svg.trend rect.written").first
+        assert bar.evaluate("bar => getComputedStyle(bar).fill") == "rgb(15, 118, 110)"
+        assert seen.page.locator("svg.trend").bounding_box()["width"] > 300  # type: ignore[index]  # it is shown
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_narrow_window_scrolls_tables_and_not_the_page(browser: Browser, site: Path, path: str) -> None:
+    with visit(browser, (site / path).as_uri(), width=360) as seen:
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_reader_gets_from_the_pipeline_to_a_batch_and_back(browser: Browser, served: str) -> None:
+    with visit(browser, f"{served}/index.html") as seen:
+        page = seen.page
+        page.get_by_role("link", name="silver", exact=True).click()
+        page.get_by_role("link", name="Earlier batches").click()
+        assert page.get_by_role("heading", level=1).inner_text() == "silver: earlier batches"
+        page.get_by_role("link", name="49", exact=True).click()
+        assert page.get_by_role("heading", level=1).inner_text().split() == ["silver,", "batch", "49", "split"]
+        page.get_by_role("link", name="flights").click()
+        page.get_by_role("link", name="batch 105").first.click()
+        assert "the batch waits" in page.inner_text("main")
+        page.get_by_role("img", name="Rows read and in quarantine").wait_for()
+        page.get_by_text("The same as a table").click()
+        assert page.get_by_role("row").filter(has_text="refused").count() == 1
+        assert seen.complaints == []

@@ -1,0 +1,148 @@
+"""Batches as ledger, verdicts and changes of schema tell of them: tables that the platform's own code wrote, no JVM."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.pages import samples
+from tidegate.layout import Layout
+from tidegate.pages import Batch, publish, rebuild
+from tidegate.pages.records import batches
+from tidegate.request import RunRequest
+from tidegate.spark.ledger import record_batch, record_verdict
+
+if TYPE_CHECKING:
+    from tidegate.spark.context import FlowContext
+
+FLIGHTS = samples.flights()
+ASKED = RunRequest(dag_id="flights", run_id="run-1")
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "lake", tmp_path / "landing")
+
+
+def record(layout: Layout, batch: Batch) -> None:
+    """What a driver writes of a batch: the verdict, then the line if it passed."""
+    ref = SimpleNamespace(version=batch.checkpoint_version, refresh=batch.refresh)
+    plain = SimpleNamespace(
+        layout=layout, pipeline=FLIGHTS, run_key=batch.run_key, request=ASKED, attempt=batch.attempt, ref=ref
+    )
+    context = cast("FlowContext", plain)
+    if batch.verdict is not None:
+        record_verdict(context, batch.verdict)
+    if batch.record is not None:
+        record_batch(context, batch.record)
+
+
+def change(layout: Layout, **told: Any) -> None:
+    import pyarrow
+    from deltalake import write_deltalake
+
+    plain = {"flow": "silver", "batch_id": 1, "version_before": 1, "version_after": 1, "run_key": "r"}
+    line = {
+        **plain,
+        "recorded_at": datetime(2013, 2, 1, tzinfo=UTC),
+        "breaks": ["-"],
+        "before": "",
+        "after": "",
+        **told,
+    }
+    path = layout.ops("flights", "evolution")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_deltalake(str(path), pyarrow.Table.from_pylist([line]), mode="append")
+
+
+def test_a_pipeline_that_never_ran_has_no_batches(layout: Layout) -> None:
+    assert batches(layout, "flights") == []
+    index = rebuild(layout, FLIGHTS)
+    assert index.read_text().count("no batch yet") == 3
+
+
+def test_a_batch_is_what_the_driver_recorded(layout: Layout) -> None:
+    told = samples.batch(1)
+    record(layout, told)
+    (found,) = batches(layout, "flights")
+    assert (found.record, found.verdict, found.run_key, found.attempt) == (
+        told.record,
+        told.verdict,
+        told.run_key,
+        told.attempt,
+    )
+    assert [judgement.outcome for judgement in found.judgements] == ["split"]
+
+
+def test_a_refused_batch_has_no_line_and_a_mended_one_both_judgements(layout: Layout) -> None:
+    record(layout, samples.batch(0))
+    record(layout, samples.batch(1, outcome="refused"))
+    assert [(batch.batch_id, batch.entry().outcome) for batch in batches(layout, "flights")] == [
+        (0, "split"),
+        (1, "refused"),
+    ]
+    record(layout, samples.batch(1))
+    mended = batches(layout, "flights")[-1]
+    assert mended.entry().outcome == "split"
+    assert [judgement.outcome for judgement in mended.judgements] == ["refused", "split"]
+
+
+def test_a_batch_that_an_earlier_attempt_judged_gets_that_verdict_on_its_page(layout: Layout) -> None:
+    """The attempt was killed after the write to quarantine; the next one does not judge again."""
+    told = samples.batch(1)
+    record(layout, told)
+    page = publish(layout, FLIGHTS, Batch(**{**vars(told), "verdict": None}))
+    assert "carrier values must not be null" in page.read_text()
+
+
+def test_changes_of_schema_go_to_the_page_of_their_batch_alone(layout: Layout) -> None:
+    for number in (0, 1, 2):
+        record(layout, samples.batch(number))
+    change(layout, field="gate", kind="added", after="STRING", breaks=["flights/gold"])
+    change(layout, batch_id=0, version_after=2, field="other", kind="added")
+    found = {batch.batch_id: batch.changes for batch in batches(layout, "flights")}
+    assert found == {
+        0: (),
+        1: ({"field": "gate", "kind": "added", "after": "STRING", "breaks": "flights/gold"},),
+        2: (),
+    }
+    assert "<td>flights/gold</td>" in publish(layout, FLIGHTS, samples.batch(1)).read_text()
+
+
+def test_a_site_is_made_anew_and_what_does_not_belong_to_it_goes(layout: Layout) -> None:
+    for number in range(3):
+        record(layout, samples.batch(number))
+    site = layout.docs("flights")
+    (site / "silver").mkdir(parents=True)
+    (site / "silver" / "left.html").write_text("from before")
+    index = rebuild(layout, FLIGHTS)
+    assert index == site / "index.html"
+    assert {path.name for path in (site / "silver").iterdir()} == {
+        "index.html",
+        "history.json",
+        *(f"v1-0-batch-{number}.html" for number in range(3)),
+    }
+    assert [path.name for path in site.parent.iterdir()] == ["flights"]
+
+
+def test_pages_made_anew_are_those_that_the_runs_made(layout: Layout) -> None:
+    told = [samples.bronze(0), samples.batch(0), samples.gold(0), samples.batch(1, outcome="refused"), samples.batch(1)]
+    for batch in told:
+        record(layout, batch)
+        publish(layout, FLIGHTS, batch)
+    site = layout.docs("flights")
+    before = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
+    rebuild(layout, FLIGHTS)
+    after = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
+    assert len(before) == 1 + 3 + 4
+    assert after == before
+
+
+def alike(path: Path) -> str:
+    """A page without its instants: the tables' are those of the test, the samples' are made up."""
+    return re.sub(r'<time datetime="[^"]+">[^<]+</time>', "<time>", path.read_text(encoding="utf-8"))

@@ -1,0 +1,74 @@
+"""Mutants: what a suite notices of good rows that were changed on purpose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidegate.errors import SpecError
+from tidegate.spark.gate import load_suite
+from tidegate.spark.gate.mutants import breed, judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+
+def caught(folder: Path, rows: DataFrame, *expectations: tuple[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
+    path = folder / "silver.json"
+    plain = [{"type": kind, "kwargs": kwargs} for kind, kwargs in expectations]
+    path.write_text(json.dumps({"name": "x/silver", "expectations": plain}))
+    done: list[int] = []
+    mutants = breed(rows.schema)
+    found = judge(load_suite(path, "x/silver"), rows, mutants, done.append)
+    assert done == list(range(1, len(mutants) + 1))
+    return {(each.mutant.column, each.mutant.change): each.rules for each in found}
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> DataFrame:
+    """Twenty good rows and a bad one."""
+    plain = [(number, f"code{number % 9}", number / 2) for number in range(20)]
+    return spark.createDataFrame([*plain, (20, "code", -5.0)], "id bigint, code string, weight double").selectExpr(
+        "*", "timestamp'2026-01-05' AS at"
+    )
+
+
+def test_each_change_is_put_down_to_the_rules_that_notice_it(rows: DataFrame, tmp_path: Path) -> None:
+    found = caught(
+        tmp_path,
+        rows,
+        ("expect_column_values_to_be_between", {"column": "weight", "min_value": 0}),
+        ("expect_column_values_to_match_regex", {"column": "code", "regex": "^code"}),
+        ("expect_column_values_to_not_be_null", {"column": "code"}),
+        ("expect_column_values_to_be_unique", {"column": "id"}),
+        ("expect_column_mean_to_be_between", {"column": "weight", "max_value": 100}),
+    )
+    assert found["weight", "too small"] == ("between(weight)",)
+    assert found["weight", "too large"] == ("mean_between(weight)",)
+    assert found["weight", "null"] == ("mean_between(weight)",)
+    assert found["code", "null"] == ("not_null(code)",)
+    assert found["code", "truncated"] == found["code", "a number"] == ("match_regex(code)",)
+    assert found["id", "too large"] == found["*", "doubled rows"] == ("unique(id)",)
+    assert found["id", "null"] == found["at", "late"] == found["at", "too far ahead"] == ()
+
+
+def test_a_rule_that_raises_on_a_change_has_noticed_it(rows: DataFrame, tmp_path: Path) -> None:
+    digits = rows.selectExpr("cast(id AS string) AS number", "code")
+    found = caught(
+        tmp_path,
+        digits,
+        ("expect_column_values_to_be_in_set", {"column": "number", "value_set": list(range(21))}),
+        ("expect_column_values_to_not_be_null", {"column": "code"}),
+    )
+    assert found["number", "a number"] == ("in_set(number)",)
+    assert found["code", "null"] == ("not_null(code)",)
+
+
+def test_a_suite_that_no_row_keeps_is_told(rows: DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no row of the table keeps all rules"):
+        caught(tmp_path, rows, ("expect_column_values_to_be_between", {"column": "weight", "min_value": 1000}))

@@ -1,0 +1,48 @@
+"""The settings that stand before the JVM does: where Spark listens, what its executors load, who may read its files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegate.environment import Environment
+from tidegate.launch import submit_conf, submit_environment
+
+# They need the jars of set-up, though no JVM.
+pytestmark = pytest.mark.jvm
+
+HERE = Environment.read({"TIDEGATE_PROJECT": str(Path(__file__).parents[1])})
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local", "spark://127.0.0.1:7077", "spark://localhost:7077"])
+def test_spark_on_this_machine_listens_on_loopback(master: str) -> None:
+    conf = submit_conf(HERE, small=False, master=master)
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert submit_environment(HERE, master=master)["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("master", ["yarn", "spark://master:7077", "k8s://https://cluster:6443"])
+def test_executors_of_other_machines_can_reach_the_driver_and_have_its_jars(master: str) -> None:
+    conf = submit_conf(HERE, small=False, master=master)
+    assert {"spark.driver.host", "spark.driver.bindAddress"} & set(conf) == set()
+    assert conf["spark.executor.extraClassPath"] == conf["spark.driver.extraClassPath"]
+    assert "SPARK_LOCAL_IP" not in submit_environment(HERE, master=master)
+
+
+def test_without_another_master_it_is_that_of_the_environment() -> None:
+    cluster = replace(HERE, master="spark://master:7077")
+    assert submit_conf(cluster, small=False) == submit_conf(HERE, small=False, master="spark://master:7077")
+    assert "SPARK_LOCAL_IP" not in submit_environment(cluster)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_spark_writes_with_the_mask_of_the_process_which_stays_as_it_was(mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        assert submit_conf(HERE, small=False)["spark.hadoop.fs.permissions.umask-mode"] == f"{mask:03o}"
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)

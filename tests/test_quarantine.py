@@ -1,0 +1,159 @@
+"""The life of what was set aside, on real Delta tables and without a JVM."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pendulum
+import pyarrow
+import pytest
+
+from tests.cli.project import append, orders, quarantined
+from tidegate import quarantine
+from tidegate.errors import RequestError
+from tidegate.selection import Selection
+
+EVERYTHING = Selection()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Five open rows of three days, two of which break `between(amount)`, and a file."""
+    path = tmp_path / "quarantine" / "orders" / "silver"
+    rows = [
+        quarantined(f"a#{number}", ["between(amount)"] if number < 2 else ["malformed_line"], {"line": number}, "x")
+        | {"quarantined_at": datetime(2026, 1, 5 + number // 2, 10, tzinfo=UTC)}
+        for number in range(5)
+    ]
+    append(path, [*rows, quarantined("b.gz@1", ["corrupt_compression"], {"path": "b.gz"}, "", level="file")])
+    return path
+
+
+def entries(path: Path) -> dict[str, dict[str, Any]]:
+    from deltalake import DeltaTable
+
+    return {row["_row_id"]: row for row in DeltaTable(str(path)).to_pyarrow_table().to_pylist()}
+
+
+def versions(path: Path) -> int:
+    return len(list((path / "_delta_log").glob("*.json")))
+
+
+def ids(*names: str) -> pyarrow.Table:
+    return pyarrow.table({"_row_id": pyarrow.array(names, pyarrow.string())})
+
+
+def test_open_entries_are_counted_with_the_oldest(table: Path) -> None:
+    held = quarantine.held(table)
+    assert (held.open, held.in_hand, dict(held.states)) == (6, 0, {"open": 6})
+    assert held.oldest_ms == int(datetime(2026, 1, 5, 10, tzinfo=UTC).timestamp() * 1000)
+    age = held.age(held.oldest_ms + 3 * 86_400_000)
+    assert age is not None and age.in_days() == 3
+
+
+def test_a_flow_that_never_held_anything_back_holds_nothing(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    assert quarantine.held(nowhere).open == 0
+    assert quarantine.held(nowhere).age(0) is None
+    assert quarantine.waive(nowhere, EVERYTHING, by="ada", reason="test") == 0
+    assert quarantine.claim(nowhere, EVERYTHING, number=0, first=0, limit=10, by="ada") is None
+    assert not nowhere.exists()
+
+
+def test_thresholds_that_a_flow_declares_are_told_when_they_are_passed(table: Path) -> None:
+    held = quarantine.held(table)
+    assert held.oldest_ms is not None
+    now = held.oldest_ms + 3 * 86_400_000
+    flow = orders().flow("silver")
+    for rows, age, told in ((None, None, 0), (6, "72h", 0), (5, "72h", 1), (5, "2d", 2), (None, "71h", 1)):
+        declared = dataclasses.replace(flow, open_rows_alert=rows, open_age_alert=age)
+        assert len(quarantine.warnings(declared, held, now)) == told
+    nothing = quarantine.Held(states={}, in_hand=0, oldest_ms=None)
+    assert quarantine.warnings(dataclasses.replace(flow, open_rows_alert=1, open_age_alert="1h"), nothing, now) == ()
+
+
+def test_waiving_takes_who_when_and_why_in_one_commit(table: Path) -> None:
+    before = versions(table)
+    selected = Selection.check(rule="between(amount)")
+    assert quarantine.waive(table, selected, by="o'hara", reason="the shop's own test") == 2
+    assert versions(table) == before + 1
+    row = entries(table)["a#0"]
+    assert (row["state"], row["changed_by"], row["reason"]) == ("waived", "o'hara", "the shop's own test")
+    assert abs((datetime.now(UTC) - row["changed_at"]).total_seconds()) < 60
+    assert quarantine.held(table).states == {"open": 4, "waived": 2}
+    assert quarantine.waive(table, selected, by="o'hara", reason="again") == 0, "a closed entry stays as it is"
+
+
+def test_waiving_without_a_reason_is_refused(table: Path) -> None:
+    with pytest.raises(RequestError, match="reason"):
+        quarantine.waive(table, EVERYTHING, by="ada", reason="  ")
+    assert quarantine.held(table).open == 6
+
+
+def test_days_select_from_the_first_to_the_last(table: Path) -> None:
+    assert quarantine.count_free(table, Selection.check(since="2026-01-06")) == 3
+    assert quarantine.count_free(table, Selection.check(until="2026-01-05")) == 3
+    assert quarantine.count_free(table, Selection.check(since="2026-01-06", until="2026-01-06")) == 2
+
+
+def test_what_is_too_old_expires(table: Path) -> None:
+    hours = (pendulum.now("UTC") - pendulum.datetime(2026, 1, 6)).in_hours()
+    assert quarantine.expire(table, Selection.check(older_than=f"{hours}h"), by="ada") == 3
+    row = entries(table)["a#0"]
+    assert (row["state"], row["changed_by"], row["reason"]) == ("expired", "ada", f"older than {hours}h")
+    assert quarantine.expire(table, Selection.check(older_than="9999d"), by="ada") == 0
+    with pytest.raises(RequestError, match="age"):
+        quarantine.expire(table, EVERYTHING, by="ada")
+
+
+def test_a_claim_is_bounded_takes_the_oldest_and_none_twice(table: Path) -> None:
+    rows = Selection.check(rule="malformed_line")
+    assert quarantine.claim(table, rows, number=3, first=3, limit=2, by="ada") == quarantine.Claim(number=3, entries=2)
+    assert {name for name, row in entries(table).items() if row["_in_hand"]} == {"a#2", "a#3"}
+    assert quarantine.in_hand(table) == quarantine.Claim(number=3, entries=2)
+    assert quarantine.waive(table, rows, by="bob", reason="none") == 1, "what is in hand is left alone"
+    assert quarantine.claim(table, rows, number=4, first=3, limit=9, by="ada") is None
+
+
+def test_a_claim_is_settled_in_one_commit_and_what_came_back_stays_the_same_entry(table: Path) -> None:
+    from deltalake import DeltaTable
+
+    quarantine.claim(table, EVERYTHING, number=7, first=7, limit=100, by="ada")
+    refused = ids("a#2").append_column("rules", pyarrow.array([["required(order_id)"]]))
+    quarantine.send_back(table, 7, refused, suite_fingerprint="feed", app_id="orders/silver/replay", told="{}")
+    assert DeltaTable(str(table)).transaction_version("orders/silver/replay") == 7
+    before = versions(table)
+    quarantine.settle(table, 7)
+    assert versions(table) == before + 1
+
+    held = quarantine.held(table)
+    assert (held.states, held.in_hand) == ({"open": 1, "replayed": 5}, 0)
+    back, gone = entries(table)["a#2"], entries(table)["a#3"]
+    assert (back["state"], back["rules"], back["attempts"]) == ("open", ["required(order_id)"], 1)
+    assert (gone["state"], gone["changed_by"], gone["attempts"]) == ("replayed", "ada", 0)
+    assert quarantine.claim(table, EVERYTHING, number=8, first=7, limit=9, by="ada") is None, "not in the same replay"
+    assert quarantine.claim(table, EVERYTHING, number=9, first=9, limit=9, by="ada") is not None
+
+
+def test_what_is_gone_is_let_go_with_its_rule(table: Path) -> None:
+    quarantine.claim(table, EVERYTHING, number=0, first=0, limit=100, by="ada")
+    for _ in range(2):
+        quarantine.let_go(table, 0, ids("a#0", "a#1"))
+    assert quarantine.in_hand(table) == quarantine.Claim(number=0, entries=4)
+    row = entries(table)["a#0"]
+    assert (row["state"], row["rules"], row["attempts"]) == ("open", ["between(amount)", "source_gone"], 1)
+
+
+def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(table: Path) -> None:
+    quarantine.claim(table, EVERYTHING, number=0, first=0, limit=1, by="ada")
+    assert quarantine.retire(table, 1, 0) == 0
+    assert quarantine.retire(table, 2, 0) == 5
+    assert entries(table)["a#0"]["reason"] == "judged anew by checkpoint v2/0"
+    assert entries(table)["b.gz@1"]["state"] == "open"
+    assert quarantine.held(table).in_hand == 0, "a replay that was interrupted has nothing left to finish"
+    before = versions(table)
+    assert quarantine.retire(table, 2, 0) == 0
+    assert versions(table) == before, "nothing to retire makes no commit"

@@ -1,0 +1,70 @@
+"""What pages know of where flows stand: the last reading at once, a fresh one behind it, today's declarations."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.cli.project import Project, orders
+from tidegate import registry
+from tidegate.errors import SpecError
+from tidegate.watch import FRESH, Watch, declarations
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project whose pipelines are those of this process."""
+    made = Project.make(tmp_path / "project")
+    monkeypatch.syspath_prepend(str(made.folder))
+    real = _take_pipelines()
+    yield made
+    _take_pipelines()
+    sys.modules.update(real)
+
+
+def _take_pipelines() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == "pipelines"]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def test_a_reading_is_kept_while_it_is_fresh_and_renewed_behind_the_next_look(project: Project) -> None:
+    project.declare(orders())
+    project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    now = 1000.0
+    watch = Watch(project.environment, clock=lambda: now)
+    first = watch.reading()
+    assert first.of("orders")[0].standing.place == "orders/bronze"
+    assert first.of("orders")[0].standing.state == "behind"
+    now += FRESH / 2
+    assert watch.reading() is first
+    now += FRESH
+    assert watch.reading() is first, "nobody waits for the next one"
+    until = time.monotonic() + 10
+    while watch.reading() is first and time.monotonic() < until:
+        time.sleep(0.02)
+    assert watch.reading().at == now
+
+
+def test_an_edited_declaration_is_seen_without_a_restart(project: Project) -> None:
+    project.declare(orders())
+    assert registry.reload("orders").flow("silver").checkpoint_version == 1
+    project.declare(orders(version=2))
+    path = project.folder / "pipelines/orders.py"
+    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 1))
+    assert registry.reload("orders").flow("silver").checkpoint_version == 2
+
+
+def test_a_declaration_that_does_not_load_hides_no_other(project: Project) -> None:
+    project.declare(orders())
+    (project.folder / "pipelines/broken.py").write_text("pipeline = (")
+    found = declarations()
+    assert isinstance(found["broken"], SpecError)
+    assert registry.load("orders") == found["orders"]
+    states = {seen.standing.pipeline: seen.standing.state for seen in Watch(project.environment).reading().flows}
+    assert states["broken"] == "error"

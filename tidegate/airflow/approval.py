@@ -1,0 +1,118 @@
+"""The DAG ``schema_approval``: one run per drift that a frozen contract refused, answered by a person in Airflow.
+
+A task that waits for a person keeps its run active, so the question has a DAG of its own and the pipeline keeps its
+schedule. Its ``plan`` says that the batch waits, and its next run acts on the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import pendulum
+from airflow.providers.standard.operators.hitl import HITLOperator
+from airflow.sdk import DAG, BaseOperator, Context, Param
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+
+from tidegate import evolution
+from tidegate.airflow import attempt
+from tidegate.contract import Answer
+from tidegate.errors import RequestError
+from tidegate.fields import NAME
+
+DAG_ID = "schema_approval"
+ASK = "ask"
+"""The id of the task that waits for a person."""
+RECORD = "record"
+"""The id of the task that writes the answer into the history."""
+
+_QUESTION = """\
+Pipeline **{{ params.pipeline }}**, flow **{{ params.flow }}**: a batch waits, because its records no longer fit the schema.
+
+{% for change in params.changes %}- {{ change }}
+{% endfor %}
+**evolve**: a new field becomes a column; what cannot be one is rescued, and values of another type are.
+**quarantine**: the rows with the change go to quarantine, the others pass.
+Drift `{{ params.drift }}`."""
+
+
+class RecordAnswer(BaseOperator):
+    """Writes what a person answered, who it was and when into the history of the pipeline's schemas."""
+
+    def execute(self, context: Context) -> None:
+        """Write it down.
+
+        Raises:
+            AirflowFailException: No batch waits for this drift, or it was answered otherwise before.
+        """
+        given = context["ti"].xcom_pull(task_ids=ASK)
+        who = given.get("responded_by_user") or {}
+        by = str(who.get("name") or who.get("id") or "")
+        params = context["params"]
+        (chosen,) = given["chosen_options"]
+        try:
+            evolution.answer(attempt.layout(), params["pipeline"], params["drift"], chosen, by)
+        except RequestError as error:
+            raise AirflowFailException(error.message) from error
+        self.log.info("%s answered %r; the next run of %s acts on it", by or "somebody", chosen, params["pipeline"])
+
+
+def build_schema_approval() -> DAG:
+    """The DAG, to be bound to a global name of a file under ``dags/``."""
+    name = f"^{NAME.pattern}$"
+    with DAG(
+        dag_id=DAG_ID,
+        description="A frozen contract refused a batch: evolve the schema, or quarantine the rows?",
+        schedule=None,
+        start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+        catchup=False,
+        # A question that waits must not hold up another, or not be asked at all.
+        max_active_runs=1000,
+        max_active_tasks=1000,
+        is_paused_upon_creation=False,
+        params={
+            "pipeline": Param(type="string", pattern=name, title="Pipeline"),
+            "flow": Param(type="string", pattern=name, title="Flow"),
+            "drift": Param(type="string", pattern="^[0-9a-f]{12}$", title="Drift"),
+            "changes": Param([], type="array", items={"type": "string"}, title="What the batch brings"),
+        },
+        tags=["tidegate"],
+    ) as dag:
+        ask = HITLOperator(
+            task_id=ASK,
+            subject="{{ params.pipeline }}: {{ params.flow }} waits for a schema change",
+            body=_QUESTION,
+            options=list(get_args(Answer)),
+        )
+        ask >> RecordAnswer(task_id=RECORD)
+    return dag
+
+
+def ask_once(error: Mapping[str, Any]) -> bool:
+    """Open the run that asks about a drift; a drift that was asked about has its run already.
+
+    Args:
+        error: A `tidegate.errors.ContractRefusedError` as a run report holds it.
+
+    Returns:
+        Whether a new run was opened.
+
+    Raises:
+        AirflowRuntimeError: Airflow does not open it, for example because it has no DAG `schema_approval`.
+    """
+    # The operator that triggers runs does it by ending its task; this one has a colour of its own to show.
+    from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    answer = SUPERVISOR_COMMS.send(
+        TriggerDagRun(
+            dag_id=DAG_ID,
+            run_id=f"{error['pipeline']}__{error['flow']}__{error['drift']}",
+            conf={name: error[name] for name in ("pipeline", "flow", "drift", "changes")},
+        )
+    )
+    if not isinstance(answer, ErrorResponse):
+        return True
+    if answer.error == ErrorType.DAGRUN_ALREADY_EXISTS:
+        return False
+    raise AirflowRuntimeError(answer)

@@ -1,0 +1,43 @@
+"""Links that Airflow shows on a task: the flow's reports, and the Spark history server where one is configured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.execution_time.xcom import XCom
+
+from tidegate.airflow.attempt import ATTEMPT_KEY, layout
+from tidegate.airflow.places import framed
+from tidegate.environment import Environment
+from tidegate.layout import run_key
+from tidegate.report import RunReport
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import TaskInstanceKey
+
+
+class ReportsLink(BaseOperatorLink):
+    """Leads from a flow's task to the data quality reports of its pipeline."""
+
+    name = "Data quality reports"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The site's first page; nothing while no batch was judged."""
+        site = layout().docs(ti_key.dag_id) / "index.html"
+        return framed("pipelines", ti_key.dag_id, "docs", "index.html") if site.is_file() else ""
+
+
+class HistoryLink(BaseOperatorLink):
+    """Leads from `run` to its application on the Spark history server."""
+
+    name = "Spark history"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """The application of the newest attempt; nothing while none began or no server is configured."""
+        server = Environment.read().spark_history
+        attempt = XCom.get_value(ti_key=ti_key, key=ATTEMPT_KEY)
+        if server is None or not isinstance(attempt, str):
+            return ""
+        report = RunReport.read(layout().report(ti_key.dag_id, run_key(ti_key.run_id), attempt))
+        return f"{server}/history/{report.application}/jobs/" if report is not None and report.application else ""

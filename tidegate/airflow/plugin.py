@@ -1,0 +1,77 @@
+"""What Tidegate adds to Airflow's own pages: an entry in the navigation, and tabs on DAGs, runs and tasks.
+
+Airflow loads plugins in all of its processes, those of tasks included. So the app behind the tabs, with FastAPI, Jinja2
+and delta-rs, is only built when the API server is asked for its first page.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
+from airflow.plugins_manager import AirflowPlugin
+
+from tidegate.airflow.places import PREFIX
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class Pages:
+    """The app, built when it is first asked for anything."""
+
+    def __init__(self) -> None:
+        self._app: ASGIApp | None = None
+        self._building = threading.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self.app()(scope, receive, send)
+
+    def app(self) -> ASGIApp:
+        """The app itself."""
+        with self._building:
+            if self._app is None:
+                from tidegate.airflow.pages.app import build
+                from tidegate.environment import Environment
+
+                self._app = build(Environment.read())
+            return self._app
+
+
+def _views() -> list[dict[str, Any]]:
+    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    root = f"{base}{PREFIX}"
+    pipeline = f"{root}/pipelines/{{DAG_ID}}"
+    destinations = {
+        "nav": f"{root}/",
+        "dag": pipeline,
+        "task": f"{pipeline}/tasks/{{TASK_ID}}",
+        "dag_run": f"{pipeline}/runs/{{RUN_ID}}",
+        "task_instance": f"{pipeline}/runs/{{RUN_ID}}/tasks/{{TASK_ID}}",
+    }
+    icons = {"icon": f"{root}/assets/icon.svg", "icon_dark_mode": f"{root}/assets/icon-dark.svg"}
+    return [
+        {
+            "name": "Tidegate",
+            "href": href,
+            "destination": destination,
+            # One route for one view, and the navigation's is the one that people see in the address.
+            "url_route": "tidegate" if destination == "nav" else f"tidegate-{destination.replace('_', '-')}",
+            **icons,
+            **({"nav_top_level": True} if destination == "nav" else {}),
+        }
+        for destination, href in destinations.items()
+    ]
+
+
+class TidegatePlugin(AirflowPlugin):
+    """Registers the pages."""
+
+    name = "tidegate"
+    fastapi_apps = [  # noqa: RUF012  # an instance variable to Airflow
+        {"app": Pages(), "url_prefix": PREFIX, "name": "Tidegate"}
+    ]
+    external_views = _views()

@@ -1,0 +1,142 @@
+"""``tidegate quarantine take``, ``waive`` and ``expire``: what a person decides about refused batches and open entries, without a JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidegate.cli import project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tidegate.layout import Layout
+    from tidegate.selection import Selection
+    from tidegate.spec import Flow
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name, show_default=False)
+]
+OneFlow = Annotated[str, typer.Argument(metavar="FLOW", help="The flow.", show_default=False)]
+Rule = Annotated[str | None, typer.Option(metavar="RULE", help="Only entries that broke this rule.")]
+Since = Annotated[str | None, typer.Option(metavar="DAY", help="Only those set aside on this day (UTC) or later.")]
+Until = Annotated[str | None, typer.Option(metavar="DAY", help="Only those set aside on this day (UTC) or earlier.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")]
+
+
+def waive(
+    name: Name,
+    flow: OneFlow,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with each entry.", show_default=False)],
+    rule: Rule = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Give open entries up for good: who, when and why is kept with them. Starts no JVM.
+
+    The entries stay in the table with state `waived`. Exit code 75 while a run holds the flow's lease.
+    """
+    from tidegate import quarantine
+    from tidegate.errors import RequestError
+    from tidegate.selection import Selection
+
+    if not reason.strip():
+        raise RequestError("--reason is empty: say why these records will not be mended")
+    selection = Selection.check(rule=rule, since=since, until=until)
+    layout, flows = chosen(name, flow)
+
+    def act(path: Path) -> int:
+        return quarantine.waive(path, selection, by=project.who(), reason=reason)
+
+    _decide(layout, name, flows, "waived", selection, dry_run, act)
+
+
+def take(
+    name: Name,
+    flow: OneFlow,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with each row.", show_default=False)],
+) -> None:
+    """Send the batch that a gate refused to quarantine whole, with the flow's next run. Starts no JVM.
+
+    Each of its rows then carries `refused_batch` beside the rules that it broke itself; the batch's offsets are
+    committed, and the flow goes on. `tidegate plan` shows that there is work. Exit code 75 while a run holds the
+    flow's lease.
+    """
+    from tidegate import checkpoint, lease, refusal
+    from tidegate.cli import console
+    from tidegate.errors import RequestError
+
+    layout, (only,) = chosen(name, flow)
+    if only.target.write_mode == "recompute":
+        raise RequestError(
+            f"flow {only.name!r} recomputes groups, and a group cannot be withheld; mend its suite or its transform"
+        )
+    ref = checkpoint.current(layout, project.load(name), only)
+    resource = lease.checkpoint_resource(name, only.name)
+    with lease.hold(layout, (resource,), what=f"tidegate quarantine take of {name}/{only.name}"):
+        batch_id = refusal.take(layout, ref, by=project.who(), reason=reason)
+    console.say(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
+
+
+def expire(
+    name: Name,
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Days or hours, as in 30d or 12h.", show_default=False)
+    ],
+    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="One flow; all of them without it.")] = None,
+    rule: Rule = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Close open entries that are older than an age. Starts no JVM.
+
+    The entries stay in the table with state `expired`. Exit code 75 while a run holds a flow's lease.
+    """
+    from tidegate import quarantine
+    from tidegate.selection import Selection
+
+    selection = Selection.check(rule=rule, older_than=older_than)
+    layout, flows = chosen(name, flow)
+
+    def act(path: Path) -> int:
+        return quarantine.expire(path, selection, by=project.who())
+
+    _decide(layout, name, flows, "expired", selection, dry_run, act)
+
+
+def chosen(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
+    """The lake's places, and the named flow or all of them."""
+    from tidegate.layout import Layout
+
+    environment = project.read()
+    return Layout.of(environment), project.choose(project.load(name), [flow] if flow is not None else [])
+
+
+def _decide(
+    layout: Layout,
+    name: str,
+    flows: Sequence[Flow],
+    state: str,
+    selection: Selection,
+    dry_run: bool,
+    act: Callable[[Path], int],
+) -> None:
+    """Act on each flow's entries under its lease, and say how many are open still."""
+    from tidegate import lease, quarantine
+    from tidegate.cli import console
+
+    for flow in flows:
+        path = layout.quarantine(name, flow.name)
+        if dry_run:
+            entries = quarantine.count_free(path, selection)
+            console.say(f"{flow.name}: {entries:,} would be {state}")
+            continue
+        if not path.exists():
+            console.say(f"{flow.name}: nothing is quarantined")
+            continue
+        resource = lease.checkpoint_resource(name, flow.name)
+        with lease.hold(layout, (resource,), what=f"tidegate quarantine of {name}/{flow.name}"):
+            entries = act(path)
+        console.say(f"{flow.name}: {entries:,} {state}, {quarantine.held(path).open:,} still open")

@@ -1,0 +1,271 @@
+"""``tidegate expectations``: propose a suite, check suites, and see what a suite does not catch."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegate.cli import project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.environment import Environment
+    from tidegate.expectations.profile import Profile
+    from tidegate.spark.gate import Suite
+    from tidegate.spec import Flow, Pipeline
+
+app = typer.Typer(
+    help="Write suites: propose one from a table, check all, see what one does not catch.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
+
+
+@app.command()
+def propose(
+    name: Name,
+    flow: Annotated[str, typer.Option(metavar="FLOW", help="The flow whose table is looked at.")],
+    write: Annotated[bool, typer.Option("--write", help="Write the file instead of printing it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let --write replace a suite that is there.")] = False,
+) -> None:
+    """Propose a suite from what a flow's table holds: a draft for you to correct. Starts no JVM.
+
+    Limits are what was seen and half as much again; nothing is critical, because what refuses a batch is your decision.
+    A column of few different texts gets a rule that lists them.
+    """
+    from tidegate.cli import console
+    from tidegate.expectations.proposal import propose as draft
+
+    environment, pipeline, chosen = _opened(name, flow)
+    suite, path = _place(environment, pipeline, chosen)
+    if write and not force:
+        _check_free(path)
+    text = json.dumps(
+        draft(suite, _profiled(environment, chosen), chosen.target.keys, chosen.target.sequence_by),
+        indent=2,
+        ensure_ascii=False,
+    )
+    if not write:
+        print(text)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    package = path.parent / "__init__.py"
+    if not package.exists():
+        package.write_text(f'"""Suites of the {path.parent.name} pipeline."""\n', encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
+    console.say(f"Wrote {path}: correct it, then `tidegate expectations check {name}`")
+    if chosen.gate is None:
+        console.say(f'Flow {flow!r} has no gate yet: add gate=Gate("{suite}") to it in pipelines/{name}.py')
+
+
+@app.command()
+def check(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="The pipeline; all without it.", autocompletion=project.complete_name),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Check the suites of all gates as a run would, and against the tables that are there. Starts no JVM.
+
+    A suite that a run would refuse is an error (exit code 78). A column that the table does not have, and a suite that
+    no flow uses, are told and are no error: the transform may be about to change.
+    """
+    from tidegate.cli import console
+    from tidegate.errors import EX_CONFIG, TidegateError
+
+    environment = project.read()
+    lines: list[dict[str, Any]] = []
+    for each, pipeline in project.load_all(name):
+        if isinstance(pipeline, TidegateError):
+            lines.append({"pipeline": each, "flow": None, "suite": None, "error": pipeline.message, "notes": []})
+            continue
+        lines += [_checked(environment, pipeline, one) for one in pipeline.flows if one.gate is not None]
+        lines += _unused(environment, pipeline)
+    if as_json:
+        console.print_json({"format": 1, "suites": lines})
+    else:
+        _print(lines)
+    if any(line["error"] for line in lines):
+        raise typer.Exit(EX_CONFIG)
+
+
+@app.command()
+def coverage(
+    name: Name,
+    flow: Annotated[str, typer.Option(metavar="FLOW", help="The flow whose suite and table are used.")],
+    rows: Annotated[int, typer.Option(metavar="COUNT", help="How many rows are changed.", min=1, max=10_000)] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Change good rows of a flow's table on purpose, and list what no expectation catches. Starts a JVM; writes nothing.
+
+    Each column is made null, too small, too large, older, truncated or of another type, and all rows are doubled; then
+    the suite judges them. A rule of severity info only records what it catches. The exit code is 0 either way.
+    """
+    from tidegate.cli import console, mutants
+
+    environment, pipeline, chosen = _opened(name, flow)
+    if chosen.gate is None:
+        from tidegate.errors import RequestError
+
+        raise RequestError(f"flow {flow!r} of {name!r} has no gate; `tidegate expectations propose` drafts a suite.")
+    found = mutants.measure(environment, pipeline, chosen, rows)
+    if as_json:
+        console.print_json({"format": 1, "pipeline": name, "flow": flow, "mutants": found})
+        return
+    console.print_table(
+        ("column", "change", "caught by"),
+        [(line["column"], line["change"], ", ".join(line["caught_by"]) or "nothing") for line in found],
+    )
+    missed = sum(not line["caught_by"] for line in found)
+    console.say(f"{len(found) - missed} of {len(found)} changes are caught, {missed} are not")
+
+
+def _opened(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:
+    """The environment, the pipeline and its flow.
+
+    Raises:
+        RequestError: There is none of that name, or its table is not there yet.
+    """
+    from tidegate.errors import RequestError
+    from tidegate.layout import Layout
+
+    environment = project.read()
+    pipeline = project.load(name)
+    (chosen,) = project.choose(pipeline, [flow])
+    if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").is_dir():
+        raise RequestError(
+            f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet; `tidegate run {name}` makes it."
+        )
+    return environment, pipeline, chosen
+
+
+def _place(environment: Environment, pipeline: Pipeline, flow: Flow) -> tuple[str, Path]:
+    suite = flow.gate.suite if flow.gate is not None else f"{pipeline.name}/{flow.name}"
+    return suite, environment.project / "expectations" / f"{suite}.json"
+
+
+def _check_free(path: Path) -> None:
+    from tidegate.errors import RequestError
+
+    if path.exists():
+        raise RequestError(f"{path} is there already; print the proposal without --write, or replace it with --force.")
+
+
+def _profiled(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
+    import dataclasses
+
+    from deltalake import DeltaTable
+
+    from tidegate.errors import RequestError
+    from tidegate.expectations import profile
+    from tidegate.layout import Layout
+    from tidegate.query import query
+
+    path = Layout.of(environment).table(flow.target.name)
+    schema = DeltaTable(str(path)).schema().to_json()
+    columns = profile.columns(schema)
+    names = [column.name for column in columns]
+    living = "NOT coalesce(_deleted, false)" if '"_deleted"' in schema else "true"
+    (measured,) = query(path, names, profile.measuring(columns), where=living)
+    if not measured["rows"]:
+        raise RequestError(f"table {flow.target.name!r} has no rows to learn from; run the flow first.")
+    found = profile.profiles(columns, measured)
+    choosing = [each for each in found if each.is_choice()]
+    if not choosing:
+        return found
+    (choices,) = query(path, [each.column.name for each in choosing], profile.choosing(choosing), where=living)
+    # The first count was an estimate.
+    few = {name: tuple(texts) for name, texts in choices.items() if len(texts) <= profile.SET_AT_MOST}
+    return tuple(dataclasses.replace(each, choices=few.get(each.column.name, ())) for each in found)
+
+
+def _checked(environment: Environment, pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
+    from tidegate.errors import TidegateError
+    from tidegate.spark import gate
+
+    name, path = _place(environment, pipeline, flow)
+    line: dict[str, Any] = {"pipeline": pipeline.name, "flow": flow.name, "suite": name, "error": None, "notes": []}
+    try:
+        suite = gate.load_suite(path, name)
+        line["fingerprint"] = suite.fingerprint
+        line["row_rules"] = len(suite.row_rules())
+        line["batch_rules"] = len(suite.expectations) - len(suite.row_rules())
+        line["notes"] = [*_columns_missing(environment, flow, suite), *_tables_missing(pipeline, suite)]
+    except TidegateError as error:
+        line["error"] = error.message
+    return line
+
+
+def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list[str]:
+    from deltalake import DeltaTable
+
+    from tidegate.layout import Layout
+
+    path = Layout.of(environment).table(flow.target.name)
+    if not (path / "_delta_log").is_dir():
+        return []
+    known = {field.name for field in DeltaTable(str(path)).schema().fields}
+    return [
+        f"{rule.name}: table {flow.target.name!r} has no column {column!r}"
+        for rule in suite.expectations
+        if rule.table is None or rule.of_rows
+        for column in rule.columns
+        if column.partition(".")[0] not in known
+    ]
+
+
+def _tables_missing(pipeline: Pipeline, suite: Suite) -> list[str]:
+    from tidegate import registry
+
+    return [
+        f"{rule.name}: no declared flow writes {rule.table!r}"
+        for rule in suite.expectations
+        if rule.table is not None and registry.writer_of(rule.table, pipeline) is None
+    ]
+
+
+def _unused(environment: Environment, pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Suites that lie with the pipeline and belong to none of its flows."""
+    used = {flow.gate.suite for flow in pipeline.flows if flow.gate is not None}
+    files = sorted((environment.project / "expectations" / pipeline.name).glob("*.json"))
+    return [
+        {"pipeline": pipeline.name, "flow": None, "suite": suite, "error": None, "notes": ["no flow uses it"]}
+        for suite in (f"{pipeline.name}/{file.stem}" for file in files)
+        if suite not in used
+    ]
+
+
+def _print(lines: list[dict[str, Any]]) -> None:
+    from tidegate.cli import console
+
+    if not lines:
+        console.say("No flow has a gate, and there is no suite.")
+        return
+    rows = [
+        (
+            line["pipeline"],
+            line["flow"] or "-",
+            line["suite"] or "-",
+            line.get("fingerprint", "-"),
+            str(line.get("row_rules", "-")),
+            str(line.get("batch_rules", "-")),
+            "error" if line["error"] else "fine",
+        )
+        for line in lines
+    ]
+    console.print_table(
+        ("pipeline", "flow", "suite", "fingerprint", "row rules", "batch rules", "state"),
+        rows,
+        right=("row rules", "batch rules"),
+    )
+    for line in lines:
+        if line["error"]:
+            console.complain(line["error"])
+        for note in line["notes"]:
+            console.say(f"{line['suite']}: {note}")

@@ -1,0 +1,122 @@
+"""What `tidegate expectations coverage` does: mutants of a flow's table, judged by its suite and by the built-in rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from tidegate.ddl import Column
+    from tidegate.environment import Environment
+    from tidegate.spark.gate.mutants import Caught
+    from tidegate.spec import Flow, Pipeline
+
+
+def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int) -> list[dict[str, Any]]:
+    """Every change of every column, with what catches it. Starts Spark in this process.
+
+    Args:
+        environment: Places and limits.
+        pipeline: The flow's.
+        flow: A flow with a gate and a table.
+        rows: How many rows are changed.
+
+    Raises:
+        SpecError: The suite is wrong, or no row keeps its rules.
+        SetupError: There is no Java.
+    """
+    from tidegate.checkpoint import CheckpointRef
+    from tidegate.embedded import java
+    from tidegate.layout import Layout
+    from tidegate.spark import gate, tables
+    from tidegate.spark.gate import mutants
+    from tidegate.spark.gate.surroundings import Surroundings, seen
+    from tidegate.spark.session import build_session
+
+    assert flow.gate is not None
+    java.find()
+    gate.warm_up()
+    suite = gate.load_suite(environment.project / "expectations" / f"{flow.gate.suite}.json", flow.gate.suite)
+    layout = Layout.of(environment)
+    ref = CheckpointRef(dag_id=pipeline.name, flow=flow.name, version=flow.checkpoint_version, refresh=0)
+    with _progress() as start:
+        spark = build_session(environment, f"tidegate coverage {pipeline.name}")
+        try:
+            sample = _sample(tables.read(spark, layout.table(flow.target.name)), rows)
+            bred = mutants.breed(sample.schema)
+            tell = start(len(bred))
+            with seen(Surroundings(layout, ref)):
+                caught = mutants.judge(suite, sample, bred, tell)
+        finally:
+            spark.stop()
+    noted = {rule.name for rule in suite.expectations if rule.severity == "info"}
+    judged = [_told(pipeline, flow, each, noted) for each in caught]
+    return [*_mistyped(pipeline, flow, sample.columns), *judged]
+
+
+def _sample(table: DataFrame, rows: int) -> DataFrame:
+    living = table.where("NOT coalesce(_deleted, false)") if "_deleted" in table.columns else table
+    return living.select(*[column for column in table.columns if not column.startswith("_")]).limit(rows)
+
+
+def _told(pipeline: Pipeline, flow: Flow, caught: Caught, noted: set[str]) -> dict[str, Any]:
+    mutant = caught.mutant
+    rules = [f"{name} (recorded only)" if name in noted else name for name in caught.rules]
+    built_in = _built_in(pipeline, flow, mutant.column, mutant.change)
+    return {"column": mutant.column, "change": mutant.change, "caught_by": [*built_in, *rules]}
+
+
+def _built_in(pipeline: Pipeline, flow: Flow, column: str, change: str) -> list[str]:
+    """The rules of the platform that notice without a suite."""
+    keys, sequence = flow.target.keys, flow.target.sequence_by
+    if change == "null" and column in keys:
+        return [f"null_key({column})"]
+    if change == "null" and column in sequence:
+        return [f"null_sequence({column})"]
+    if change == "null" and column in {field.name for field in _landed(pipeline, flow) if field.required}:
+        return [f"required({column})"]
+    if change == "doubled rows" and keys:
+        return ["deduplicated by its keys"]
+    return []
+
+
+def _mistyped(pipeline: Pipeline, flow: Flow, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """A text where the landing source declares another type never becomes a row: the built-in rule refuses it."""
+    typed = {field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"}
+    return [
+        {"column": column, "change": "a text of another type", "caught_by": [f"wrong_type({column})"]}
+        for column in columns
+        if column in typed
+    ]
+
+
+def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
+    """The fields that the landing source behind a flow declares; none behind another table."""
+    from tidegate.ddl import parse_ddl
+    from tidegate.spec import ChangeFeed
+
+    upstream = pipeline.upstream_of(flow)
+    if upstream is None or isinstance(upstream.source, ChangeFeed):
+        return ()
+    return parse_ddl("schema", upstream.source.schema)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
+    """A bar on standard error, so that the result alone is on standard output."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting Spark", total=None)
+
+        def start(total: int) -> Callable[[int], None]:
+            bar.update(task, description="changing rows", total=total)
+            return lambda done: bar.update(task, completed=done)
+
+        yield start

@@ -1,0 +1,1 @@
+"""Suites without a JVM: what a table looks like, and the suite that it suggests."""

@@ -1,0 +1,123 @@
+"""The site of a pipeline in the lake: which files there are, and when each is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidegate.layout import Layout
+from tidegate.pages import records, render
+from tidegate.pages.batch import Batch, Entry, Judgement
+from tidegate.pages.history import History, write_text
+from tidegate.spec import Pipeline
+
+
+def publish(layout: Layout, pipeline: Pipeline, batch: Batch) -> Path:
+    """Add a batch to its pipeline's site: its page, the lists that begin with it, and nothing else.
+
+    A batch that was refused and is told again takes the place of what was told of it.
+
+    Args:
+        layout: The lake.
+        pipeline: The declaration.
+        batch: What this attempt knows of it; earlier judgements and changes of schema are found here.
+
+    Returns:
+        The batch's page.
+    """
+    site = _Site(layout, pipeline)
+    known = site.history(batch.flow).find(batch.entry())
+    judgements = () if known is None else known.judgements
+    if batch.verdict is not None:
+        judgements = (*judgements, Judgement.of(batch.verdict, batch.at, batch.run_key))
+    batch = dataclasses.replace(batch, judgements=judgements)
+    # A batch that an earlier attempt judged and wrote to quarantine is not judged again.
+    gated = any(flow.name == batch.flow and flow.gate is not None for flow in pipeline.flows)
+    swap = batch.record is not None and batch.record.kind == "swap"
+    batch = records.complete(layout, pipeline.name, batch, judged=gated and not swap and batch.verdict is None)
+    page = site.add(batch)
+    site.write()
+    return page
+
+
+def rebuild(layout: Layout, pipeline: Pipeline) -> Path:
+    """Make a pipeline's whole site anew from ledger and verdicts, and take it in the place of the old one.
+
+    Args:
+        layout: The lake.
+        pipeline: The declaration; flows that it no longer names keep their pages.
+
+    Returns:
+        The site's ``index.html``.
+    """
+    live = layout.docs(pipeline.name)
+    draft = live.with_name(f".{live.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    site = _Site(layout, pipeline, draft)
+    for batch in records.batches(layout, pipeline.name):
+        site.add(batch)
+    site.write()
+    old = live.with_name(f".{live.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if live.exists():
+        live.rename(old)
+    draft.rename(live)
+    shutil.rmtree(old, ignore_errors=True)
+    return live / "index.html"
+
+
+class _Site:
+    """A site while batches are added to it."""
+
+    def __init__(self, layout: Layout, pipeline: Pipeline, folder: Path | None = None) -> None:
+        self.pipeline = pipeline
+        self.folder = folder or layout.docs(pipeline.name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.histories: dict[str, History] = {}
+        self.changed: set[str] = set()
+        self.style = render.style()
+        if not (self.folder / self.style.name).exists():
+            write_text(self.folder / self.style.name, self.style.text)
+
+    def history(self, flow: str) -> History:
+        """A flow's history, read once."""
+        if flow not in self.histories:
+            self.histories[flow] = History.read(self.folder / flow)
+        return self.histories[flow]
+
+    def add(self, batch: Batch) -> Path:
+        """Write a batch's page, and the pages of earlier batches when another fifty have gathered."""
+        entry, history, folder = batch.entry(), self.history(batch.flow), self.folder / batch.flow
+        folder.mkdir(exist_ok=True)
+        leaving = history.add(entry)
+        page = folder / entry.page
+        write_text(page, render.batch_page(self.pipeline, batch, history.entries))
+        self.changed.add(batch.flow)
+        if leaving is not None:
+            self._close(folder, batch.flow, history, leaving)
+        return page
+
+    def write(self) -> None:
+        """Write the lists, after all batches were added."""
+        for flow in sorted(self.changed):
+            history, folder = self.histories[flow], self.folder / flow
+            write_text(folder / "index.html", render.flow_page(self.pipeline, flow, history))
+            # Last: whatever is torn before it is written again with the flow's next batch.
+            history.write(folder)
+        told = {flow: self.history(flow).entries for flow in self._flows()}
+        write_text(self.folder / "index.html", render.pipeline_page(self.pipeline, told))
+
+    def _flows(self) -> list[str]:
+        """The declared flows in their order, then those that have pages from an earlier declaration."""
+        declared = [flow.name for flow in self.pipeline.flows]
+        others = {path.parent.name for path in self.folder.glob("*/history.json")} | set(self.histories)
+        return [*declared, *sorted(others - set(declared))]
+
+    def _close(self, folder: Path, flow: str, history: History, leaving: Sequence[Entry]) -> None:
+        """Write the page of batches that left the history, and already the next one, so that its link leads somewhere."""
+        for number, entries in ((history.closed, leaving), (history.closed + 1, history.entries)):
+            last = number > history.closed
+            text = render.earlier_page(self.pipeline, flow, entries, number, newer=None if last else number + 1)
+            write_text(folder / f"batches-{number}.html", text)

@@ -1,0 +1,113 @@
+"""Which open entries of a flow's quarantine a person means: checked input, and the condition that it stands for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+import pendulum
+
+from tidegate.errors import RequestError
+
+RULE = r"[a-z][a-z0-9_]*(\([A-Za-z0-9_, ]{1,200}\))?(#[0-9]{1,3})?"
+"""The name of a rule as quarantined rows carry it, for example ``between(dep_delay)``."""
+DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+AGE = r"[1-9][0-9]{0,4}[dh]"
+"""Days or hours: ``30d``, ``12h``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Open entries by rule and day; without either all of them."""
+
+    rule: str | None = None
+    """Only entries that broke this rule, whatever else they broke."""
+    since: str | None = None
+    """The first day (UTC, ``YYYY-MM-DD``) on which they were set aside."""
+    until: str | None = None
+    """The last day."""
+    older_than: str | None = None
+    """Only entries that have waited longer, as an age: ``30d``, ``12h``."""
+
+    @classmethod
+    def check(
+        cls,
+        *,
+        rule: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        older_than: str | None = None,
+    ) -> Self:
+        """Check what a person asked for.
+
+        Raises:
+            RequestError: A rule, a day or an age is none, or the days are the wrong way round.
+        """
+        if rule is not None and not re.fullmatch(RULE, rule):
+            raise RequestError(f"{rule!r} is not the name of a rule; `tidegate quarantine list` shows the names")
+        for name, day in (("since", since), ("until", until)):
+            if day is not None:
+                _check_day(name, day)
+        if since is not None and until is not None and since > until:
+            raise RequestError(f"since {since} comes after until {until}; turn them round")
+        if older_than is not None:
+            age(older_than)
+        return cls(rule=rule, since=since, until=until, older_than=older_than)
+
+    def condition(self) -> str:
+        """As SQL over ``rules`` and ``quarantined_at``, for delta-rs."""
+        parts = []
+        if self.rule is not None:
+            parts.append(f"array_has(rules, '{self.rule}')")
+        if self.since is not None:
+            parts.append(f"quarantined_at >= {instant(_midnight(self.since))}")
+        if self.until is not None:
+            parts.append(f"quarantined_at < {instant(_midnight(self.until).add(days=1))}")
+        if self.older_than is not None:
+            parts.append(f"quarantined_at < {instant(pendulum.now('UTC') - age(self.older_than))}")
+        return " AND ".join(parts) or "true"
+
+    def told(self) -> str:
+        """In words, to stand behind ``open``: empty, or for example ``of between(amount) since 2026-01-05``."""
+        parts = [
+            f"{word} {value}"
+            for word, value in (
+                ("of", self.rule),
+                ("since", self.since),
+                ("until", self.until),
+                ("older than", self.older_than),
+            )
+            if value is not None
+        ]
+        return " ".join(parts)
+
+
+def instant(moment: pendulum.DateTime) -> str:
+    """A moment as SQL for delta-rs."""
+    return f"arrow_cast('{moment.in_timezone('UTC').to_iso8601_string()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def age(text: str) -> pendulum.Duration:
+    """What ``30d`` or ``12h`` means.
+
+    Raises:
+        RequestError: It is neither.
+    """
+    if not re.fullmatch(AGE, text):
+        raise RequestError(f"{text!r} is not an age; write days or hours, as in 30d or 12h")
+    number = int(text[:-1])
+    return pendulum.duration(days=number) if text.endswith("d") else pendulum.duration(hours=number)
+
+
+def _check_day(name: str, day: str) -> None:
+    try:
+        if not re.fullmatch(DATE, day):
+            raise ValueError(day)
+        _midnight(day)
+    except ValueError:
+        raise RequestError(f"{name}={day!r} is not a day; write YYYY-MM-DD") from None
+
+
+def _midnight(day: str) -> pendulum.DateTime:
+    return pendulum.from_format(day, "YYYY-MM-DD")

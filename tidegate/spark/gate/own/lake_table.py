@@ -1,0 +1,62 @@
+"""How an expectation names another table: ``<layer>.<table>``, never a path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
+from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+
+from tidegate.errors import FieldError, SpecError
+from tidegate.fields import check_table
+from tidegate.spark.gate.surroundings import current
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def check_name(value: str) -> str:
+    """The name, if it is one of a table.
+
+    Raises:
+        ValueError: It is not; Great Expectations tells it with the argument's name.
+    """
+    try:
+        check_table(value, "table", value)
+    except FieldError as error:
+        raise ValueError("allowed: '<layer>.<table>' with the layer bronze, silver or gold") from error
+    return value
+
+
+def find(spark: SparkSession, table: str, column: str) -> DataFrame:
+    """The values of one column of another table, nulls left out.
+
+    Raises:
+        SpecError: No lake surrounds the batch, or it has no such table or column.
+    """
+    surroundings = current()
+    if surroundings is None:
+        raise SpecError(f"table {table!r} cannot be looked up here: only a flow's gate knows the lake")
+    rows = surroundings.table(spark, table)
+    if column not in rows.columns:
+        raise SpecError(f"table {table!r} has no column {column!r}; correct the suite")
+    return rows.select(rows[column]).where(rows[column].isNotNull())
+
+
+class LakeColumn(TableMetricProvider):
+    """Metric ``lake.column``: the values of a column of another table, as a DataFrame."""
+
+    metric_name = "lake.column"
+    value_keys = ("table", "table_column")
+
+    @metric_value(engine=SparkDFExecutionEngine)
+    def _spark(
+        cls,
+        execution_engine: SparkDFExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> DataFrame:
+        return find(execution_engine.spark, metric_value_kwargs["table"], metric_value_kwargs["table_column"])

@@ -1,0 +1,241 @@
+"""Runs quarantined entries through today's transform and suite, by the way of every micro-batch, once only.
+
+A replay takes open entries in hand in bounded claims. Each claim has a number, which stands where a batch id does, under
+a transaction id that all replays of a flow share. What happens to a claim, in commits of their own:
+
+a. claim: the entries are in hand, nobody else touches them;
+b. steps 0 to 5 of `tidegate.spark.micro_batch`, in which step 3 marks the entries that break a rule again;
+c. settle: those are open again, the others are replayed.
+
+A crash leaves the claim in hand, and the next replay of the flow finishes it before it takes another. Rows re-enter by
+the silver flow that refused them: its sequence decides, so that an old row never replaces a newer one. A file is read
+again into bronze, as it lies there now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+
+from tidegate import checkpoint, quarantine
+from tidegate.errors import RequestError, TidegateError
+from tidegate.lease import checkpoint_resource, table_resource
+from tidegate.spark import lease, micro_batch, parse, tables
+from tidegate.spark.context import FlowContext, Replay
+from tidegate.spark.failures import translate
+from tidegate.spark.split import Decision, check_balance, decide
+from tidegate.spec import ChangeFeed, FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidegate.selection import Selection
+
+ENTRIES_AT_ONCE = 10_000
+"""Of one claim, so that memory does not grow with the quarantine."""
+
+_FEW_PLACES = 500
+"""Up to so many files of landing are named to Delta, which then skips the files of bronze that hold none of them."""
+
+
+def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:
+    """Replay what a flow holds in quarantine.
+
+    Args:
+        context: The flow; its report tells what happened, a line of kind ``replay`` for each claim.
+        selection: Which open entries.
+        limit: At most so many; None means all.
+        dry_run: Judge them and write nothing; the report tells what would happen to the first of them.
+
+    Raises:
+        RequestError: The live table belongs to another checkpoint: a full refresh is on its way.
+        TidegateError: As a run; what is in hand is finished by the next replay.
+    """
+    started = time.monotonic()
+    name, flow = context.pipeline.name, context.flow
+    resources = (checkpoint_resource(name, flow.name), table_resource(flow.target.name))
+    try:
+        with lease.hold(context.spark, context.layout, resources, what=f"replay {context.attempt} of {name}"):
+            _check_ready(context)
+            if dry_run:
+                _foresee(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
+            else:
+                _replay(context, selection, limit)
+    except TidegateError:
+        raise
+    except Exception as error:
+        raise translate(error, what=f"replay of flow {flow.name!r}", checkpoint=str(context.checkpoint)) from error
+    finally:
+        context.report.seconds = round(time.monotonic() - started, 3)
+        if tables.exists(context.live):
+            context.report.target_version = tables.version(context.spark, context.live)
+
+
+def _check_ready(context: FlowContext) -> None:
+    checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
+    if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
+        return
+    if context.app_id not in tables.transactions(context.spark, context.live):
+        raise RequestError(
+            f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not hold checkpoint "
+            f"v{context.ref.version} yet, and what is replayed now would be lost. Run the flow first, then replay."
+        )
+    quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
+
+
+def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
+    unfinished = quarantine.in_hand(context.quarantine)
+    if unfinished is not None:
+        work_through(context, unfinished.number)
+    first = number = _highest(context) + 1
+    left = limit
+    while left is None or left > 0:
+        at_most = ENTRIES_AT_ONCE if left is None else min(left, ENTRIES_AT_ONCE)
+        taken = claim(context, selection, number=number, first=first, limit=at_most)
+        if taken is None:
+            break
+        work_through(context, number)
+        number += 1
+        left = None if left is None else left - taken.entries
+
+
+def claim(
+    context: FlowContext, selection: Selection, *, number: int, first: int, limit: int
+) -> quarantine.Claim | None:
+    """Step a: take entries in hand; None when nothing is left."""
+    by = context.request.requested_by or "tidegate"
+    return quarantine.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+
+
+def work_through(context: FlowContext, number: int) -> None:
+    """Steps b and c of one claim, whatever an earlier attempt did of them."""
+    replaying = _with(context, number, quarantine.entries_in_hand(context.quarantine, number))
+    session = context.spark.newSession()
+    if decide(replaying, number).written:
+        batch = session.range(0).toDF("_row_id")
+    else:
+        batch = _records(replaying, session)
+        _let_go_of_the_lost(replaying, batch)
+    micro_batch.process(replaying, batch, number)
+    settle(replaying, number)
+
+
+def settle(context: FlowContext, number: int) -> None:
+    """Step c: what broke a rule again is open, the others are replayed."""
+    quarantine.settle(context.quarantine, number)
+
+
+def _highest(context: FlowContext) -> int:
+    """The highest number that a claim of this flow had, by all three that remember one."""
+    app_id = f"{context.ref.dag_id}/{context.ref.flow}/replay"
+    places = (context.quarantine, context.live)
+    written = [tables.transactions(context.spark, path).get(app_id, -1) for path in places]
+    return max(*written, quarantine.highest_claim(context.quarantine))
+
+
+def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
+    entries = quarantine.free_entries(context.quarantine, selection, limit)
+    context.report.dry_run = True
+    if not entries:
+        return
+    number = _highest(context) + 1
+    replaying = _with(context, number, entries)
+    try:
+        batch = _records(replaying, context.spark.newSession())
+        split = micro_batch.split_batch(replaying, batch, number, Decision(quarantined=False, written=False))
+        if split is not None:
+            check_balance(replaying, split.planned)
+            context.tell_batch(split.planned)
+    finally:
+        replaying.release()
+
+
+def _with(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> FlowContext:
+    moment_ms = int(pendulum.now("UTC").timestamp() * 1000)
+    replay = Replay(number=number, moment_ms=moment_ms, entries=tuple(entries))
+    return dataclasses.replace(context, replay=replay, persisted=[])
+
+
+def _records(context: FlowContext, session: SparkSession) -> DataFrame:
+    """Entries as the rows that their flow once read, with ``_row_id``; what is no longer there is missing.
+
+    They are read from bronze, or from the table behind the change feed, and not from the entry, whose text lacks a
+    file's header, a message's key, and the last digits of some types.
+    """
+    from pyspark.sql import functions as F
+
+    assert context.replay is not None
+    entries = context.replay.entries
+    if context.source_table is None:
+        return session.range(0).toDF("_row_id")
+    ids = session.createDataFrame([(entry["_row_id"],) for entry in entries], "_row_id string")
+    if context.landing is None:
+        rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
+    else:
+        bronze = tables.read(session, context.source_table).where(_places(context, entries))
+        rows = bronze.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
+    rows = rows.persist()
+    context.persisted.append(rows)
+    return rows
+
+
+def _places(context: FlowContext, entries: Sequence[Mapping[str, str]]) -> Column:
+    """A condition that lets Delta skip files of bronze by their statistics."""
+    from pyspark.sql import functions as F
+
+    sources = [json.loads(entry["source"]) for entry in entries]
+    if isinstance(context.landing, FileSource):
+        paths = sorted({source["path"] for source in sources})
+        return F.col("_path").isin(paths) if len(paths) <= _FEW_PLACES else F.lit(True)
+    offsets = [source["offset"] for source in sources]
+    return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
+
+
+def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:
+    """Changes of a keyed table by their ids: from its feed, or, of a first load, from the version that was loaded."""
+    from pyspark.sql import functions as F
+
+    assert context.source_table is not None
+    feed = (
+        session.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", min(versions))
+        .option("endingVersion", max(versions))
+        .load(str(context.source_table))
+        .where("_change_type != 'update_preimage'")
+    )
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("_row_id", parse.change_id(context.source_keys)).join(ids, "_row_id", "left_semi")
+
+    found = wanted(feed)
+    missing = ids.join(found, "_row_id", "left_anti").select(F.element_at(F.split("_row_id", r"\|"), -2).alias("v"))
+    for row in missing.distinct().collect():
+        loaded = tables.read(session, context.source_table, int(row["v"])).withColumns(
+            {
+                "_change_type": F.lit("insert"),
+                "_commit_version": F.lit(int(row["v"])).cast("bigint"),
+                "_commit_timestamp": F.current_timestamp(),
+            }
+        )
+        found = found.unionByName(wanted(loaded).join(found.select("_row_id"), "_row_id", "left_anti"))
+    return found
+
+
+def _let_go_of_the_lost(context: FlowContext, batch: DataFrame) -> None:
+    """Reopen entries whose record is gone from bronze. A file that is gone comes back from step 2, as ``vanished``."""
+    if context.source_table is None or context.replay is None:
+        return
+    import pyarrow
+
+    found = {row["_row_id"] for row in batch.select("_row_id").collect()}
+    lost = [entry["_row_id"] for entry in context.replay.entries if entry["_row_id"] not in found]
+    if lost:
+        ids = pyarrow.table({"_row_id": pyarrow.array(lost, pyarrow.string())})
+        quarantine.let_go(context.quarantine, context.replay.number, ids)
