@@ -42,7 +42,7 @@ def select(path: Path, sql: str) -> list[dict[str, Any]]:
         return []
     from deltalake import DeltaTable, QueryBuilder
 
-    found = QueryBuilder().register("held", DeltaTable(str(path))).execute(sql).read_all()
+    found: Any = QueryBuilder().register("held", DeltaTable(str(path))).execute(sql).read_all()
     # As the reader hands them over: pyarrow would take longer to load than the query takes.
     rows: list[dict[str, Any]] = found.to_struct_array().to_pylist()
     return rows

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from tidegate import metrics
 
@@ -66,9 +66,7 @@ class _Recorder(StreamingQueryListener):
         if told.name != self._context.app_id or not told.numInputRows:
             return
         try:
-            line = metrics.QueryProgress.from_spark(
-                json.loads(told.json), recorded_at=metrics.now(), **self._of_run
-            )
+            line = metrics.QueryProgress.from_spark(json.loads(told.json), recorded_at=metrics.now(), **self._of_run)
             metrics.append(self._path, [line])
         except Exception as error:
             log.warning("%s: its metrics were not recorded: %s", self._context.flow.name, type(error).__name__)
