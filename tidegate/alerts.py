@@ -44,8 +44,8 @@ class PlannedLag:
     """What `plan` found for a flow before one run, whether or not the run went on."""
 
     at: datetime
-    behind: int
-    """Files, messages or versions of a table."""
+    behind: int | None
+    """Files, messages or versions of a table; None when the source or the checkpoint could not be read."""
     rows: int | None
     """None when nobody can tell."""
 
@@ -171,7 +171,7 @@ def _no_input(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
     last = seen.plans[-limits.no_input_runs :]
     if len(last) < limits.no_input_runs:
         raise _UndecidedError
-    if any(plan.behind for plan in last):
+    if any(plan.behind != 0 for plan in last):
         return None
     return f"nothing new in the last {wording.count(limits.no_input_runs, 'run')}"
 

@@ -13,6 +13,7 @@ from tidegate import checkpoint, registry
 from tidegate.checkpoint import CheckpointRef
 from tidegate.layout import Layout, run_key
 from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.request import RunRequest
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -95,7 +96,12 @@ class Lake:
     def _context(self, pipeline: str, flow: str, run_id: str) -> FlowContext:
         ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0)
         context = SimpleNamespace(
-            layout=self.layout, pipeline=registry.load(pipeline), run_key=run_key(run_id), attempt="a1", ref=ref
+            layout=self.layout,
+            pipeline=registry.load(pipeline),
+            run_key=run_key(run_id),
+            request=RunRequest(dag_id=pipeline, run_id=run_id),
+            attempt="a1",
+            ref=ref,
         )
         return cast("FlowContext", context)
 

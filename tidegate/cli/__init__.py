@@ -22,6 +22,7 @@ from typing import NoReturn
 import typer
 
 from tidegate.cli import (
+    alerts,
     checkpoint,
     contract,
     docs,
@@ -51,6 +52,7 @@ app = typer.Typer(
 )
 app.command()(status.status)
 app.command()(lag.lag)
+app.command()(alerts.alerts)
 app.command()(plan.plan)
 app.command()(run.run)
 app.command()(new.new)

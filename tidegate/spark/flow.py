@@ -23,6 +23,7 @@ from tidegate.errors import (
 )
 from tidegate.spark import contracts, lease, micro_batch, replay, sources, swap, tables
 from tidegate.spark.failures import translate
+from tidegate.spark.listener import recorded_progress
 from tidegate.spark.split import check_not_ahead
 
 if TYPE_CHECKING:
@@ -183,8 +184,6 @@ def _drain(context: FlowContext) -> None:
         except Exception as error:
             context.error = translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint))
             raise
-
-    from tidegate.spark.listener import recorded_progress
 
     stream = sources.read_stream(context)
     with recorded_progress(context):

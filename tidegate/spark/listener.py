@@ -1,7 +1,7 @@
 """Hears from Spark of every micro-batch of a flow's query, and adds a line each to the pipeline's progress.
 
 Spark calls a Python listener from the thread of its event bus, through the callback server that ``foreachBatch``
-uses as well; events come in order, some time after the batch, and the end of the query last (docs/adr/0014).
+uses as well; events come in order, some time after the batch, and the end of the query last (docs/adr/0016).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LAST_WORDS_SECONDS = 10.0
 """How long to wait for the events of a query that has ended; they take milliseconds."""
+WRITTEN_EVERY_SECONDS = 30.0
+"""How often lines are written while a query goes on: a commit for each batch would cost more than it tells."""
 
 log = logging.getLogger("tidegate")
 
@@ -40,11 +43,13 @@ def recorded_progress(context: FlowContext) -> Iterator[None]:
         if not listener.await_end(LAST_WORDS_SECONDS):
             log.warning("%s: Spark did not tell of the query's end; its last metrics may be missing", context.flow.name)
         context.spark.streams.removeListener(listener)
+        listener.write()
 
 
 class _Recorder(StreamingQueryListener):
     def __init__(self, context: FlowContext) -> None:
-        self._context = context
+        self._flow = context.flow.name
+        self._app_id = context.app_id
         self._of_run = {
             "flow": context.flow.name,
             "app_id": context.app_id,
@@ -53,28 +58,46 @@ class _Recorder(StreamingQueryListener):
             "mode": context.request.mode,
         }
         self._path = context.layout.ops(context.pipeline.name, "progress")
+        self._lines: list[metrics.QueryProgress] = []
+        self._written_at = time.monotonic()
         self._started: object = None
         self._ended = threading.Event()
 
     def onQueryStarted(self, event: Any) -> None:
         # Other queries of this session are none of ours.
-        if event.name == self._context.app_id:
-            self._started = event.id
+        if event.name == self._app_id:
+            self._started = event.runId
 
     def onQueryProgress(self, event: Any) -> None:
         told = event.progress
-        if told.name != self._context.app_id or not told.numInputRows:
+        if told.runId != self._started or not told.numInputRows:
             return
         try:
             line = metrics.QueryProgress.from_spark(json.loads(told.json), recorded_at=metrics.now(), **self._of_run)
-            metrics.append(self._path, [line])
         except Exception as error:
-            log.warning("%s: its metrics were not recorded: %s", self._context.flow.name, type(error).__name__)
+            self._complain(error)
+            return
+        self._lines.append(line)
+        if time.monotonic() - self._written_at > WRITTEN_EVERY_SECONDS:
+            self.write()
 
     def onQueryTerminated(self, event: Any) -> None:
-        if event.id == self._started:
+        if event.runId == self._started:
             self._ended.set()
 
     def await_end(self, seconds: float) -> bool:
         """Whether the query's last event came in time; a query that never started has none."""
         return self._started is None or self._ended.wait(seconds)
+
+    def write(self) -> None:
+        """Write what was heard since the last time."""
+        lines, self._lines, self._written_at = self._lines, [], time.monotonic()
+        try:
+            if lines:
+                metrics.append(self._path, lines)
+        except Exception as error:
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        # Its text may quote anything.
+        log.warning("%s: metrics of its batches were not recorded: %s", self._flow, type(error).__name__)
