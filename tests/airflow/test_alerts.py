@@ -7,7 +7,8 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, cast
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any, ClassVar, cast
 
 import pytest
 from airflow.sdk import Context
@@ -124,6 +125,55 @@ def test_a_channel_that_is_away_is_told_by_the_next_run(
     webhook.answer = 200
     look()
     assert webhook.told() == OPENED
+
+
+def test_a_notice_that_was_sent_and_not_recorded_is_sent_again(
+    layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, conn_type="http", host=webhook.url)
+    append = alert_history.append
+
+    def killed(layout: Layout, pipeline: str, events: Any) -> None:
+        if any(event.channel for event in events):
+            raise KeyboardInterrupt
+        append(layout, pipeline, events)
+
+    monkeypatch.setattr(alert_history, "append", killed)
+    with pytest.raises(KeyboardInterrupt):
+        look()
+    assert len(webhook.told()) == 1
+    monkeypatch.setattr(alert_history, "append", append)
+    look()
+    assert webhook.told() == OPENED
+
+
+class Mailbox(StreamRequestHandler):
+    """As much SMTP as one mail takes; each mail is kept as text."""
+
+    mails: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 mailbox\r\n")
+        for line in self.rfile:
+            word = line[:4].upper()
+            if word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                self.mails.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
+            self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+
+
+def test_a_mailbox_gets_a_mail_for_each_notice(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "tidegate@example.com", "to": "data@example.com"}
+    with ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        connect(monkeypatch, conn_type="smtp", host="127.0.0.1", port=server.server_address[1], extra=extra)
+        look()
+        look()
+        server.shutdown()
+    assert len(Mailbox.mails) == 2
+    assert any("Subject: Tidegate: flights/bronze: unreadable opened" in mail for mail in Mailbox.mails)
+    assert all("To: data@example.com" in mail for mail in Mailbox.mails)
 
 
 def test_without_a_connection_the_log_tells(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
