@@ -35,18 +35,27 @@ def recorded_progress(context: FlowContext) -> Iterator[None]:
 
     Metrics never fail a run: what cannot be recorded is told in the log.
     """
-    listener = _Recorder(context)
-    context.spark.streams.addListener(listener)
+    listener = Recorder(context)
+    try:
+        context.spark.streams.addListener(listener)
+    except Exception as error:
+        listener.complain(error)
     try:
         yield
     finally:
         if not listener.await_end(LAST_WORDS_SECONDS):
             log.warning("%s: Spark did not tell of the query's end; its last metrics may be missing", context.flow.name)
-        context.spark.streams.removeListener(listener)
         listener.write()
+        try:
+            context.spark.streams.removeListener(listener)
+        except Exception as error:
+            # A JVM that is gone has said so already, by what ended the query.
+            listener.complain(error)
 
 
-class _Recorder(StreamingQueryListener):
+class Recorder(StreamingQueryListener):
+    """Hears of one flow's query; other queries of the session are none of its business."""
+
     def __init__(self, context: FlowContext) -> None:
         self._flow = context.flow.name
         self._app_id = context.app_id
@@ -64,24 +73,26 @@ class _Recorder(StreamingQueryListener):
         self._ended = threading.Event()
 
     def onQueryStarted(self, event: Any) -> None:
-        # Other queries of this session are none of ours.
+        """Spark's, as the next two."""
         if event.name == self._app_id:
             self._started = event.runId
 
     def onQueryProgress(self, event: Any) -> None:
+        """After a micro-batch."""
         told = event.progress
         if told.runId != self._started or not told.numInputRows:
             return
         try:
             line = metrics.QueryProgress.from_spark(json.loads(told.json), recorded_at=metrics.now(), **self._of_run)
         except Exception as error:
-            self._complain(error)
+            self.complain(error)
             return
         self._lines.append(line)
         if time.monotonic() - self._written_at > WRITTEN_EVERY_SECONDS:
             self.write()
 
     def onQueryTerminated(self, event: Any) -> None:
+        """After all others."""
         if event.runId == self._started:
             self._ended.set()
 
@@ -96,8 +107,9 @@ class _Recorder(StreamingQueryListener):
             if lines:
                 metrics.append(self._path, lines)
         except Exception as error:
-            self._complain(error)
+            self.complain(error)
 
-    def _complain(self, error: Exception) -> None:
+    def complain(self, error: Exception) -> None:
+        """Say in the log that lines are lost."""
         # Its text may quote anything.
         log.warning("%s: metrics of its batches were not recorded: %s", self._flow, type(error).__name__)
