@@ -114,7 +114,7 @@ def test_a_channel_that_is_away_is_told_by_the_next_run(
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
     webhook.answer = 503
-    with pytest.raises(AirflowFailException, match="the webhook answered 503") as red:
+    with pytest.raises(AirflowFailException, match="2 notices wait: the webhook answered 503") as red:
         look()
     assert "a-secret" not in str(red.value)
     assert len(alert_history.episodes(layout, "flights")) == 1, "the episode is recorded"

@@ -9,6 +9,8 @@ sent twice, and none is ever lost: at least once.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
+from tidegate import wording
 from tidegate.airflow import channels, gauges
 from tidegate.airflow.attempt import ALERTS
 from tidegate.airflow.channels import Notice
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 TASK = "look"
 """The id of the one task."""
 EVERY = "*/5 * * * *"
+TELLING_SECONDS = 60.0
+"""How long one run tells a channel; what is left waits for the next."""
 
 
 def build_alerts_dag() -> DAG:
@@ -116,22 +121,23 @@ class LookAround(BaseOperator):
             for pipeline, episodes in histories.items()
             for episode, kind in untold(episodes, str(connection.conn_type), now)
         ]
-        troubles = []
-        for nth, notice in enumerate(news):
+        reasons: Counter[str] = Counter()
+        until = time.monotonic() + TELLING_SECONDS
+        for notice in news:
+            # One that fails holds up no other, but a channel that is away must not hold up the next look.
+            if time.monotonic() > until:
+                reasons["there was no time left"] += 1
+                continue
             try:
                 self._tell(layout, connection, notice, now, context)
             except channels.RefusedError as error:
-                # Perhaps it minds only this one.
-                troubles.append(f"{notice.title!r} was not told: {error}")
+                reasons[str(error)] += 1
             except SetupError as error:
-                return [*troubles, f"{len(news) - nth} notices wait: {error.message}"]
+                return [error.message]
             except Exception as error:
                 # Its text may name the address, which may be a secret.
-                return [
-                    *troubles,
-                    f"{len(news) - nth} notices wait: {channels.CONNECTION} failed ({type(error).__name__})",
-                ]
-        return troubles
+                reasons[f"connection {channels.CONNECTION!r} failed ({type(error).__name__})"] += 1
+        return [f"{wording.count(many, 'notice waits', 'notices wait')}: {reason}" for reason, many in reasons.items()]
 
     def _tell(self, layout: Layout, connection: Connection, notice: Notice, now: datetime, context: Context) -> None:
         from tidegate import alert_history

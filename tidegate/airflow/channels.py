@@ -41,7 +41,7 @@ SECONDS = 10.0
 
 
 class RefusedError(Exception):
-    """The other side answered, and did not take this notice; it may take the next."""
+    """The other side answered, and did not take this notice; the text names no address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def send(connection: Connection, notice: Notice, context: Context) -> None:
     Raises:
         SetupError: The connection has another type, or lacks something, or its package is not installed.
         RefusedError: The other side did not take this notice.
-        OSError: It cannot be reached; no other notice will get there now.
+        Exception: What the channel's own library raises, `OSError` when it cannot be reached.
     """
     extra = connection.extra_dejson
     match connection.conn_type:
