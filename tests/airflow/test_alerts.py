@@ -34,6 +34,11 @@ class Webhook:
                 if hook.answer == 200:
                     hook.taken.append(told)
                 self.send_response(hook.answer)
+                self.send_header("Location", "/moved")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
@@ -118,6 +123,9 @@ def test_a_channel_that_is_away_is_told_by_the_next_run(
         look()
     assert "a-secret" not in str(red.value)
     assert len(alert_history.episodes(layout, "flights")) == 1, "the episode is recorded"
+    webhook.answer = 302
+    with pytest.raises(AirflowFailException, match="the webhook answered 302"):
+        look()
     connect(monkeypatch, conn_type="http", host="http://127.0.0.1:9/away")
     with pytest.raises(AirflowFailException, match="2 notices wait"):
         look()

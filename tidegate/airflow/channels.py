@@ -141,11 +141,18 @@ def _post(connection: Connection, extra: dict[str, Any], notice: Notice) -> None
         headers["Authorization"] = f"Basic {base64.b64encode(told).decode()}"
     request = urllib.request.Request(url, json.dumps(notice.to_json()).encode(), headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS):
+        with urllib.request.build_opener(_StayHere).open(request, timeout=SECONDS):
             pass
     except urllib.error.HTTPError as error:
         # The address may be a secret: neither it nor the answer belongs into a log.
         raise RefusedError(f"the webhook answered {error.code}") from None
+
+
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    """Follows nobody: behind a redirect a POST would go on as a GET, without its notice, and be answered with 200."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def _notifier(package: str, module: str, name: str) -> Any:
