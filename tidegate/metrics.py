@@ -38,9 +38,9 @@ class QueryProgress:
     started_at: datetime
     """When the trigger began."""
     input_rows: int
-    """As Spark counts them: a row as often as the batch reads it."""
+    """As Spark counts them: a row as often as the batch reads it, and none of files that a landing batch opens itself."""
     input_rows_per_second: float | None
-    """Since the trigger before, in the same run; None for its first."""
+    """Since the trigger before, in the same run; None for its first, and where Spark saw no row."""
     processed_rows_per_second: float | None
     trigger_ms: int
     """The whole micro-batch."""

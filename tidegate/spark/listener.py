@@ -80,7 +80,9 @@ class Recorder(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         """After a micro-batch."""
         told = event.progress
-        if told.runId != self._started or not told.numInputRows:
+        # A trigger that found nothing ran no batch. The number of input rows does not tell: a landing batch opens its files
+        # itself, and Spark sees no row of them.
+        if told.runId != self._started or "addBatch" not in told.durationMs:
             return
         try:
             line = metrics.QueryProgress.from_spark(json.loads(told.json), recorded_at=metrics.now(), **self._of_run)
