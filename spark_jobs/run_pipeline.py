@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 
+from tidegate.ending import leave
 from tidegate.environment import Environment
 from tidegate.errors import EX_SOFTWARE, TidegateError
 from tidegate.layout import Layout
@@ -42,4 +43,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -47,7 +48,8 @@ def found(limits: Thresholds, **given: Any) -> dict[str, str]:
     return {alert.rule: alert.message for alert in evaluate(limits, seen(**given), NOW).alerts}
 
 
-FRESH = Thresholds(freshness_hours=6)
+FRESH = Thresholds(freshness_hours=6, quarantine_rows=100)
+"""With the rules that have no limit of their own."""
 
 
 def test_where_all_is_well_no_rule_is_true_and_none_is_undecided() -> None:
@@ -109,6 +111,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "5.1% of the last run went to quarantine, more than 5.0%",
     ),
     (
+        "quarantine_rows",
+        {"quarantine_open": 101},
+        {"quarantine_open": 100},
+        "101 entries are open in quarantine, more than 100",
+    ),
+    (
         "quarantine_age",
         {"quarantine_open": 2, "quarantine_oldest": ago(169)},
         {"quarantine_open": 2, "quarantine_oldest": ago(168)},
@@ -144,6 +152,7 @@ OFF: dict[str, dict[str, Any]] = {
     "state": {"state_rows": None},
     "late": {"late_rows": None},
     "quarantine": {"quarantine_share": None},
+    "quarantine_rows": {"quarantine_rows": None},
     "quarantine_age": {"quarantine_hours": None},
     "freshness": {"freshness_hours": None},
 }
@@ -152,7 +161,7 @@ OFF: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("rule", OFF)
 def test_a_rule_that_is_turned_off_is_never_true(rule: str) -> None:
     over = next(case[1] for case in CASES if case[0] == rule)
-    findings = evaluate(Thresholds(**({"freshness_hours": 6} | OFF[rule])), seen(**over), NOW)
+    findings = evaluate(dataclasses.replace(FRESH, **OFF[rule]), seen(**over), NOW)
     assert findings.alerts == ()
     assert rule not in findings.undecided
 
@@ -169,6 +178,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "state": {"runs": ()},
     "late": {"runs": ()},
     "quarantine": {"runs": (run(1), run(set_aside=None))},
+    "quarantine_rows": {"quarantine_open": None},
     "quarantine_age": {"quarantine_open": None},
     "freshness": {"newest_event": None},
 }

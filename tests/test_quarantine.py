@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import pendulum
 import pyarrow
 import pytest
 
-from tests.cli.project import append, orders, quarantined
+from tests.cli.project import append, quarantined
 from tidegate import quarantine
 from tidegate.errors import RequestError
 from tidegate.selection import Selection
+from tidegate.thresholds import Thresholds
 
 EVERYTHING = Selection()
 
@@ -50,14 +50,13 @@ def test_open_entries_are_counted_with_the_oldest(table: Path) -> None:
     held = quarantine.held(table)
     assert (held.open, held.in_hand, dict(held.states)) == (6, 0, {"open": 6})
     assert held.oldest_ms == int(datetime(2026, 1, 5, 10, tzinfo=UTC).timestamp() * 1000)
-    age = held.age(held.oldest_ms + 3 * 86_400_000)
-    assert age is not None and age.in_days() == 3
+    assert held.oldest == datetime(2026, 1, 5, 10, tzinfo=UTC)
 
 
 def test_a_flow_that_never_held_anything_back_holds_nothing(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     assert quarantine.held(nowhere).open == 0
-    assert quarantine.held(nowhere).age(0) is None
+    assert quarantine.held(nowhere).oldest is None
     assert quarantine.waive(nowhere, EVERYTHING, by="ada", reason="test") == 0
     assert quarantine.claim(nowhere, EVERYTHING, number=0, first=0, limit=10, by="ada") is None
     assert not nowhere.exists()
@@ -65,14 +64,13 @@ def test_a_flow_that_never_held_anything_back_holds_nothing(tmp_path: Path) -> N
 
 def test_thresholds_that_a_flow_declares_are_told_when_they_are_passed(table: Path) -> None:
     held = quarantine.held(table)
-    assert held.oldest_ms is not None
-    now = held.oldest_ms + 3 * 86_400_000
-    flow = orders().flow("silver")
-    for rows, age, told in ((None, None, 0), (6, "72h", 0), (5, "72h", 1), (5, "2d", 2), (None, "71h", 1)):
-        declared = dataclasses.replace(flow, open_rows_alert=rows, open_age_alert=age)
-        assert len(quarantine.warnings(declared, held, now)) == told
+    assert held.oldest is not None
+    now = held.oldest + timedelta(days=3)
+    for rows, hours, told in ((None, None, 0), (6, 72, 0), (5, 72, 1), (5, 48, 2), (None, 71, 1)):
+        limits = Thresholds(quarantine_rows=rows, quarantine_hours=hours)
+        assert len(quarantine.warnings(limits, held, now)) == told
     nothing = quarantine.Held(states={}, in_hand=0, oldest_ms=None)
-    assert quarantine.warnings(dataclasses.replace(flow, open_rows_alert=1, open_age_alert="1h"), nothing, now) == ()
+    assert quarantine.warnings(Thresholds(quarantine_rows=0, quarantine_hours=1), nothing, now) == ()
 
 
 def test_waiving_takes_who_when_and_why_in_one_commit(table: Path) -> None:

@@ -73,8 +73,6 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(SILVER), "transform", ("clean", "a:b:c", "Trips:clean", "a.b:clean", "", 5)),
     (made_of(SILVER), "gate", ("trips/silver", True)),
     (made_of(SILVER), "checkpoint_version", (0, -1, 1.0, "1", True, None)),
-    (made_of(SILVER), "open_rows_alert", (0, -1, 1.5, "1", True)),
-    (made_of(SILVER), "open_age_alert", ("7", "0d", "a week", "7w", 7, "")),
     (made_of(SILVER), "thresholds", ({}, 5)),
     (made_of(TRIPS), "name", ("", "Trips", "a b", 5)),
     (made_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),

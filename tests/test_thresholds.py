@@ -28,6 +28,7 @@ from tidegate.thresholds import Thresholds
         ("run_seconds", 0),
         ("quarantine_share", -0.1),
         ("quarantine_share", 2),
+        ("quarantine_rows", -1),
         ("quarantine_hours", 0),
         ("freshness_hours", 0),
     ],

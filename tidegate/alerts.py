@@ -14,6 +14,7 @@ rule                is true while                                               
 ``state``           a stateful query keeps too many rows                               ``state_rows``
 ``late``            the last run dropped rows behind the watermark                     ``late_rows``
 ``quarantine``      the last run set too large a share aside                           ``quarantine_share``
+``quarantine_rows`` too many entries are open in quarantine                            ``quarantine_rows``
 ``quarantine_age``  something has been open in quarantine for too long                 ``quarantine_hours``
 ``freshness``       the newest event time in the table is too old                      ``freshness_hours``
 ==================  =================================================================  ================================
@@ -43,8 +44,8 @@ class PlannedLag:
     """What `plan` found for a flow before one run, whether or not the run went on."""
 
     at: datetime
-    behind: int
-    """Files, messages or versions of a table."""
+    behind: int | None
+    """Files, messages or versions of a table; None when the source or the checkpoint could not be read."""
     rows: int | None
     """None when nobody can tell."""
 
@@ -170,7 +171,7 @@ def _no_input(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
     last = seen.plans[-limits.no_input_runs :]
     if len(last) < limits.no_input_runs:
         raise _UndecidedError
-    if any(plan.behind for plan in last):
+    if any(plan.behind != 0 for plan in last):
         return None
     return f"nothing new in the last {wording.count(limits.no_input_runs, 'run')}"
 
@@ -254,6 +255,17 @@ def _quarantine(limits: Thresholds, seen: Observation, _: datetime) -> str | Non
     return f"{share:.1%} of the last run went to quarantine, more than {limits.quarantine_share:.1%}"
 
 
+def _quarantine_rows(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+    if limits.quarantine_rows is None:
+        return None
+    if seen.quarantine_open is None:
+        raise _UndecidedError
+    if seen.quarantine_open <= limits.quarantine_rows:
+        return None
+    entries = wording.count(seen.quarantine_open, "entry is", "entries are")
+    return f"{entries} open in quarantine, more than {limits.quarantine_rows:,}"
+
+
 def _quarantine_age(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
     if limits.quarantine_hours is None:
         return None
@@ -298,6 +310,7 @@ RULES: Mapping[str, Callable[[Thresholds, Observation, datetime], str | None]] =
     "state": _state,
     "late": _late,
     "quarantine": _quarantine,
+    "quarantine_rows": _quarantine_rows,
     "quarantine_age": _quarantine_age,
     "freshness": _freshness,
 }

@@ -13,6 +13,8 @@
            reports/<dag_id>/<run_key>/<attempt>/                request.json, report.json
            docs/<pipeline>/                                     data quality reports (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: what every batch did, how schemas changed
+           _ops/<pipeline>/{progress,alerts}/                   Delta: how fast every batch was, what was worth an alert
+           _ops/<pipeline>/plans.jsonl                          what `plan` found before each run
            _ops/<pipeline>/schemas/<id>.json                    writers' schemas, as the registry told them
     <landing>/<source>/                                         files as they arrive
 """
@@ -126,8 +128,15 @@ class Layout:
         return self.lake / "docs" / pipeline
 
     def ops(self, pipeline: str, table: str) -> Path:
-        """What the platform keeps about a pipeline: the Delta tables ``ledger``, ``verdicts`` and ``evolution``, and ``schemas``."""
+        """What the platform keeps about a pipeline.
+
+        The Delta tables ``ledger``, ``verdicts``, ``evolution``, ``progress`` and ``alerts``, and the folder ``schemas``.
+        """
         return self.lake / "_ops" / pipeline / table
+
+    def plans(self, pipeline: str) -> Path:
+        """What `plan` found before each run: a line of JSON each."""
+        return self.lake / "_ops" / pipeline / "plans.jsonl"
 
     def open(self) -> None:
         """Make the lake if it is not there, or check that this Tidegate understands it.

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
+from tidegate.alerts import RULES, Observation
 from tidegate.errors import RequestError
-from tidegate.selection import Selection, age, instant
+from tidegate.selection import Selection, instant
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
-    from tidegate.spec import Flow
+    from tidegate.thresholds import Thresholds
 
 State = Literal["open", "replayed", "waived", "expired"]
 STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired")
@@ -50,9 +52,10 @@ class Held:
         """Entries that wait for somebody."""
         return self.states.get("open", 0)
 
-    def age(self, now_ms: int) -> pendulum.Duration | None:
-        """How long the oldest open entry has waited."""
-        return None if self.oldest_ms is None else pendulum.duration(seconds=max(now_ms - self.oldest_ms, 0) // 1000)
+    @property
+    def oldest(self) -> datetime | None:
+        """The same instant, in UTC."""
+        return None if self.oldest_ms is None else pendulum.from_timestamp(self.oldest_ms / 1000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,21 +88,17 @@ def held(path: Path) -> Held:
     )
 
 
-def warnings(flow: Flow, held: Held, now_ms: int) -> tuple[str, ...]:
-    """What a flow's declared thresholds say of its quarantine, a sentence each; none when all is well.
+def warnings(thresholds: Thresholds, held: Held, now: datetime) -> tuple[str, ...]:
+    """What a flow's thresholds say of its quarantine, a sentence each; none when all is well.
 
     Args:
-        flow: Declares ``open_rows_alert`` and ``open_age_alert``.
+        thresholds: Of the flow; ``quarantine_rows`` and ``quarantine_hours`` are asked.
         held: What its quarantine holds.
-        now_ms: The instant, in milliseconds since 1970.
+        now: The instant, with its zone.
     """
-    told = []
-    if flow.open_rows_alert is not None and held.open > flow.open_rows_alert:
-        told.append(f"{held.open:,} entries are open in quarantine, more than {flow.open_rows_alert:,}")
-    oldest = held.age(now_ms)
-    if flow.open_age_alert is not None and oldest is not None and oldest > age(flow.open_age_alert):
-        told.append(f"the oldest open entry in quarantine has waited longer than {flow.open_age_alert}")
-    return tuple(told)
+    seen = Observation(flow="", from_outside=False, quarantine_open=held.open, quarantine_oldest=held.oldest)
+    told = (RULES[rule](thresholds, seen, now) for rule in ("quarantine_rows", "quarantine_age"))
+    return tuple(message for message in told if message is not None)
 
 
 def count_free(path: Path, selection: Selection) -> int:

@@ -33,7 +33,6 @@ from tidegate.fields import (
     closes,
     fits,
 )
-from tidegate.selection import AGE
 from tidegate.thresholds import Thresholds as Thresholds
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
@@ -45,7 +44,6 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
-_AGE = re.compile(AGE)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
@@ -235,10 +233,6 @@ class Flow:
     gate: Gate | None = None
     checkpoint_version: int = 1
     """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
-    open_rows_alert: int | None = None
-    """More open entries in this flow's quarantine than this are a warning; None never warns."""
-    open_age_alert: str | None = None
-    """An open entry that has waited longer is a warning: days or hours, as in ``"7d"`` or ``"12h"``."""
     thresholds: Thresholds | None = None
     """When this flow is worth an alert; None takes the pipeline's."""
 
@@ -256,12 +250,6 @@ class Flow:
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
-        if self.open_rows_alert is not None:
-            check_positive(self, "open_rows_alert", self.open_rows_alert, owner)
-        if self.open_age_alert is not None and not fits(_AGE, self.open_age_alert):
-            raise FieldError(
-                owner, "open_age_alert", self.open_age_alert, "days or hours, as in '7d' or '12h', or None"
-            )
         if self.thresholds is not None:
             _check_thresholds(owner, self.thresholds)
             if self.thresholds.freshness_hours is not None and self.target.event_time is None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pendulum
+
 from tidegate.errors import EX_SOFTWARE, SourceUnavailableError, TidegateError
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def _reading(environment: Environment, layout: Layout, pipeline: Pipeline, flow:
             layout, lease.table_resource(flow.target.name)
         )
         told.quarantine = quarantine.held(layout.quarantine(pipeline.name, flow.name))
-        told.warnings = quarantine.warnings(flow, told.quarantine, int(time.time() * 1000))
+        told.warnings = quarantine.warnings(pipeline.thresholds_of(flow), told.quarantine, pendulum.now("UTC"))
         found = progress.read(ref.path(layout))
         told.last_planned, told.last_committed = found.last_planned, found.last_committed
         if found.last_committed is not None:

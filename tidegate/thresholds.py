@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidegate.errors import FieldError
 
 _COUNTS = ("no_input_runs", "lag_growing_runs", "missed_runs", "quarantine_hours")
-_LIMITS = ("lag_rows", "state_rows", "late_rows")
+_LIMITS = ("lag_rows", "state_rows", "late_rows", "quarantine_rows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class Thresholds:
     """More rows were dropped behind the watermark in the last run."""
     quarantine_share: float | None = 0.05
     """A larger share of the last run's rows (or files) went to quarantine, 0 to 1."""
+    quarantine_rows: int | None = None
+    """More entries (rows or files) are open in quarantine. How many are many depends on the table."""
     quarantine_hours: int | None = 168
     """Something has been open in quarantine for more hours."""
     freshness_hours: float | None = None

@@ -146,6 +146,12 @@ def test_nothing_of_this_machine_is_part_of_the_version() -> None:
     assert "/jars" not in told
 
 
+@pytest.mark.parametrize("name", ["quarantine", "alerts"])
+def test_a_pipeline_cannot_have_the_name_of_a_dag_that_serves_all(name: str) -> None:
+    with pytest.raises(FieldError, match=name):
+        build_dag(dataclasses.replace(flights, name=name))
+
+
 def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has() -> None:
     flow = dataclasses.replace(flights.flows[0], name="plan")
     with pytest.raises(FieldError, match="'plan'"):

@@ -23,7 +23,7 @@ _MEASURE = """
 import json, sys, time
 import airflow.sdk, airflow.dag_processing.dagbag
 started = time.process_time()
-import dags.flights, dags.clickstream
+import dags.flights, dags.clickstream, dags.alerts
 seconds = time.process_time() - started
 print(json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
 """

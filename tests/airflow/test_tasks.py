@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pipelines.flights import pipeline
+from tidegate import plans
 from tidegate.checkpoint import write_sidecar
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
@@ -52,6 +53,8 @@ def test_with_nothing_new_the_run_ends_green_without_an_application(
     assert runs.states(run) == {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
     assert "bronze" in runs.xcom(run, "plan", "reason")
     assert runs.xcom(run, "run", "attempt") is None
+    (planned,) = plans.read(_layout(places), "flights", "bronze")
+    assert planned.behind == 0, "noted for alerts"
 
 
 def test_a_missing_landing_folder_is_red_in_plan_and_not_retried(
@@ -61,6 +64,8 @@ def test_a_missing_landing_folder_is_red_in_plan_and_not_retried(
     run = runs.start(dag)
     assert runs.states(run)["plan"] == "failed"
     assert runs.states(run)["run"] == "upstream_failed"
+    (planned,) = plans.read(_layout(places), "flights", "bronze")
+    assert planned.behind is None, "a plan that did not get to an answer"
 
 
 def test_an_unknown_key_is_refused_by_plan_with_the_allowed_ones(

@@ -65,3 +65,4 @@ def mount(*arguments: str) -> None:
 
 if __name__ == "__main__":
     main()
+    leave(0)

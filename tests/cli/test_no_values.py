@@ -143,13 +143,13 @@ def test_no_page_log_report_ledger_or_verdict_holds_a_value(project: Project, ra
     assert shown(kept.read_text()), "the transform did raise on a canary"
     assert quoting(project.folder, but=(*tables, kept)) == set()
     # Parquet is compressed: read, and not only searched.
-    for name in ("ledger", "verdicts"):
+    for name in ("ledger", "verdicts", "progress"):
         assert not shown(str(rows(layout.ops("sample", name))))
 
 
 def test_no_command_says_a_value(project: Project, judged: Result, raised: Result) -> None:
     told = [judged, raised]
-    commands = ("status", "lag", "plan", "ledger", "checkpoint", "docs", ("quarantine", "list"))
+    commands = ("status", "lag", "alerts", "plan", "ledger", "checkpoint", "docs", ("quarantine", "list"))
     told += [project.run(*([command] if isinstance(command, str) else command), "sample") for command in commands]
     for result in told:
         assert not shown(result.out + result.err), result.out + result.err

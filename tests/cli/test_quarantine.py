@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.report import BatchRecord
+from tidegate.thresholds import Thresholds
 
 SECRET = "ada@example.org"
 
@@ -186,14 +187,15 @@ def test_a_run_that_holds_the_lease_is_waited_for_with_75(held: Project) -> None
 def test_status_shows_open_entries_their_age_and_the_thresholds_that_were_passed(held: Project) -> None:
     pipeline = orders()
     flows = [
-        dataclasses.replace(flow, open_rows_alert=2, open_age_alert="7d") if flow.name == "silver" else flow
+        dataclasses.replace(flow, thresholds=Thresholds(quarantine_rows=2)) if flow.name == "silver" else flow
         for flow in pipeline.flows
     ]
-    held.declare(dataclasses.replace(pipeline, flows=tuple(flows)))
+    patient = Thresholds(quarantine_hours=None)
+    held.declare(dataclasses.replace(pipeline, flows=tuple(flows), thresholds=patient))
     told = held.run("status", "orders", "--timeout", "30")
     assert "3, oldest " in told.row("orders/silver ")
     assert "orders/silver: warning: 3 entries are open in quarantine, more than 2" in told.out
-    assert "orders/silver: warning: the oldest open entry in quarantine has waited longer than 7d" in told.out
+    assert "orders/silver: warning: 3 entries are open in quarantine, the oldest for " in told.out
     assert "orders/gold: warning" not in told.out
     flow = held.run("status", "orders", "--json", "--timeout", "30").json["flows"][1]["quarantine"]
     assert (flow["open"], flow["states"], len(flow["warnings"])) == (3, {"open": 3, "waived": 1}, 2)

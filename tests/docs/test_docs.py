@@ -206,10 +206,12 @@ def columns_of(title: str) -> list[str]:
     return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 
 
-def test_the_columns_of_ledger_verdicts_and_evolution_are_those_of_the_code() -> None:
-    from tidegate import evolution
+def test_the_columns_of_the_platforms_own_tables_are_those_of_the_code() -> None:
+    from tidegate import alert_history, evolution, metrics
     from tidegate.spark import ledger
 
+    assert sorted(columns_of("Progress")) == sorted(metrics.schema().names)
+    assert sorted(columns_of("Alerts")) == sorted(alert_history.schema().names)
     assert sorted(columns_of("Evolution")) == sorted(evolution.table_schema().names)
     assert sorted(columns_of("Ledger")) == sorted(ledger._ledger_schema().names)
     assert sorted(columns_of("Verdicts")) == sorted(ledger._verdict_schema().names)

@@ -14,6 +14,8 @@ from tidegate.report import RunReport
 
 QUARANTINE = "quarantine"
 """The id of the DAG that changes what was set aside, for all pipelines."""
+ALERTS = "alerts"
+"""The id of the DAG that watches all pipelines."""
 PLAN = "plan"
 """The id of the task that decides whether there is work."""
 RUN = "run"

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate.airflow import approval, attempt
+from tidegate import plans
+from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import table_asset, tell_news
 from tidegate.airflow.links import ReportsLink
 from tidegate.airflow.telling import tell
@@ -83,6 +84,8 @@ class PlanRun(BaseOperator, SkipMixin):
         layout = Layout.of(environment)
         layout.open()
         chosen = request.chosen(self._pipeline)
+        if request.mode == "incremental" and not request.dry_run:
+            return self._decide_increment(environment, layout, request, chosen)
         for flow in chosen:
             check_compatible(layout, self._pipeline, flow)
         if request.mode != "incremental":
@@ -91,9 +94,21 @@ class PlanRun(BaseOperator, SkipMixin):
             if request.dry_run:
                 return None, f"dry run: {request.told()}; nothing was run"
             return request, request.told()
-        decided = plan(environment, self._pipeline, chosen)
-        if request.dry_run:
-            return None, f"dry run: {decided.reason}; nothing was run"
+        return None, f"dry run: {plan(environment, self._pipeline, chosen).reason}; nothing was run"
+
+    def _decide_increment(
+        self, environment: Environment, layout: Layout, request: RunRequest, chosen: tuple[Flow, ...]
+    ) -> tuple[RunRequest | None, str]:
+        """Decide, and note what was found, for rules about several runs in a row."""
+        try:
+            for flow in chosen:
+                check_compatible(layout, self._pipeline, flow)
+            decided = plan(environment, self._pipeline, chosen)
+        except TidegateError:
+            plans.record_failure(layout, self._pipeline.name)
+            raise
+        plans.record(layout, self._pipeline.name, decided.lags)
+        gauges.tell_lags(self._pipeline.name, decided.lags)
         if not decided.work:
             return None, decided.reason
         return dataclasses.replace(request, small=decided.small), decided.reason
@@ -140,6 +155,7 @@ class ShowFlow(BaseOperator):
             AirflowSkipException: Nothing was new, or this run was not asked to run the flow.
         """
         report = self._report(context)
+        gauges.tell_batches(self._pipeline.name, report)
         match report.state:
             case "refused" | "failed":
                 self._ask(report)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from typing import NoReturn
 
 import typer
 
 from tidegate.cli import (
+    alerts,
     checkpoint,
     contract,
     docs,
@@ -36,9 +36,9 @@ from tidegate.cli import (
     status,
     version,
 )
+from tidegate.ending import leave
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 
-_NATIVE = {"confluent_kafka", "deltalake", "duckdb", "pyarrow"}
 _EX_TYPER_USAGE = 2
 _EX_NO_READER = 1
 """What Typer, too, ends with then."""
@@ -52,6 +52,7 @@ app = typer.Typer(
 )
 app.command()(status.status)
 app.command()(lag.lag)
+app.command()(alerts.alerts)
 app.command()(plan.plan)
 app.command()(run.run)
 app.command()(new.new)
@@ -74,7 +75,7 @@ def main() -> NoReturn:
         # Python would complain once more when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _EX_NO_READER
-    _leave(code)
+    leave(code)
 
 
 def _run() -> int:
@@ -88,12 +89,3 @@ def _run() -> int:
         print(f"tidegate: {' '.join(error.message.split())}", file=sys.stderr)
         return error.exit_code
     return 0
-
-
-def _leave(code: int) -> NoReturn:
-    # Threads of native libraries, or a probe that ran out of time inside one, do not always survive the interpreter's end:
-    # the process would abort after its work, and its exit code would lie.
-    if any(thread.daemon and thread.is_alive() for thread in threading.enumerate()) or _NATIVE & sys.modules.keys():
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)

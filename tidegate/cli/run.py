@@ -35,8 +35,10 @@ def run(
     whole job failed (75 when it heals by waiting, 78 when a person must mend something); 70 when the job crashed
     without a report; 130 after Ctrl-C.
     """
+    from tidegate import plans
     from tidegate.cli import console
     from tidegate.cli.plan import conclusion, decide, print_plan
+    from tidegate.layout import Layout
 
     environment = project.read()
     pipeline = project.load(name)
@@ -46,6 +48,7 @@ def run(
         console.say(f"{name}: {request.told()}")
         raise typer.Exit(attempt(environment, request))
     decided = decide(environment, pipeline, flows)
+    plans.record(Layout.of(environment), name, decided.lags)
     print_plan(decided.lags)
     if not decided.work and not force:
         console.say(f"{name}: {conclusion(decided)}; no JVM was started (--force runs anyway)")

@@ -23,6 +23,7 @@ from tidegate.errors import (
 )
 from tidegate.spark import contracts, lease, micro_batch, replay, sources, swap, tables
 from tidegate.spark.failures import translate
+from tidegate.spark.listener import recorded_progress
 from tidegate.spark.split import check_not_ahead
 
 if TYPE_CHECKING:
@@ -185,20 +186,21 @@ def _drain(context: FlowContext) -> None:
             raise
 
     stream = sources.read_stream(context)
-    query = (
-        stream.writeStream.queryName(context.app_id)
-        .foreachBatch(take)
-        .option("checkpointLocation", str(context.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        query.awaitTermination()
-    except Exception as error:
-        raise (context.error or error) from error
-    finally:
-        if query.isActive:
-            query.stop()
+    with recorded_progress(context):
+        query = (
+            stream.writeStream.queryName(context.app_id)
+            .foreachBatch(take)
+            .option("checkpointLocation", str(context.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            raise (context.error or error) from error
+        finally:
+            if query.isActive:
+                query.stop()
 
 
 def note_refusal(context: FlowContext, refusal: GateRefusedError | ContractRefusedError) -> None:

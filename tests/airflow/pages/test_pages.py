@@ -11,6 +11,8 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tests.cli.project import append
+from tidegate import alert_history
+from tidegate.episodes import Event
 
 if TYPE_CHECKING:
     from tests.airflow.pages.conftest import Client
@@ -159,13 +161,19 @@ def test_changes_of_schema_and_alerts_are_shown_where_they_are_recorded(client: 
     moment = datetime(2026, 1, 5, tzinfo=UTC)
     change = {"flow": "silver", "field": "gate", "after": "STRING", "recorded_at": moment}
     append(lake.layout.ops("flights", "evolution"), [change, {**change, "flow": "gold", "field": "other"}])
-    alert = {"flow": "silver", "state": "open", "what": "freshness", "recorded_at": moment}
-    append(lake.layout.ops("flights", "alerts"), [alert, {**alert, "state": "closed"}])
+    for flow, rule, kind in (
+        ("silver", "lag", "opened"),
+        ("silver", "state", "opened"),
+        ("silver", "state", "resolved"),
+    ):
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message=f"too much {rule}")
+        alert_history.append(lake.layout, "flights", [event])
     viewer = client()
     flow = text(viewer.get("/tidegate/pipelines/flights/flows/silver").text)
     assert "flow field after recorded at silver gate STRING 2026-01-05 00:00:00" in flow
     assert "other" not in flow.split("Schema history")[1]
-    assert "freshness" in flow
+    assert "flow rule opened at over at why silver lag 2026-01-05 00:00:00 open too much lag silver state" in flow
+    assert "too much lag" not in text(viewer.get("/tidegate/pipelines/flights/flows/gold").text)
     overview = text(viewer.get("/tidegate/").text)
     assert "Open alerts 1" in overview
     assert "1 open alert" in overview

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import HTTPException
 
-from tidegate import checkpoint, journal, query
+from tidegate import alert_history, checkpoint, journal, query
 from tidegate.airflow.pages import plot
 from tidegate.errors import TidegateError
 from tidegate.journal import TREND, Journal, Summary
@@ -94,7 +94,7 @@ class Views:
             "declared": _loaded(reading.declared[dag_id]),
             "rows": [self._row(seen, summaries) for seen in reading.of(dag_id)],
             "lines": self._lines(dag_id, limit=BATCHES),
-            "alerts": self._records(dag_id, "alerts"),
+            "alerts": self._alerts(dag_id),
             "docs": self._has_docs(dag_id),
             "history": self._environment.spark_history,
         }
@@ -125,7 +125,7 @@ class Views:
             "more": len(lines) > BATCHES,
             "versions": list(self._versions(declared, flow)),
             "changes": self._records(dag_id, "evolution", name),
-            "alerts": self._records(dag_id, "alerts", name),
+            "alerts": self._alerts(dag_id, name),
             "quarantined": journal.quarantined(self._layout, dag_id, name),
             "docs": self._has_docs(dag_id),
         }
@@ -213,9 +213,26 @@ class Views:
         sql = f"SELECT * FROM held {of_flow} {newest} LIMIT {CHANGES}"
         return query.query(path, columns, sql, {"flow": flow} if of_flow else {})
 
+    def _alerts(self, dag_id: str, flow: str | None = None) -> list[dict[str, Any]] | None:
+        """Episodes, the open ones first and the newest before others; None when nobody has looked yet."""
+        if not self._layout.ops(dag_id, "alerts").is_dir():
+            return None
+        found = [each for each in alert_history.episodes(self._layout, dag_id) if flow in (None, each.flow)]
+        newest = sorted(found, key=lambda each: (each.resolved_at is None, each.opened_at), reverse=True)
+        return [
+            {
+                "flow": each.flow,
+                "rule": each.rule,
+                "opened_at": each.opened_at,
+                "over_at": each.resolved_at or "open",
+                "why": each.message,
+            }
+            for each in newest[:CHANGES]
+        ]
+
     def _open_alerts(self, dag_id: str) -> int | None:
-        records = self._records(dag_id, "alerts")
-        return None if records is None else sum(record.get("state", "open") == "open" for record in records)
+        found = self._alerts(dag_id)
+        return None if found is None else sum(each["over_at"] == "open" for each in found)
 
 
 def _loaded(declared: Pipeline | TidegateError | None) -> Pipeline | None:
