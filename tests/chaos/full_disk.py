@@ -11,6 +11,7 @@ from pathlib import Path
 
 from demo import flights_feed
 from tests.deployment import Deployment
+from tidegate.ending import leave
 from tidegate.errors import TidegateError
 from tidegate.launch import submit_conf
 from tidegate.spark.session import build_session
