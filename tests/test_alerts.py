@@ -211,3 +211,13 @@ def test_a_run_without_rows_says_nothing_of_speed() -> None:
 
 def test_an_empty_quarantine_has_no_age() -> None:
     assert found(FRESH, quarantine_open=0, quarantine_oldest=None) == {}
+
+
+def test_of_a_flow_that_is_switched_off_nobody_says_that_it_falls_behind() -> None:
+    late = {"plans": plans(0, 0, 0, 0, 0), "lag_rows": 2_000_000, "newest_event": ago(48)}
+    assert set(found(FRESH, **late)) == {"no_input", "lag", "freshness"}
+    assert found(FRESH, **late, switched_off=True) == {}
+    assert set(found(FRESH, **late, switched_off=True, refused="batch 4 waits", quarantine_open=101)) == {
+        "refused",
+        "quarantine_rows",
+    }

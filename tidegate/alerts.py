@@ -93,6 +93,8 @@ class Observation:
     """When the oldest open entry was set aside."""
     newest_event: datetime | None = None
     """The newest event time in the target."""
+    switched_off: bool = False
+    """A person keeps it from running, so that it falls behind is no news."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +132,8 @@ def evaluate(thresholds: Thresholds, seen: Observation, now: datetime) -> Findin
     alerts: list[Alert] = []
     undecided: set[str] = set()
     for rule, ask in RULES.items():
+        if seen.switched_off and rule in OF_RUNNING:
+            continue
         try:
             message = ask(thresholds, seen, now)
         except _UndecidedError:
@@ -315,3 +319,5 @@ RULES: Mapping[str, Callable[[Thresholds, Observation, datetime], str | None]] =
     "freshness": _freshness,
 }
 """Every rule by its name: what it says, or None when all is well."""
+OF_RUNNING = frozenset({"missed", "no_input", "lag", "lag_growing", "freshness"})
+"""Rules that are not asked of a flow that is switched off; their alerts end."""

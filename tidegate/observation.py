@@ -138,6 +138,7 @@ def observe(layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, no
         quarantine_open=held.open if held is not None else None,
         quarantine_oldest=held.oldest if held is not None else None,
         newest_event=_newest_event(layout, pipeline, flow),
+        switched_off=lag is not None and lag.switched_off,
     )
 
 
