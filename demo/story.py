@@ -12,7 +12,7 @@ from rich.console import Console
 from demo import checks, clicks_feed, flights_feed, recompute, scenes
 from demo.runs import RunCrashedError
 from demo.stage import Stage, check_set_up, set_up
-from demo.watch import watch
+from demo.watch import reports_there, watch
 from tidegate import lag, registry
 from tidegate.report import RunReport
 from tidegate.spec import Pipeline
@@ -112,7 +112,9 @@ class Story:
     def _run(self, pipeline: Pipeline, expected: int) -> RunReport | None:
         environment = self.stage.environment
         before = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
-        ended, report = watch(self.console, self.stage.layout, self.stage.runs.start(pipeline.name), expected)
+        layout = self.stage.layout
+        known = reports_there(layout, pipeline.name)
+        ended, report = watch(self.console, layout, self.stage.runs.start(pipeline.name), expected, known)
         after = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
         scenes.run_told(self.console, ended, report, before, after)
         if report is not None:

@@ -17,17 +17,20 @@ SECONDS_BETWEEN_LOOKS = 0.25
 _ENDED = ("done", "idle", "refused", "failed", "skipped")
 
 
-def newest_report(layout: Layout, dag_id: str, since: float) -> RunReport | None:
-    """The report of the last attempt that wrote one after an instant (seconds since 1970)."""
-
-    def written(path: Path) -> float:
-        return path.stat().st_mtime
-
-    found = [path for path in layout.reports(dag_id).glob("*/*/report.json") if written(path) >= since]
-    return RunReport.read(max(found, key=written)) if found else None
+def reports_there(layout: Layout, dag_id: str) -> frozenset[Path]:
+    """Where the reports of all attempts lie that wrote one."""
+    return frozenset(layout.reports(dag_id).glob("*/*/report.json"))
 
 
-def watch(console: Console, layout: Layout, run: PendingRun, expected: int) -> tuple[DagRun, RunReport | None]:
+def newest_report(layout: Layout, dag_id: str, known: frozenset[Path]) -> RunReport | None:
+    """The report of the last attempt that is not among the known ones."""
+    found = reports_there(layout, dag_id) - known
+    return RunReport.read(max(found, key=lambda path: path.stat().st_mtime)) if found else None
+
+
+def watch(
+    console: Console, layout: Layout, run: PendingRun, expected: int, known: frozenset[Path]
+) -> tuple[DagRun, RunReport | None]:
     """Show a run until it has ended.
 
     Args:
@@ -35,6 +38,7 @@ def watch(console: Console, layout: Layout, run: PendingRun, expected: int) -> t
         layout: Where the report appears.
         run: The run.
         expected: Rows that were landed for it, for the length of the bars.
+        known: The reports that were there before it began.
 
     Returns:
         How Airflow says it ended, and the job's own report; None when no Spark was started.
@@ -49,13 +53,12 @@ def watch(console: Console, layout: Layout, run: PendingRun, expected: int) -> t
         TextColumn("{task.fields[told]}"),
         TimeElapsedColumn(),
     )
-    since = run.started - 1
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         waiting = progress.add_task(run.dag_id, total=None, told="Airflow asks whether anything is new")
         bars: dict[str, TaskID] = {}
         while run.going_on:
             run.wait(SECONDS_BETWEEN_LOOKS)
-            report = newest_report(layout, run.dag_id, since)
+            report = newest_report(layout, run.dag_id, known)
             if report is None:
                 if time.time() - run.started > 4:
                     progress.update(waiting, told="Airflow starts Spark")
@@ -65,7 +68,7 @@ def watch(console: Console, layout: Layout, run: PendingRun, expected: int) -> t
                 if flow.flow not in bars:
                     bars[flow.flow] = progress.add_task(flow.flow, total=1, told="", start=False)
                 _draw(progress, bars[flow.flow], flow, _expected(report, flow, expected))
-    return run.result(), newest_report(layout, run.dag_id, since)
+    return run.result(), newest_report(layout, run.dag_id, known)
 
 
 def _phase(report: RunReport) -> str:

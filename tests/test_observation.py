@@ -106,7 +106,7 @@ def test_plans_lag_and_quarantine_reach_the_rules(project: Project) -> None:
     plans.record_failure(project.layout, "orders")
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
     append(project.layout.quarantine("orders", "silver"), [quarantined("r", ["x"], {}, "secret")])
-    later = NOW + timedelta(hours=2, minutes=5)
+    later = pendulum.now("UTC").add(hours=2, minutes=5)
     assert rules(project, pipeline, later) >= {("bronze", "lag"), ("silver", "quarantine_age"), ("gold", "missed")}
 
 

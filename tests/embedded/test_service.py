@@ -78,6 +78,20 @@ def test_what_a_killed_one_left_behind_is_stopped_before_the_next_starts(family:
     assert family.log.with_suffix(".log.1").exists(), "the log of the one that was killed is kept"
 
 
+def test_a_child_with_a_title_of_its_own_is_not_lost_sight_of(tmp_path: Path) -> None:
+    """A title overwrites the variables that others can see of a process."""
+    titled = "import os, time, setproctitle; setproctitle.setproctitle('a worker ' * 500); print('child', os.getpid(), flush=True)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {titled + '; time.sleep(60)'!r}]); time.sleep(60)"
+    service = Service(name="titled", command=(sys.executable, "-c", parent), folder=tmp_path / "titled")
+    leader, child = _start(service, tmp_path)
+    assert "TIDEGATE_PART_OF" not in child.environ()
+    leader.kill()
+    leader.wait(5)
+    assert not _gone(child)
+    assert stop([service], grace=5) == 1
+    assert _gone(child)
+
+
 def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"

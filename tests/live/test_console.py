@@ -44,7 +44,14 @@ class Project:
             name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE"))
         }
         return subprocess.Popen(
-            words, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            words,
+            cwd=PROJECT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Tests that run in the background of a shell would hand down that it is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
         )
 
     def run(self, command: str) -> str:

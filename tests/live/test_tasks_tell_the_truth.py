@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.live_airflow import until
+from tidegate.embedded.service import processes
 
 if TYPE_CHECKING:
     from tests.live_airflow import Live
@@ -157,7 +158,7 @@ def test_a_run_that_a_person_ends_stops_spark_and_what_it_committed_is_told_by_t
 
 
 def test_nothing_listens_beyond_this_machine_and_nobody_else_reads_what_is_written(live: Live) -> None:
-    ours = {process.pid for process in live._processes(lambda _: True)}
+    ours = {process.pid for process in processes(live.server.services.values())}
     listening = {
         connection.laddr.ip
         for connection in psutil.net_connections("inet")

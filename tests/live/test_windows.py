@@ -176,7 +176,7 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     }
     assert "failed" not in live.end(beside, seconds=240).values()
     assert live.tasks(first)["run"].end_date <= live.tasks(second)["run"].start_date
-    assert lower_case(live) == {FIRST}
+    assert lower_case(live) - {LAST} == {FIRST}
 
     suite.write_text(old_suite)
     body = BackfillPostBody(
@@ -191,10 +191,10 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), 60)
     assert live.end(second, seconds=240) | {"bronze": "any"} == REPLAYED
     assert live.tasks(first)["run"].try_number == 1, "what had gone well was left alone"
-    assert lower_case(live) == {FIRST, SECOND}
+    assert lower_case(live) - {LAST} == {FIRST, SECOND}
 
     jobs.write_text(old_code)
-    window = {"from_date": f"2013-01-{FIRST:02}", "to_date": f"2013-01-{SECOND:02}"}
+    window = {"from_date": f"2013-01-{FIRST:02}", "to_date": f"2013-01-{LAST:02}"}
     run = trigger(live, {"mode": "replay", **window})
     assert run is not None
     assert live.end(run)["gold"] == "success"

@@ -1,8 +1,9 @@
 """A command that runs on when whoever started it has ended, and that can be found and stopped from anywhere.
 
-Its leader is known by a file (id and start time). Whatever it starts is known by a variable that all of them inherit,
-so nothing is lost sight of: neither what left its process group, as an Airflow task and its Spark application do, nor
-what a killed parent left behind.
+Its leader is known by a file (id and start time). Whatever it starts is known by its session, and by a variable that
+all of them inherit, so nothing is lost sight of: neither what left the session, as a Spark application does, nor what
+gave itself another title, as a worker of Airflow does (that overwrites the variables that others can see), nor what a
+killed parent left behind.
 """
 
 from __future__ import annotations
@@ -92,6 +93,15 @@ class Service:
     def _mark(self) -> str:
         return f"{self.name} of {self.folder}"
 
+    @property
+    def _session(self) -> int | None:
+        """The session of the last start, also when its leader is gone; None when the id is somebody else's by now."""
+        leader = Process.read(self.folder / f"{self.name}.pid")
+        if leader is None:
+            return None
+        now = Process.of(leader.pid)
+        return leader.pid if now is None or now == leader else None
+
 
 def stop(services: Iterable[Service], *, grace: float) -> int:
     """Stop services with all that they started: SIGTERM to all of them at once, SIGKILL for what is left.
@@ -104,11 +114,10 @@ def stop(services: Iterable[Service], *, grace: float) -> int:
         How many processes there were.
     """
     services = list(services)
-    marks = {service._mark for service in services}
     known: set[int] = set()
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
         until = time.monotonic() + patience
-        while found := _marked(marks):
+        while found := processes(services):
             # Those that were started since the last look are asked too.
             for process in found:
                 if number == signal.SIGKILL or process.pid not in known:
@@ -123,18 +132,19 @@ def stop(services: Iterable[Service], *, grace: float) -> int:
     return len(known)
 
 
-def _marked(marks: set[str]) -> list[psutil.Process]:
-    """Living processes that carry one of the marks, but for this one."""
+def processes(services: Iterable[Service]) -> list[psutil.Process]:
+    """Living processes that belong to some services, but for this one: by their session, or by the variable."""
     import psutil
 
+    services = list(services)
+    marks = {service._mark for service in services}
+    sessions = {session for service in services if (session := service._session) is not None}
     found = []
     for process in psutil.process_iter():
         # Somebody else's process says nothing of its environment, and is none of ours.
         with suppress(psutil.Error, OSError):
-            if (
-                process.pid != os.getpid()
-                and process.status() != psutil.STATUS_ZOMBIE
-                and process.environ().get(MARK) in marks
-            ):
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if os.getsid(process.pid) in sessions or process.environ().get(MARK) in marks:
                 found.append(process)
     return found
