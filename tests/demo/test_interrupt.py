@@ -43,7 +43,13 @@ class Demo:
         self.folder = folder
         command = [sys.executable, "-m", "demo", "--folder", str(folder)]
         self.process = subprocess.Popen(
-            command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Tests that run in the background of a shell would hand down that it is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
         )
         until = time.monotonic() + 120
         while not list((folder / "lake" / "reports").glob("flights/*/*/report.json")):
