@@ -16,6 +16,7 @@ from tidegate.layout import Layout
 from tidegate.request import event_time, timed_table
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 from tidegate.wording import count
+from tidegate.wording import size as size_told
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
@@ -62,7 +63,7 @@ class Preview:
         told = []
         for flow in self.flows:
             amount = "" if flow.rows is None else f", {flow.rows:,} rows"
-            size = "" if flow.bytes is None else f", {flow.bytes / 1e6:,.1f} MB"
+            size = "" if flow.bytes is None else f", {size_told(flow.bytes)}"
             time = "no history to estimate from" if flow.seconds is None else f"about {flow.seconds:,.0f} s"
             told.append(f"{flow.flow}: reads {flow.reads}{amount}{size}; rewrites {flow.rewrites}; {time}")
             if flow.touches:
@@ -93,7 +94,8 @@ def _of_flow(
     if isinstance(flow.source, ChangeFeed):
         if request.mode == "replay" and request.window is not None:
             keys = _keys_within(layout, pipeline, flow, request.window)
-            told = "an unknown number of keys" if keys is None else count(keys, "key")
+            what = "group" if flow.target.write_mode == "recompute" else "key"
+            told = f"an unknown number of {what}s" if keys is None else count(keys, what)
             rewrites = f"{told} of {flow.target.name} in {request.window.told()}, where the result differs"
         else:
             held = _rows_and_bytes(layout, flow.target.name)[0]

@@ -16,6 +16,9 @@ from tidegate.report import BatchRecord, ExpectationResult, Verdict
 _Identity = tuple[str, int, int, int]
 """Flow, checkpoint version, refresh, batch id: what ledger and verdicts call a batch."""
 
+_REPLAYS = ("/replay", "/window")
+"""How the transaction ids of replays end: those are no batches of the flow, and count from 0 themselves."""
+
 _CHANGE = ("field", "formerly", "kind", "before", "after", "event", "decision", "decided_by", "breaks")
 """What is told of a change of schema, in this order: names, types and decisions."""
 
@@ -31,6 +34,8 @@ def batches(layout: Layout, pipeline: str) -> list[Batch]:
     evolved = _lines(layout.ops(pipeline, "evolution"))
     found = []
     for line in _lines(layout.ops(pipeline, "ledger")):
+        if line["app_id"].endswith(_REPLAYS):
+            continue
         swap = line["kind"] == "swap"
         told = [] if swap else judged.pop(_identity(line), [])
         found.append(_batch(line, BatchRecord.from_json(line), told))

@@ -132,6 +132,9 @@ class FlowContext:
         self.told()
 
     def _publish(self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None) -> None:
+        if self.ref.purpose or self.replay is not None:
+            # Replays have numbers of their own: a page would take the place of a batch's.
+            return
         batch = Batch(
             flow=self.flow.name,
             checkpoint_version=self.ref.version,
