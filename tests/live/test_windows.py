@@ -50,16 +50,25 @@ REFUSED_BY_PLAN: list[tuple[dict[str, Any], str]] = [
 
 # One process for all of them: Airflow takes seconds to import.
 COMMANDS = """
-import json, sys
+import json, sys, time
 from airflow.cli import cli_parser
+from sqlalchemy.exc import OperationalError
 parser = cli_parser.get_parser()
 for number, words in enumerate(json.load(sys.stdin)):
-    try:
-        arguments = parser.parse_args(words)
-        arguments.func(arguments)
-        print("ANSWER", number, 0)
-    except BaseException as error:
-        print("ANSWER", number, type(error).__name__)
+    for patience in (1, 2, 4, 8, 0):
+        try:
+            arguments = parser.parse_args(words)
+            arguments.func(arguments)
+            answer = "0"
+        except OperationalError:
+            # SQLite was busy with the scheduler; a person would type the command again.
+            answer = "busy"
+            time.sleep(patience)
+            continue
+        except BaseException as error:
+            answer = f"{type(error).__name__}:{error}".replace(" ", "_")
+        break
+    print("ANSWER", number, answer)
 """
 
 
