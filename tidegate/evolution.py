@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
 
+from tidegate import ops
 from tidegate.contract import Action, Answer, Terms
 from tidegate.ddl import parse_ddl
 from tidegate.drift import Change
@@ -74,9 +75,6 @@ def read(layout: Layout, pipeline: str) -> list[Line]:
 
 def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
     """Add the lines that are not there yet, in one commit, and return those."""
-    import pyarrow
-    from deltalake import write_deltalake
-
     wanted = list(lines)
     held = read(layout, pipeline) if wanted else []
     fresh: list[Line] = []
@@ -84,10 +82,7 @@ def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
         if not any(line.same_as(other) for other in [*held, *fresh]):
             fresh.append(line)
     if fresh:
-        path = _path(layout, pipeline)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        table = pyarrow.Table.from_pylist([_row(line) for line in fresh], schema=table_schema())
-        write_deltalake(str(path), table, mode="append")
+        ops.append(_path(layout, pipeline), table_schema(), [_row(line) for line in fresh])
     return fresh
 
 

@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def append(path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
+def append(path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]], commit: Any = None) -> None:
     """Add rows in one commit; columns that the table lacks are added to it.
 
     Args:
         path: `Layout.ops`.
         schema: Names and types of the columns.
         rows: Each with a value for every column.
+        commit: delta-rs' ``CommitProperties``, for a commit that carries a transaction id.
     """
     import pyarrow
     from deltalake import write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    write_deltalake(str(path), table, mode="append", schema_mode="merge")
+    write_deltalake(str(path), table, mode="append", schema_mode="merge", commit_properties=commit)
 
 
 def select(path: Path, sql: str) -> list[dict[str, Any]]:

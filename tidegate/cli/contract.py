@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -81,7 +80,7 @@ def answer(
 
     project_layout = _layout()
     project.load(name)
-    lines = evolution.answer(project_layout, name, drift, answer, by or getpass.getuser())
+    lines = evolution.answer(project_layout, name, drift, answer, by or project.who())
     if not lines:
         console.say(f"Drift {drift} had that answer already.")
         return

@@ -21,6 +21,7 @@ from tidegate.errors import (
     SpecDriftError,
     TidegateError,
 )
+from tidegate.lease import checkpoint_resource, table_resource
 from tidegate.spark import contracts, lease, micro_batch, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.listener import recorded_progress
@@ -42,7 +43,10 @@ def run_flow(context: FlowContext) -> None:
         TidegateError: See `tidegate.errors`. Finished batches stay; the batch in hand is finished by the next run.
     """
     started = time.monotonic()
-    resources = (f"checkpoint:{context.pipeline.name}/{context.flow.name}", f"table:{context.flow.target.name}")
+    resources = (
+        checkpoint_resource(context.pipeline.name, context.flow.name),
+        table_resource(context.flow.target.name),
+    )
     try:
         if context.source_table is not None and not tables.exists(context.source_table):
             return

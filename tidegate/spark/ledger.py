@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import ops
 from tidegate.report import BatchRecord, Verdict, now
 
 if TYPE_CHECKING:
@@ -63,14 +64,10 @@ def _attempt(context: FlowContext) -> dict[str, Any]:
 
 def _append(path: Path, schema: pyarrow.Schema, line: Mapping[str, Any], commit: Any) -> None:
     import pendulum
-    import pyarrow
-    from deltalake import write_deltalake
 
     moment = pendulum.parse(line["recorded_at"])
     row = {name: line[name] for name in schema.names} | {"recorded_at": moment}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table = pyarrow.Table.from_pylist([row], schema=schema)
-    write_deltalake(str(path), table, mode="append", schema_mode="merge", commit_properties=commit)
+    ops.append(path, schema, [row], commit)
 
 
 def _ledger_schema() -> pyarrow.Schema:
