@@ -118,6 +118,7 @@ def test_coverage_lists_what_no_rule_catches_and_who_catches_the_rest(filled: Pr
     found = {(line["column"], line["change"]): line["caught_by"] for line in told.json["mutants"]}
     assert found["order_id", "null"] == ["null_key(order_id)"]
     assert found["amount", "null"] == ["null_sequence(amount)", "mean_between(amount)"]
+    assert found["state", "same key, another value"] == []
     assert found["amount", "a text of another type"] == ["wrong_type(amount)"]
     assert found["amount", "too small"] == ["mean_between(amount)"]
     assert found["amount", "too large"] == []

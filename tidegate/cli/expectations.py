@@ -123,7 +123,11 @@ def coverage(
         [(line["column"], line["change"], ", ".join(line["caught_by"]) or "nothing") for line in found],
     )
     missed = sum(not line["caught_by"] for line in found)
-    console.say(f"{len(found) - missed} of {len(found)} changes are caught, {missed} are not")
+    recorded = sum(all(rule.endswith(mutants.RECORDED) for rule in line["caught_by"]) for line in found) - missed
+    console.say(
+        f"{len(found) - missed - recorded} of {len(found)} changes are caught, {recorded} are recorded only, "
+        f"{missed} are noticed by no rule"
+    )
 
 
 def _opened(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:

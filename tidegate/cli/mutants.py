@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tidegate.spec import ChangeFeed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -13,8 +15,12 @@ if TYPE_CHECKING:
 
     from tidegate.ddl import Column
     from tidegate.environment import Environment
+    from tidegate.layout import Layout
     from tidegate.spark.gate.mutants import Caught
     from tidegate.spec import Flow, Pipeline
+
+RECORDED = " (recorded only)"
+"""Behind the name of a rule that holds no row and no batch back."""
 
 
 def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int) -> list[dict[str, Any]]:
@@ -48,15 +54,19 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
         spark = build_session(environment, f"tidegate coverage {pipeline.name}")
         try:
             sample = _sample(tables.read(spark, layout.table(flow.target.name)), rows)
-            bred = mutants.breed(sample.schema)
+            bred = mutants.breed(sample.schema, flow.target.keys, flow.target.sequence_by)
             tell = start(len(bred))
             with seen(Surroundings(layout, ref)):
                 caught = mutants.judge(suite, sample, bred, tell)
         finally:
             spark.stop()
-    noted = {rule.name for rule in suite.expectations if rule.severity == "info"}
+    noted = {
+        rule.name
+        for rule in suite.expectations
+        if rule.severity == "info" or (not rule.of_rows and rule.severity != "critical")
+    }
     judged = [_told(pipeline, flow, each, noted) for each in caught]
-    return [*_mistyped(pipeline, flow, sample.columns), *judged]
+    return [*_mistyped(layout, pipeline, flow, judged), *judged]
 
 
 def _sample(table: DataFrame, rows: int) -> DataFrame:
@@ -66,7 +76,7 @@ def _sample(table: DataFrame, rows: int) -> DataFrame:
 
 def _told(pipeline: Pipeline, flow: Flow, caught: Caught, noted: set[str]) -> dict[str, Any]:
     mutant = caught.mutant
-    rules = [f"{name} (recorded only)" if name in noted else name for name in caught.rules]
+    rules = [name + RECORDED if name in noted else name for name in caught.rules]
     built_in = _built_in(pipeline, flow, mutant.column, mutant.change)
     return {"column": mutant.column, "change": mutant.change, "caught_by": [*built_in, *rules]}
 
@@ -85,20 +95,33 @@ def _built_in(pipeline: Pipeline, flow: Flow, column: str, change: str) -> list[
     return []
 
 
-def _mistyped(pipeline: Pipeline, flow: Flow, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """A text where the landing source declares another type never becomes a row: the built-in rule refuses it."""
-    typed = {field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"}
+def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A text where the landing source declares another type: the built-in rule refuses the row, or the contract keeps it.
+
+    A row that is kept has NULL in that column, so what catches it is what catches NULL.
+    """
+    from tidegate import evolution
+
+    upstream = pipeline.upstream_of(flow)
+    typed = [field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"]
+    if upstream is None or isinstance(upstream.source, ChangeFeed) or not typed:
+        return []
+    terms = evolution.terms(layout, pipeline.name, flow.name, upstream.source)
+    nulls = {line["column"]: line["caught_by"] for line in judged if line["change"] == "null"}
     return [
-        {"column": column, "change": "a text of another type", "caught_by": [f"wrong_type({column})"]}
-        for column in columns
-        if column in typed
+        {
+            "column": column,
+            "change": "a text of another type",
+            "caught_by": nulls[column] if terms.keeps_row(column) else [f"wrong_type({column})"],
+        }
+        for column in typed
+        if column in nulls
     ]
 
 
 def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
     """The fields that the landing source behind a flow declares; none behind another table."""
     from tidegate.ddl import parse_ddl
-    from tidegate.spec import ChangeFeed
 
     upstream = pipeline.upstream_of(flow)
     if upstream is None or isinstance(upstream.source, ChangeFeed):

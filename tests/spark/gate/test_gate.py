@@ -287,3 +287,29 @@ def test_a_query_works_in_a_stream_whose_batches_have_a_session_of_their_own(
     assert outcomes == ["split", "refused"]
     assert clones == [False, False]
     assert views == [0, 0]
+
+
+def test_more_rules_need_no_more_readings_of_the_batch(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    few = [rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.5)]
+    many = [
+        *few,
+        rule("expect_column_values_to_match_regex", "warning", column="tail", regex="^N"),
+        rule("expect_column_value_lengths_to_be_between", "warning", column="tail", max_value=20),
+        rule("expect_column_values_to_be_between", "warning", column="delay", min_value=0),
+        rule("expect_column_values_to_be_in_set", "info", column="origin", value_set=["JFK"]),
+        rule("expect_column_max_to_be_between", "critical", column="delay", max_value=1000),
+        rule("expect_table_row_count_to_be_between", "critical", min_value=1),
+    ]
+    assert jobs(spark, gate_of(tmp_path, *many), rows) == jobs(spark, gate_of(tmp_path, *few), rows) > 0
+
+
+def jobs(spark: SparkSession, gate: SuiteGate, rows: DataFrame) -> int:
+    """How many jobs a judgement needs."""
+    flagged, context = gate.flag(rows), spark.sparkContext
+    group = f"judge-{len(gate.suite.expectations)}"
+    context.setJobGroup(group, group)
+    try:
+        gate.judge(flagged, flow="silver", batch_id=0)
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # clears it
+    return len(context.statusTracker().getJobIdsForGroup(group))

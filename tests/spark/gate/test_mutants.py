@@ -57,6 +57,30 @@ def test_each_change_is_put_down_to_the_rules_that_notice_it(rows: DataFrame, tm
     assert found["id", "null"] == found["at", "late"] == found["at", "too far ahead"] == ()
 
 
+def test_a_query_is_asked_about_every_column(rows: DataFrame, tmp_path: Path) -> None:
+    query = "SELECT * FROM {batch} WHERE weight > 1000 OR code IS NULL"
+    found = caught(tmp_path, rows, ("unexpected_rows_expectation", {"unexpected_rows_query": query}))
+    noticed = {place for place, rules in found.items() if rules}
+    assert noticed == {("weight", "too large"), ("code", "null")}
+
+
+def test_another_value_under_the_same_key_is_noticed_by_uniqueness_only(rows: DataFrame, tmp_path: Path) -> None:
+    mutants = [mutant for mutant in breed(rows.schema, ("id",), ("at",)) if mutant.doubled]
+    assert [(mutant.column, mutant.change) for mutant in mutants] == [
+        ("*", "doubled rows"),
+        ("code", "same key, another value"),
+    ]
+    path = tmp_path / "silver.json"
+    rules = [
+        {"type": "expect_column_values_to_match_regex", "kwargs": {"column": "code", "regex": "^code[0-9]?$"}},
+        {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"}},
+        {"type": "expect_compound_columns_to_be_unique", "kwargs": {"column_list": ["id", "code"]}},
+    ]
+    path.write_text(json.dumps({"name": "x/silver", "expectations": rules}))
+    found = judge(load_suite(path, "x/silver"), rows, mutants, lambda _: None)
+    assert [each.rules for each in found] == [("unique(id)", "unique(id, code)")] * 2
+
+
 def test_a_rule_that_raises_on_a_change_has_noticed_it(rows: DataFrame, tmp_path: Path) -> None:
     digits = rows.selectExpr("cast(id AS string) AS number", "code")
     found = caught(

@@ -7,6 +7,7 @@ engine of our own is all that judging needs, and it leaves nothing behind.
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from string import Template
@@ -78,11 +79,32 @@ def build_engine(rows: DataFrame) -> SparkDFExecutionEngine:
     It gets the session of the frame: in foreachBatch that is a clone, and a query would look for its view elsewhere.
     It never persists: GX does not unpersist.
     """
-    from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
-
-    engine = SparkDFExecutionEngine(persist=False, spark=rows.sparkSession)
+    engine = _engine_class()(persist=False, spark=rows.sparkSession)
     engine.load_batch_data(_BATCH, rows)
     return engine
+
+
+@functools.cache
+def _engine_class() -> type[SparkDFExecutionEngine]:
+    """GX's engine, but for when it asks Spark for aggregates: made on first use, because importing GX takes seconds."""
+    from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
+
+    class OnePassEngine(SparkDFExecutionEngine):
+        """Puts aggregates off until nothing else can be worked out, so that they share one reading of the rows.
+
+        GX resolves its graph level by level, with a reading for the aggregates of each level.
+        """
+
+        def _process_direct_and_bundled_metric_computation_configurations(
+            self, metric_fn_direct_configurations: list[Any], metric_fn_bundle_configurations: list[Any]
+        ) -> dict[Any, Any]:
+            due = [] if metric_fn_direct_configurations else metric_fn_bundle_configurations
+            resolved: dict[Any, Any] = super()._process_direct_and_bundled_metric_computation_configurations(
+                metric_fn_direct_configurations=metric_fn_direct_configurations, metric_fn_bundle_configurations=due
+            )
+            return resolved
+
+    return OnePassEngine
 
 
 def flag_columns(rules: Sequence[Rule], rows: DataFrame) -> list[Column]:

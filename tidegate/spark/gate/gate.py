@@ -78,16 +78,16 @@ class SuiteGate:
             self.surroundings.begin()
         with _ONE_AT_A_TIME, seen(self.surroundings):
             broken = list(zip(rules, conditions.flag_columns(rules, among), strict=True))
-        errors = _names([F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity != "info"])
-        notes = _names([F.when(flag, F.lit(rule.name)) for rule, flag in broken if rule.severity == "info"])
+        errors = _names({rule.name: flag for rule, flag in broken if rule.severity != "info"})
+        notes = _names({rule.name: flag for rule, flag in broken if rule.severity == "info"})
         if judged is None:
             return rows.withColumns({ERRORS: errors, NOTES: notes})
         if any(rule.type in OF_JUDGED_ROWS for rule in rules):
             # It costs a second scan.
-            rest = rows.where(~judged).withColumns({ERRORS: _names([]), NOTES: _names([])})
+            rest = rows.where(~judged).withColumns({ERRORS: _names({}), NOTES: _names({})})
             return among.withColumns({ERRORS: errors, NOTES: notes}).unionByName(rest)
         return rows.withColumns(
-            {ERRORS: F.when(judged, errors).otherwise(_names([])), NOTES: F.when(judged, notes).otherwise(_names([]))}
+            {ERRORS: F.when(judged, errors).otherwise(_names({})), NOTES: F.when(judged, notes).otherwise(_names({}))}
         )
 
     def judge(self, flagged: DataFrame, *, flow: str, batch_id: int) -> Verdict:
@@ -158,8 +158,9 @@ class SuiteGate:
                 )
 
 
-def _names(flags: list[Column]) -> Column:
-    return F.array_compact(F.array(*flags)).cast("array<string>")
+def _names(flags: Mapping[str, Column]) -> Column:
+    named = [F.when(flag, F.lit(name)) for name, flag in flags.items()]
+    return F.array_compact(F.array(*named)).cast("array<string>")
 
 
 def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:

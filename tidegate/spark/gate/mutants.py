@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tidegate.spark.gate.suite import Rule, Suite
 
 _NUMBER = "_mutant"
+_QUERY = "unexpected_rows_expectation"
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _BITS: Mapping[type, int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _FAR = 1e12
@@ -37,7 +39,9 @@ class Mutant:
     """``*`` for whole rows."""
     change: str
     value: Column | None
-    """What the column becomes; None when rows are doubled."""
+    """What the column becomes; None when rows are doubled and nothing else."""
+    doubled: bool = False
+    """Whether the rows stay as they were and the changed ones come beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +52,38 @@ class Caught:
     rules: tuple[str, ...]
 
 
-def breed(schema: T.StructType) -> list[Mutant]:
-    """The mutants of a table: what can befall a column of its type, and doubled rows."""
+def breed(schema: T.StructType, keys: Sequence[str] = (), sequence: Sequence[str] = ()) -> list[Mutant]:
+    """The mutants of a table: what can befall a column of its type, doubled rows, and rows that share their key.
+
+    Args:
+        schema: The table's columns.
+        keys: Its key, if it has one.
+        sequence: What orders the rows of a key.
+    """
     found = [
         Mutant(column=field.name, change=change, value=value)
         for field in schema.fields
         for change, value in _changes(field).items()
     ]
-    return [*found, Mutant(column="*", change="doubled rows", value=None)]
+    found.append(Mutant(column="*", change="doubled rows", value=None, doubled=True))
+    others = [field.name for field in schema.fields if field.name not in (*keys, *sequence) and _is_plain(field)]
+    if keys and others:
+        # A value that some row has is within every rule about values: only what looks at keys can notice.
+        value = F.max(others[0]).over(Window.partitionBy(F.lit(1)))
+        found.append(Mutant(column=others[0], change="same key, another value", value=value, doubled=True))
+    return found
+
+
+def _is_plain(field: T.StructField) -> bool:
+    return not isinstance(field.dataType, T.MapType | T.ArrayType | T.StructType | T.VariantType)
 
 
 def judge(suite: Suite, rows: DataFrame, mutants: Sequence[Mutant], tell: Callable[[int], None]) -> list[Caught]:
     """Which rules notice which mutant.
 
     Rules that look at one row are asked about all mutants in one pass; those that look at all rows are asked mutant by
-    mutant, and only about columns that they name. Drift is left out: nobody knows what earlier batches were like.
+    mutant, and only about columns that they name; a query may name any. Drift is left out: nobody knows what earlier
+    batches were like.
 
     Args:
         suite: The rules.
@@ -80,10 +101,10 @@ def judge(suite: Suite, rows: DataFrame, mutants: Sequence[Mutant], tell: Callab
         if not good.count():
             raise SpecError("no row of the table keeps all rules, so there is nothing to change; mend the suite first")
         wide = [rule for rule in wide if not _broken([rule], good)]
-        found = _flagged(lone, good, list(enumerate(mutants)))
+        found = _flagged(lone, good, [(n, mutant) for n, mutant in enumerate(mutants) if not mutant.doubled])
         caught = []
         for number, mutant in enumerate(mutants):
-            asked = [rule for rule in wide if mutant.value is None or mutant.column in rule.columns]
+            asked = [rule for rule in wide if mutant.doubled or mutant.column in rule.columns or rule.type == _QUERY]
             caught.append(
                 Caught(mutant=mutant, rules=(*found.get(number, ()), *_broken(asked, _changed(good, mutant))))
             )
@@ -124,7 +145,8 @@ def _good(rules: Sequence[Rule], rows: DataFrame) -> DataFrame:
 
 
 def _changed(good: DataFrame, mutant: Mutant) -> DataFrame:
-    return good.union(good) if mutant.value is None else good.withColumn(mutant.column, mutant.value)
+    changed = good if mutant.value is None else good.withColumn(mutant.column, mutant.value)
+    return good.union(changed) if mutant.doubled else changed
 
 
 def _broken(rules: Sequence[Rule], rows: DataFrame) -> list[str]:
