@@ -2,8 +2,8 @@
 
 ``python benchmarks/pages.py`` makes a lake in a temporary folder with real ledgers, verdicts, quarantine tables,
 checkpoints and Delta tables, serves the app without Airflow's session in front of it, and prints the first answer's time
-and the median and the slowest of the next ones. While it asks, a writer adds batches. A ledger has ``--files`` data
-files: a job writes one a batch, upkeep compacts them.
+and the median and the slowest of the next ones. While it asks, a writer adds batches. The lines are written as a job writes
+them, one commit a batch.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flows", type=int, default=50)
     parser.add_argument("--batches", type=int, default=1000)
-    parser.add_argument("--files", type=int, default=1000, help="data files of a flow's lines, at most --batches")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         names = [f"p{number:02}" for number in range(asked.flows // 2)]
-        _make(folder, names, asked.batches, asked.files)
+        _make(folder, names, asked.batches)
         _measure(folder, names)
 
 
-def _make(folder: Path, names: list[str], batches: int, files: int) -> None:
+def _make(folder: Path, names: list[str], batches: int) -> None:
     (folder / "pipelines").mkdir()
     (folder / "pipelines/__init__.py").touch()
     for name in names:
@@ -57,25 +56,19 @@ def _make(folder: Path, names: list[str], batches: int, files: int) -> None:
     layout.open()
     first = names[0]
     for kind, line in (("ledger", _ledger_line), ("verdicts", _verdict_line)):
-        _fill(layout.ops(first, kind), kind, line, batches, files)
+        for batch in range(batches):
+            for flow in ("bronze", "silver"):
+                _add(layout.ops(first, kind), kind, line, flow, batch)
     _quarantine(layout.quarantine(first, "silver"))
     _copy(layout, first, names)
 
 
-def _fill(path: Path, kind: str, line: Any, batches: int, files: int) -> None:
-    """Lines as a job writes them, in as many commits as there are to be files for two flows."""
-    import pyarrow
-    from deltalake import write_deltalake
-
+def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
+    from tidegate import ops
     from tidegate.spark import ledger
 
     schema = ledger._ledger_schema() if kind == "ledger" else ledger._verdict_schema()
-    lines = [line(flow, batch, schema.names) for batch in range(batches) for flow in ("bronze", "silver")]
-    step = max(len(lines) // (2 * files), 1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for start in range(0, len(lines), step):
-        table = pyarrow.Table.from_pylist(lines[start : start + step], schema=schema)
-        write_deltalake(str(path), table, mode="append")
+    ops.append(path, schema, [line(flow, batch, schema.names)])
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:
@@ -115,6 +108,8 @@ def _attempt(batch: int) -> dict[str, Any]:
         "attempt": "a",
         "checkpoint_version": 1,
         "refresh": 0,
+        "mode": "incremental",
+        "requested_by": None,
         "recorded_at": at,
         "app_id": "a",
     }
@@ -178,19 +173,8 @@ def _pause(ask: Any) -> float:
 def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
     batch = 100_000
     while not stop.wait(1.0):
-        _fill_one(_layout(folder).ops(names[batch % len(names)], "ledger"), batch)
+        _add(_layout(folder).ops(names[batch % len(names)], "ledger"), "ledger", _ledger_line, "silver", batch)
         batch += 1
-
-
-def _fill_one(path: Path, batch: int) -> None:
-    import pyarrow
-    from deltalake import write_deltalake
-
-    from tidegate.spark import ledger
-
-    schema = ledger._ledger_schema()
-    table = pyarrow.Table.from_pylist([_ledger_line("silver", batch, schema.names)], schema=schema)
-    write_deltalake(str(path), table, mode="append")
 
 
 def _tell(what: str, seconds: list[float]) -> None:
