@@ -90,7 +90,7 @@ class SuiteGate:
             {ERRORS: F.when(judged, errors).otherwise(_names({})), NOTES: F.when(judged, notes).otherwise(_names({}))}
         )
 
-    def judge(self, flagged: DataFrame, *, flow: str, batch_id: int) -> Verdict:
+    def judge(self, flagged: DataFrame, *, flow: str, batch_id: int, splits: bool = True) -> Verdict:
         """Ask Great Expectations whether the batch may pass.
 
         Args:
@@ -98,10 +98,11 @@ class SuiteGate:
                 about. Let this be its first action, so that an expectation that raises is told by its name.
             flow: The flow's name, for the verdict.
             batch_id: The micro-batch, for the verdict.
+            splits: Whether the flow sets rows aside; one that recomputes groups does not.
 
         Returns:
-            The verdict: ``refused`` if a critical expectation is not met, else ``split`` if any row has ``_errors``,
-            else ``passed``.
+            The verdict: ``refused`` if a critical expectation is not met, else ``split`` if any row has ``_errors`` and
+            the flow sets rows aside, else ``passed``.
 
         Raises:
             SpecError: An expectation raised.
@@ -113,7 +114,7 @@ class SuiteGate:
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
         broken = any(result.unexpected and result.severity != "info" for result in told)
-        outcome: Literal["passed", "split", "refused"] = "split" if broken else "passed"
+        outcome: Literal["passed", "split", "refused"] = "split" if broken and splits else "passed"
         if any(result.severity == "critical" and not result.success for result in told):
             outcome = "refused"
         self.last_verdict = Verdict(
