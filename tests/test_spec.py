@@ -76,7 +76,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(SILVER), "thresholds", ({}, 5)),
     (made_of(TRIPS), "name", ("", "Trips", "a b", 5)),
     (made_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),
-    (made_of(TRIPS), "schedule", ("daily", "@never", "* * *", "", 5)),
+    (made_of(TRIPS), "schedule", ("daily", "@never", "* * *", "61 * * * *", "a b c d e", "", 5)),
     (made_of(TRIPS), "timezone", ("Mars/Base", "", 5, None)),
     (made_of(TRIPS), "start_date", ("2026-13-01", "2026-1-1", "yesterday", 5, None)),
     (made_of(TRIPS), "owner", ("", " ", 5, None)),

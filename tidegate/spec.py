@@ -361,7 +361,7 @@ class Pipeline:
         if isinstance(self.schedule, AfterTables):
             if own := [table for table in self.schedule.tables if self.writer_of(table)]:
                 raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would start itself")
-        elif self.schedule is not None and self.schedule not in _PRESETS and not fits(_CRON, self.schedule):
+        elif self.schedule is not None and self.schedule not in _PRESETS and not _is_cron(self.schedule):
             allowed = f"None, five cron fields, one of {', '.join(_PRESETS)}, or AfterTables(…)"
             raise FieldError(owner, "schedule", self.schedule, allowed)
 
@@ -403,6 +403,14 @@ def fingerprint(remembered: Mapping[str, Any]) -> str:
     """
     canonical = json.dumps(remembered, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _is_cron(value: object) -> bool:
+    if not isinstance(value, str) or not fits(_CRON, value):
+        return False
+    from croniter import croniter
+
+    return bool(croniter.is_valid(value))
 
 
 def _check_thresholds(owner: str, value: object) -> None:
