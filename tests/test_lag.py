@@ -338,7 +338,11 @@ def test_new_files_are_work_above_a_refused_flow_and_not_for_it(place: Place) ->
     place.land("a.csv")
     plan = place.plan()
     assert plan.work is True
-    assert plan.reasons == ("bronze: 1 new file in trips",)
+    assert plan.reasons == (
+        "bronze: 1 new file in trips",
+        "silver: waits: batch 1 was refused by trips/silver; mend the suite, the transform or the data",
+        "gold: waits: flow silver does not get through",
+    )
 
 
 def test_a_changed_suite_lets_a_refused_batch_be_judged_again(place: Place) -> None:

@@ -163,7 +163,7 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
         swapping = swapping or _swap_waits(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
         lags[flow.name] = lag
     work = any(lag.has_work for lag in lags.values())
-    told = [lag for lag in lags.values() if lag.has_work or not work]
+    told = [lag for lag in lags.values() if lag.has_work or not work or lag.switched_off or lag.flow in stopped]
     return Plan(
         work=work,
         reasons=tuple(f"{lag.flow}: {lag.reason}" for lag in told),
