@@ -67,9 +67,9 @@ def _fill(path: Path, kind: str, line: Any, batches: int, files: int) -> None:
     import pyarrow
     from deltalake import write_deltalake
 
-    from tidegate.spark import ledger
+    from tidegate import ledger
 
-    schema = ledger._ledger_schema() if kind == "ledger" else ledger._verdict_schema()
+    schema = ledger.schema() if kind == "ledger" else ledger.verdict_schema()
     lines = [line(flow, batch, schema.names) for batch in range(batches) for flow in ("bronze", "silver")]
     step = max(len(lines) // (2 * files), 1)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +93,7 @@ def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
     told = {
         "flow": flow,
         "kind": "append",
+        "app_id": f"p/{flow}/v1/0",
         "batch_id": batch,
         "filtered": {},
         "rules": {"required(a)": 10},
@@ -104,7 +105,8 @@ def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
 
 def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
     results = [{"rule": f"between(column_{number})", "success": True, "severity": "critical"} for number in range(10)]
-    told = {"flow": flow, "batch_id": batch, "outcome": "split", "results": json.dumps(results), **_attempt(batch)}
+    told = {"flow": flow, "app_id": f"p/{flow}/v1/0", "batch_id": batch, "outcome": "split", **_attempt(batch)}
+    told["results"] = json.dumps(results)
     return {name: told.get(name, "x") for name in names}
 
 
@@ -186,9 +188,9 @@ def _fill_one(path: Path, batch: int) -> None:
     import pyarrow
     from deltalake import write_deltalake
 
-    from tidegate.spark import ledger
+    from tidegate import ledger
 
-    schema = ledger._ledger_schema()
+    schema = ledger.schema()
     table = pyarrow.Table.from_pylist([_ledger_line("silver", batch, schema.names)], schema=schema)
     write_deltalake(str(path), table, mode="append")
 

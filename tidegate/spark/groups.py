@@ -139,7 +139,8 @@ def _matched(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any)
 
 def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
     assert context.gate is not None
-    verdict = context.gate.judge(context.gate.flag(groups), flow=context.flow.name, batch_id=batch_id)
+    flagged = context.gate.flag(groups)
+    verdict = context.gate.judge(flagged, flow=context.flow.name, app_id=context.app_id, batch_id=batch_id)
     ledger.record_verdict(context, verdict)
     context.tell_verdict(verdict)
     if verdict.outcome == "refused":

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import checkpoint, quarantine
+from tidegate import checkpoint, identity, quarantine
 from tidegate.errors import RequestError, TidegateError
 from tidegate.lease import checkpoint_resource, table_resource
 from tidegate.spark import lease, micro_batch, parse, tables
@@ -133,7 +133,7 @@ def settle(context: FlowContext, number: int) -> None:
 
 def _highest(context: FlowContext) -> int:
     """The highest number that a claim of this flow had, by all three that remember one."""
-    app_id = f"{context.ref.dag_id}/{context.ref.flow}/replay"
+    app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
     places = (context.quarantine, context.live)
     written = [tables.transactions(context.spark, path).get(app_id, -1) for path in places]
     return max(*written, quarantine.highest_claim(context.quarantine))
