@@ -74,6 +74,16 @@ class Verdict:
     """``split``: some rows were quarantined, the rest passed."""
     results: tuple[ExpectationResult, ...] = ()
 
+    @property
+    def called(self) -> str:
+        """``batch 3``, ``replay 3``."""
+        return identity.called(self.app_id, self.batch_id)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is about a batch of the stream, which waits when it is refused; a replay does not."""
+        return identity.is_stream(self.app_id)
+
     def refusing(self) -> tuple[ExpectationResult, ...]:
         """The expectations that refused the batch: critical and not met."""
         return tuple(result for result in self.results if result.severity == "critical" and not result.success)
