@@ -64,10 +64,9 @@ def _make(folder: Path, names: list[str], batches: int) -> None:
 
 
 def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
-    from tidegate import ops
-    from tidegate.spark import ledger
+    from tidegate import ledger, ops
 
-    schema = ledger._ledger_schema() if kind == "ledger" else ledger._verdict_schema()
+    schema = ledger.schema() if kind == "ledger" else ledger.verdict_schema()
     ops.append(path, schema, [line(flow, batch, schema.names)])
 
 
@@ -86,6 +85,7 @@ def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
     told = {
         "flow": flow,
         "kind": "append",
+        "app_id": f"p/{flow}/v1/0",
         "batch_id": batch,
         "filtered": {},
         "rules": {"required(a)": 10},
@@ -97,7 +97,8 @@ def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
 
 def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
     results = [{"rule": f"between(column_{number})", "success": True, "severity": "critical"} for number in range(10)]
-    told = {"flow": flow, "batch_id": batch, "outcome": "split", "results": json.dumps(results), **_attempt(batch)}
+    told = {"flow": flow, "app_id": f"p/{flow}/v1/0", "batch_id": batch, "outcome": "split", **_attempt(batch)}
+    told["results"] = json.dumps(results)
     return {name: told.get(name, "x") for name in names}
 
 

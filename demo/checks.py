@@ -57,14 +57,15 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
     for line in plain:
         line["filtered"], line["rules"] = dict(line["filtered"] or ()), dict(line["rules"] or ())
     records = [BatchRecord.from_json(line) for line in plain]
-    read = sum(record.read for record in records if record.kind not in ("recompute", "replay"))
+    batches = [record for record in records if record.is_batch]
+    read = sum(record.read for record in batches if record.kind != "recompute")
     uneven = sum(record.imbalance() != 0 for record in records)
-    told = f"{len(records)} batches, {read:,} rows read, {uneven} lines that do not balance"
+    told = f"{count(len(batches), 'batch', 'batches')}, {read:,} rows read, {uneven} of {len(records)} lines do not balance"
     return Check(f"{pipeline.name}: the ledger balances", told, bool(records) and uneven == 0)
 
 
 def set_aside(layout: Layout, pipeline: Pipeline) -> Check:
-    """Whether every entry of the quarantine has one state, and the ledger set aside and replayed as many as there are."""
+    """Whether every entry of the quarantine has one state, and the ledger moved as many into each as there are."""
     lines = table(layout.ops(pipeline.name, "ledger"))
     plain = [] if lines is None else lines.to_pylist()
     states: Counter[str] = Counter()
@@ -75,18 +76,26 @@ def set_aside(layout: Layout, pipeline: Pipeline) -> Check:
         own = [line for line in plain if line["flow"] == flow.name]
         landing = not isinstance(flow.source, ChangeFeed)
         came, back = ("files_listed", "files_quarantined") if landing else ("read", "quarantined")
-        aside = sum(line[back] for line in own if line["kind"] not in ("replay", "rederive"))
+        aside = sum(line[back] for line in own if line["kind"] in ("append", "upsert"))
         # Rows that a window derived anew and refused may have been in quarantine already.
         again = sum(line[back] for line in own if line["kind"] == "rederive")
         passed = sum(line[came] - line[back] for line in own if line["kind"] == "replay")
-        wrong += (
-            held.in_hand
-            + (not aside <= sum(held.states.values()) <= aside + again)
-            + abs(held.states.get("replayed", 0) - passed)
-        )
+        gone = {"replayed": passed, "waived": _closed(own, "waive"), "expired": _closed(own, "expire", "retire")}
+        off = {state: held.states.get(state, 0) - number for state, number in gone.items()}
+        if any(line["kind"] == "rederive" for line in own):
+            # A window that was derived anew ended the entries of rows that pass now, whatever state they had.
+            moved = off["replayed"] >= 0 >= max(off["waived"], off["expired"])
+        else:
+            moved = not any(off.values())
+        wrong += held.in_hand + (not aside <= sum(held.states.values()) <= aside + again) + (not moved)
         wrong += sum(number for state, number in held.states.items() if state not in quarantine.STATES)
     told = ", ".join(f"{states[state]:,} {state}" for state in quarantine.STATES if states[state]) or "nothing"
     return Check(f"{pipeline.name}: every entry of the quarantine is in one place", told, wrong == 0)
+
+
+def _closed(lines: list[dict[str, Any]], *kinds: str) -> int:
+    """How many entries decisions of some kinds closed."""
+    return sum(line["closed"] or 0 for line in lines if line["kind"] in kinds)
 
 
 def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection) -> list[Check]:

@@ -6,13 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pendulum
 import pyarrow
 import pytest
 
 from tests.cli.project import append, quarantined
 from tidegate import quarantine
-from tidegate.errors import RequestError
 from tidegate.selection import Selection
 from tidegate.thresholds import Thresholds
 
@@ -57,7 +55,6 @@ def test_a_flow_that_never_held_anything_back_holds_nothing(tmp_path: Path) -> N
     nowhere = tmp_path / "nowhere"
     assert quarantine.held(nowhere).open == 0
     assert quarantine.held(nowhere).oldest is None
-    assert quarantine.waive(nowhere, EVERYTHING, by="ada", reason="test") == 0
     assert quarantine.claim(nowhere, EVERYTHING, number=0, first=0, limit=10, by="ada") is None
     assert not nowhere.exists()
 
@@ -73,38 +70,10 @@ def test_thresholds_that_a_flow_declares_are_told_when_they_are_passed(table: Pa
     assert quarantine.warnings(Thresholds(quarantine_rows=0, quarantine_hours=1), nothing, now) == ()
 
 
-def test_waiving_takes_who_when_and_why_in_one_commit(table: Path) -> None:
-    before = versions(table)
-    selected = Selection.check(rule="between(amount)")
-    assert quarantine.waive(table, selected, by="o'hara", reason="the shop's own test") == 2
-    assert versions(table) == before + 1
-    row = entries(table)["a#0"]
-    assert (row["state"], row["changed_by"], row["reason"]) == ("waived", "o'hara", "the shop's own test")
-    assert abs((datetime.now(UTC) - row["changed_at"]).total_seconds()) < 60
-    assert quarantine.held(table).states == {"open": 4, "waived": 2}
-    assert quarantine.waive(table, selected, by="o'hara", reason="again") == 0, "a closed entry stays as it is"
-
-
-def test_waiving_without_a_reason_is_refused(table: Path) -> None:
-    with pytest.raises(RequestError, match="reason"):
-        quarantine.waive(table, EVERYTHING, by="ada", reason="  ")
-    assert quarantine.held(table).open == 6
-
-
 def test_days_select_from_the_first_to_the_last(table: Path) -> None:
     assert quarantine.count_free(table, Selection.check(since="2026-01-06")) == 3
     assert quarantine.count_free(table, Selection.check(until="2026-01-05")) == 3
     assert quarantine.count_free(table, Selection.check(since="2026-01-06", until="2026-01-06")) == 2
-
-
-def test_what_is_too_old_expires(table: Path) -> None:
-    hours = (pendulum.now("UTC") - pendulum.datetime(2026, 1, 6)).in_hours()
-    assert quarantine.expire(table, Selection.check(older_than=f"{hours}h"), by="ada") == 3
-    row = entries(table)["a#0"]
-    assert (row["state"], row["changed_by"], row["reason"]) == ("expired", "ada", f"older than {hours}h")
-    assert quarantine.expire(table, Selection.check(older_than="9999d"), by="ada") == 0
-    with pytest.raises(RequestError, match="age"):
-        quarantine.expire(table, EVERYTHING, by="ada")
 
 
 def test_a_claim_is_bounded_takes_the_oldest_and_none_twice(table: Path) -> None:
@@ -112,8 +81,9 @@ def test_a_claim_is_bounded_takes_the_oldest_and_none_twice(table: Path) -> None
     assert quarantine.claim(table, rows, number=3, first=3, limit=2, by="ada") == quarantine.Claim(number=3, entries=2)
     assert {name for name, row in entries(table).items() if row["_in_hand"]} == {"a#2", "a#3"}
     assert quarantine.in_hand(table) == quarantine.Claim(number=3, entries=2)
-    assert quarantine.waive(table, rows, by="bob", reason="none") == 1, "what is in hand is left alone"
-    assert quarantine.claim(table, rows, number=4, first=3, limit=9, by="ada") is None
+    assert quarantine.count_free(table, rows) == 1, "what is in hand is left alone"
+    assert quarantine.claim(table, rows, number=4, first=3, limit=9, by="ada") == quarantine.Claim(number=4, entries=1)
+    assert quarantine.claim(table, rows, number=5, first=3, limit=9, by="ada") is None
 
 
 def test_a_claim_is_settled_in_one_commit_and_what_came_back_stays_the_same_entry(table: Path) -> None:
@@ -143,15 +113,3 @@ def test_what_is_gone_is_let_go_with_its_rule(table: Path) -> None:
     assert quarantine.in_hand(table) == quarantine.Claim(number=0, entries=4)
     row = entries(table)["a#0"]
     assert (row["state"], row["rules"], row["attempts"]) == ("open", ["between(amount)", "source_gone"], 1)
-
-
-def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(table: Path) -> None:
-    quarantine.claim(table, EVERYTHING, number=0, first=0, limit=1, by="ada")
-    assert quarantine.retire(table, 1, 0) == 0
-    assert quarantine.retire(table, 2, 0) == 5
-    assert entries(table)["a#0"]["reason"] == "judged anew by checkpoint v2/0"
-    assert entries(table)["b.gz@1"]["state"] == "open"
-    assert quarantine.held(table).in_hand == 0, "a replay that was interrupted has nothing left to finish"
-    before = versions(table)
-    assert quarantine.retire(table, 2, 0) == 0
-    assert versions(table) == before, "nothing to retire makes no commit"

@@ -156,9 +156,12 @@ class GateRefusedError(TidegateError):
 
     def __init__(self, verdict: Verdict) -> None:
         broken = ", ".join(result.told() for result in verdict.refusing())
+        then = (
+            "run the flow again: the same batch waits" if verdict.is_batch else "replay again: the table is as it was"
+        )
         super().__init__(
-            f"flow {verdict.flow!r}: batch {verdict.batch_id} refused by suite {verdict.suite!r}: {broken}. "
-            f"Mend the suite, the transform or the data at its source, then run the flow again: the same batch waits."
+            f"flow {verdict.flow!r}: {verdict.called} refused by suite {verdict.suite!r}: {broken}. "
+            f"Mend the suite, the transform or the data at its source, then {then}."
         )
         self.verdict = verdict
 

@@ -52,13 +52,15 @@ class Line:
     version_after: int
     breaks: tuple[str, ...] = ()
     """``<pipeline>/<flow>`` of those who read the flow's table and may rely on what changed."""
+    app_id: str | None = None
+    """Under which transaction id the batch counts (`tidegate.identity`); None in lines of older versions."""
     batch_id: int | None = None
     run_key: str = ""
     recorded_at: str = dataclasses.field(default_factory=now)
 
     def same_as(self, other: Line) -> bool:
         """Whether both say the same, whenever and by which batch."""
-        aside = {"batch_id": None, "run_key": "", "recorded_at": "", "breaks": ()}
+        aside = {"app_id": None, "batch_id": None, "run_key": "", "recorded_at": "", "breaks": ()}
         return dataclasses.replace(self, **aside) == dataclasses.replace(other, **aside)  # type: ignore[arg-type]  # known names
 
 
@@ -180,6 +182,7 @@ def table_schema() -> pyarrow.Schema:
             ("version_before", pa.int32()),
             ("version_after", pa.int32()),
             ("breaks", pa.list_(pa.string())),
+            ("app_id", pa.string()),
             ("batch_id", pa.int64()),
             ("run_key", pa.string()),
         ]
@@ -199,7 +202,7 @@ def _row(line: Line) -> dict[str, Any]:
 
 def _line(row: dict[str, Any]) -> Line:
     names = {field.name for field in dataclasses.fields(Line)} - {"change"}
-    plain = {name: row[name] for name in names}
+    plain: dict[str, Any] = {name: row.get(name) for name in names}
     plain["breaks"] = tuple(row["breaks"] or ())
     plain["recorded_at"] = pendulum.instance(row["recorded_at"]).to_iso8601_string()
     return Line(change=Change.from_json(row), **plain)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidegate import identity, wording
+from tidegate.ledger import COUNTS
 from tidegate.mirror import Copied, Mirror
 from tidegate.query import query
 from tidegate.report import BatchRecord
@@ -21,14 +23,8 @@ if TYPE_CHECKING:
 TREND = 30
 """How many of the newest batches a trend line shows."""
 
-_COUNTS = (
-    *("read", "written", "quarantined", "deduplicated", "superseded", "already_read"),
-    *("groups", "upserted", "deleted", "unchanged"),
-    *("files_listed", "files_opened", "files_quarantined", "files_already_read"),
-)
 _ATTEMPT = {
-    "run_key": "VARCHAR",
-    "attempt": "VARCHAR",
+    **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),
     "checkpoint_version": "INTEGER",
     "refresh": "INTEGER",
     "recorded_at": "TIMESTAMPTZ",
@@ -37,7 +33,7 @@ _LEDGER = Copied(
     name="ledger",
     columns={
         **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", *_COUNTS, "target_version"), "BIGINT"),
+        **dict.fromkeys(("batch_id", *COUNTS, "target_version"), "BIGINT"),
         **dict.fromkeys(("filtered", "rules"), "MAP(VARCHAR, BIGINT)"),
         "seconds": "DOUBLE",
         **_ATTEMPT,
@@ -47,7 +43,7 @@ _RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"
 _VERDICTS = Copied(
     name="verdicts",
     columns={
-        **dict.fromkeys(("flow", "suite", "outcome"), "VARCHAR"),
+        **dict.fromkeys(("flow", "app_id", "suite", "outcome"), "VARCHAR"),
         "batch_id": "BIGINT",
         **_ATTEMPT,
         "expectations": "BIGINT",
@@ -59,10 +55,10 @@ _VERDICTS = Copied(
     },
 )
 
-_SUMMARIES = """
+_SUMMARIES = f"""
 WITH newest AS (
     SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY recorded_at DESC, batch_id DESC) AS nth
-    FROM ledger WHERE list_contains(?, pipeline) AND kind <> 'swap'
+    FROM ledger WHERE list_contains(?, pipeline) AND {identity.IS_BATCH}
 )
 SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
     arg_min(batch_id, nth) AS batch_id, arg_min(run_key, nth) AS run_key,
@@ -74,32 +70,35 @@ SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
 FROM newest GROUP BY ALL
 """
 
-# A refused batch has no line in the ledger, and a swap has the number of the batch before it.
+# A refused batch has no line in the ledger, and a swap has the transaction and the number of the batch before it. A
+# verdict of an older version does not name its transaction, and is taken for a batch's (`tidegate.identity.app_id`).
+_EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
 _LINES = f"""
-WITH judged AS (
-    SELECT *, count(*) OVER batch AS judgements, row_number() OVER (batch ORDER BY recorded_at DESC) AS nth
+WITH named AS (
+    SELECT * REPLACE (
+        coalesce(app_id, pipeline || '/' || flow || '/v' || checkpoint_version || '/' || refresh) AS app_id
+    )
     FROM verdicts WHERE pipeline = $pipeline
-    WINDOW batch AS (PARTITION BY flow, checkpoint_version, refresh, batch_id)
+), judged AS (
+    SELECT *, count(*) OVER batch AS judgements, row_number() OVER (batch ORDER BY recorded_at DESC) AS nth
+    FROM named WINDOW batch AS (PARTITION BY app_id, batch_id)
 )
-SELECT coalesce(l.flow, v.flow) AS flow, coalesce(l.batch_id, v.batch_id) AS batch_id,
-    coalesce(l.checkpoint_version, v.checkpoint_version) AS checkpoint_version, coalesce(l.refresh, v.refresh) AS refresh,
-    coalesce(l.recorded_at, v.recorded_at) AS "at", coalesce(l.run_key, v.run_key) AS run_key,
-    coalesce(l.attempt, v.attempt) AS attempt,
-    l.kind, l.app_id, l.filtered, l.rules, l.target_version, l.seconds, {", ".join(f"l.{name}" for name in _COUNTS)},
+SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
+    coalesce(l.recorded_at, v.recorded_at) AS "at",
+    l.kind, l.filtered, l.rules, l.target_version, l.seconds, {", ".join(f"l.{name}" for name in COUNTS)},
     v.suite, v.outcome, v.expectations, v.unmet, v.judgements
 FROM (FROM ledger WHERE pipeline = $pipeline) l
 FULL JOIN (FROM judged WHERE nth = 1) v
-    ON l.flow = v.flow AND l.checkpoint_version = v.checkpoint_version AND l.refresh = v.refresh
-        AND l.batch_id = v.batch_id AND l.kind <> 'swap'
+    ON l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'
 WHERE ($flow IS NULL OR coalesce(l.flow, v.flow) = $flow)
     AND ($run_key IS NULL OR coalesce(l.run_key, v.run_key) = $run_key)
 ORDER BY "at" DESC, batch_id DESC, flow
 LIMIT $limit OFFSET $offset
 """
 
-_VERSIONS = """
+_VERSIONS = f"""
 SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS first_at, max(recorded_at) AS last_at
-FROM ledger WHERE pipeline = ? AND flow = ? GROUP BY ALL ORDER BY ALL DESC
+FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH} GROUP BY ALL ORDER BY ALL DESC
 """
 
 _OPEN = "SELECT count(DISTINCT _row_id) AS entries FROM held WHERE state = 'open'"
@@ -112,7 +111,7 @@ GROUP BY ALL ORDER BY entries DESC, rule, state
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A flow in one line."""
+    """A flow in one line: the batches of its stream. Swaps, replays and decisions are none."""
 
     batches: int
     at: datetime
@@ -132,17 +131,23 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A batch: its line in the ledger, if it has one, and its last verdict, if it was judged."""
+    """A batch, a swap, a replay or a decision: its line in the ledger, if it has one, and its last verdict, if it was judged."""
 
     flow: str
+    app_id: str
+    """The transaction, under which ``batch_id`` counts."""
     batch_id: int
-    checkpoint_version: int
-    refresh: int
+    checkpoint_version: int | None
+    """None, as ``refresh``: a decision about quarantined entries, of whatever checkpoint."""
+    refresh: int | None
     at: datetime
-    run_key: str
-    attempt: str
+    run_key: str | None
+    attempt: str | None
+    mode: str | None
+    """What was asked for, and ``requested_by`` by whom; None where an older version wrote the line."""
+    requested_by: str | None
     record: BatchRecord | None
-    """None: a gate refused it, and it waits."""
+    """None: a gate refused it. A batch waits then; a replay does not."""
     suite: str | None
     outcome: str | None
     """``passed``, ``split``, ``refused``; None without a gate."""
@@ -151,6 +156,21 @@ class Line:
     """The rules that were not met."""
     judgements: int
     """How often it was judged."""
+
+    @property
+    def called(self) -> str:
+        """``batch 3``, ``replay 3``, ``swap``, ``waive``."""
+        return identity.called(self.app_id, self.batch_id, self.record.kind if self.record else None)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch of the stream."""
+        return self.record.is_batch if self.record else identity.is_stream(self.app_id)
+
+    @property
+    def asked(self) -> str:
+        """What was asked for that is no increment, and by whom, in a phrase; empty for an increment."""
+        return wording.asked(self.mode, self.requested_by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +217,7 @@ class Journal:
     def lines(
         self, pipeline: str, *, flow: str | None = None, run_key: str | None = None, limit: int, offset: int = 0
     ) -> list[Line]:
-        """Batches, the newest first.
+        """Batches, swaps, replays and decisions, the newest first.
 
         Args:
             pipeline: Its name.
@@ -230,12 +250,12 @@ def still_open(layout: Layout, pipeline: str, flow: str) -> int:
 
 
 def _line(row: dict[str, Any]) -> Line:
-    names = ("kind", "app_id", "filtered", "rules", "target_version", "seconds", *_COUNTS)
+    names = ("kind", "filtered", "rules", "target_version", "seconds", *COUNTS)
     told = {name: row.pop(name) for name in names}
     record = None
     if told["kind"] is not None:
-        counts = {name: told[name] or 0 for name in _COUNTS}
+        own = {name: row[name] for name in ("flow", "app_id", "batch_id")}
         maps = {name: dict(told[name] or {}) for name in ("filtered", "rules")}
-        record = BatchRecord.from_json({"flow": row["flow"], "batch_id": row["batch_id"], **told, **counts, **maps})
+        record = BatchRecord.from_json({**told, **own, **maps})
     row |= {"unmet": tuple(row["unmet"] or ()), "expectations": row["expectations"] or 0}
     return Line(**row | {"judgements": row["judgements"] or 0}, record=record)

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import backlog, checkpoint, evolution, fingerprints, intervention, progress, refusal, registry
+from tidegate import backlog, checkpoint, evolution, fingerprints, identity, intervention, progress, refusal, registry
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.probes import delta
@@ -233,7 +233,7 @@ def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Checkpoint
     )
     if not plans or json.loads(plans[-1].read_text(encoding="utf-8"))["done"]:
         return None
-    number, app_id = int(plans[-1].stem), dataclasses.replace(ref, purpose="window").app_id
+    number, app_id = int(plans[-1].stem), dataclasses.replace(ref, purpose=identity.WINDOW).app_id
     written = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
     return number if any(delta.transaction_version(path, app_id) == number for path in written) else None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import alert_history, ops, plans, standing
+from tidegate import alert_history, identity, ops, plans, standing
 from tidegate.alerts import RULES, Alert, Findings, FlowRun, Observation, evaluate
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
@@ -32,8 +32,7 @@ _RUNS = """
 SELECT run_key, min(recorded_at) AS first_at, sum(read) AS read, sum(quarantined) AS quarantined,
     sum(files_opened) AS files, sum(files_quarantined) AS files_quarantined, sum(seconds) AS seconds,
     first_value(seconds ORDER BY recorded_at) AS first_seconds
-FROM held WHERE flow = '{flow}' AND mode = 'incremental' AND kind IN ('append', 'upsert', 'recompute')
-    AND recorded_at > TIMESTAMP '{since}'
+FROM held WHERE flow = '{flow}' AND mode = 'incremental' AND {batches} AND recorded_at > TIMESTAMP '{since}'
 GROUP BY run_key
 """
 _PROGRESS = """
@@ -155,7 +154,11 @@ def interval_of(pipeline: Pipeline, now: datetime) -> float | None:
 
 def _runs(layout: Layout, pipeline: Pipeline, flow: Flow, since: datetime) -> tuple[FlowRun, ...]:
     """Incremental runs that recorded a batch of the flow, oldest first; the ledger counts, Spark's progress times."""
-    asked = {"flow": flow.name, "since": since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")}
+    asked = {
+        "flow": flow.name,
+        "batches": identity.IS_BATCH,
+        "since": since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+    }
     recorded = ops.select(layout.ops(pipeline.name, "ledger"), _RUNS.format(**asked))
     told: dict[str, list[dict[str, Any]]] = {}
     for line in ops.select(layout.ops(pipeline.name, "progress"), _PROGRESS.format(**asked)):

@@ -3,7 +3,8 @@
 An entry never leaves its table. Its state is changed in one commit by delta-rs, in milliseconds and without a JVM, and
 always under the flow's lease (`tidegate.lease.hold`, or `tidegate.spark.lease.hold` within a job), so that the table has
 one writer. A replay takes entries in hand, learns which of them break a rule again, writes the others into the target,
-and then closes the ones and reopens the others in one commit: `tidegate.spark.reentry`.
+and then closes the ones and reopens the others in one commit: `tidegate.spark.reentry`. What closes them without judging
+them again is in `tidegate.decision`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pendulum
 
 from tidegate.alerts import RULES, Observation
-from tidegate.errors import RequestError
 from tidegate.selection import Selection, instant
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired")
 GONE = "source_gone"
 """The rule of an entry whose record or file a replay no longer found."""
 
-_FREE = "state = 'open' AND _in_hand IS NULL"
+FREE = "state = 'open' AND _in_hand IS NULL"
+"""The open entries that no replay has in hand, as a condition in SQL."""
 _IDS = ("_row_id", "_app_id", "_batch_id")
 
 
@@ -105,62 +106,8 @@ def count_free(path: Path, selection: Selection) -> int:
     """How many open entries fit, without those that a replay has in hand."""
     if not _is_table(path):
         return 0
-    where = f"{_FREE} AND {selection.condition()}"
+    where = f"{FREE} AND {selection.condition()}"
     return int(_query(path, f"SELECT count(*) AS entries FROM held WHERE {where}")[0]["entries"])
-
-
-def waive(path: Path, selection: Selection, *, by: str, reason: str) -> int:
-    """Give open entries up for good, in one commit.
-
-    Args:
-        path: `Layout.quarantine`; the caller holds the flow's lease.
-        selection: Which.
-        by: Who.
-        reason: Why; it stays with each entry.
-
-    Returns:
-        How many.
-
-    Raises:
-        RequestError: There is no reason.
-    """
-    if not reason.strip():
-        raise RequestError("waiving needs a reason: say why these records will not be mended")
-    return _close(path, "waived", f"{_FREE} AND {selection.condition()}", by=by, reason=reason.strip())
-
-
-def expire(path: Path, selection: Selection, *, by: str) -> int:
-    """Close open entries that have waited too long, in one commit, and return how many.
-
-    Args:
-        path: `Layout.quarantine`; the caller holds the flow's lease.
-        selection: Which; it says how old they must be.
-        by: Who.
-
-    Raises:
-        RequestError: The selection has no age.
-    """
-    if selection.older_than is None:
-        raise RequestError("expiring needs an age: say how long an entry may wait, as in 30d")
-    where = f"{_FREE} AND {selection.condition()}"
-    return _close(path, "expired", where, by=by, reason=f"older than {selection.older_than}")
-
-
-def retire(path: Path, version: int, refresh: int) -> int:
-    """Close rows that another checkpoint judged, now that this one has judged all records anew.
-
-    Also those that an interrupted replay has in hand: what it wrote was derived anew as well. Files stay open: a new
-    checkpoint does not read them again.
-
-    Args:
-        path: `Layout.quarantine`; the caller holds the flow's lease.
-        version: Of the checkpoint that the live table belongs to.
-        refresh: Its refresh.
-    """
-    where = f"state = 'open' AND level = 'row' AND (_checkpoint_version <> {version} OR _refresh <> {refresh})"
-    if not _is_table(path) or not _query(path, f"SELECT 1 AS one FROM held WHERE {where} LIMIT 1"):
-        return 0
-    return _close(path, "expired", where, by="tidegate", reason=f"judged anew by checkpoint v{version}/{refresh}")
 
 
 def in_hand(path: Path) -> Claim | None:
@@ -182,7 +129,7 @@ def free_entries(path: Path, selection: Selection, limit: int) -> list[dict[str,
     """What a claim would take: ``_row_id`` and ``source`` of the oldest open entries that fit."""
     if not _is_table(path):
         return []
-    where = f"{_FREE} AND {selection.condition()}"
+    where = f"{FREE} AND {selection.condition()}"
     return _query(
         path, f"SELECT _row_id, source FROM held WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
     )
@@ -212,7 +159,7 @@ def claim(path: Path, selection: Selection, *, number: int, first: int, limit: i
     """
     if not _is_table(path):
         return None
-    where = f"{_FREE} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
+    where = f"{FREE} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
     columns = ", ".join(_IDS)
     ids = _table(path, f"SELECT {columns} FROM held WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}")
     if not ids.num_rows:
@@ -282,9 +229,17 @@ def let_go(path: Path, number: int, ids: Any) -> None:
     _merge(path, ids, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates)
 
 
-def _close(path: Path, state: State, where: str, *, by: str, reason: str) -> int:
-    if not _is_table(path):
-        return 0
+def close(path: Path, state: State, where: str, *, by: str, reason: str, commit: Any) -> int:
+    """Close entries by a decision (`tidegate.decision`), in one commit, and return how many.
+
+    Args:
+        path: `Layout.quarantine`.
+        state: What they become.
+        where: Which, as a condition in SQL.
+        by: Who decided.
+        reason: Why.
+        commit: delta-rs' ``CommitProperties``: the commit carries the number of the decision.
+    """
     from deltalake import DeltaTable
 
     done = DeltaTable(str(path)).update(
@@ -296,6 +251,7 @@ def _close(path: Path, state: State, where: str, *, by: str, reason: str) -> int
             "_in_hand": "NULL",
         },
         predicate=where,
+        commit_properties=commit,
     )
     return int(done["num_updated_rows"])
 

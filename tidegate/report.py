@@ -15,6 +15,8 @@ from typing import Any, Literal, Self
 
 import pendulum
 
+from tidegate import identity
+
 FORMAT = 1
 """Raised when a reader of the old format would misread the new one."""
 
@@ -61,6 +63,9 @@ class Verdict:
 
     flow: str
     batch_id: int
+    app_id: str = ""
+    """The transaction under which ``batch_id`` counts: a replay's numbers are not those of batches
+    (`tidegate.identity`). Empty in reports of older versions."""
     suite: str
     suite_fingerprint: str
     code_fingerprint: str
@@ -68,6 +73,16 @@ class Verdict:
     outcome: Literal["passed", "split", "refused"]
     """``split``: some rows were quarantined, the rest passed."""
     results: tuple[ExpectationResult, ...] = ()
+
+    @property
+    def called(self) -> str:
+        """``batch 3``, ``replay 3``."""
+        return identity.called(self.app_id, self.batch_id)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is about a batch of the stream, which waits when it is refused; a replay does not."""
+        return identity.is_stream(self.app_id)
 
     def refusing(self) -> tuple[ExpectationResult, ...]:
         """The expectations that refused the batch: critical and not met."""
@@ -85,14 +100,16 @@ class BatchRecord:
     ``read = written + quarantined + sum(filtered) + deduplicated + superseded + already_read`` for a flow over rows,
     ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups, and for the keys that a replay derives
     anew (kind ``rederive``, whose rows balance as well), and
-    ``files_listed = files_opened + files_quarantined + files_already_read`` for a landing folder.
+    ``files_listed = files_opened + files_quarantined + files_already_read`` for a landing folder. A decision about
+    quarantined entries (kinds ``waive``, ``expire``, ``retire``) has ``read = closed``.
     """
 
     flow: str
     batch_id: int
     app_id: str
-    kind: Literal["append", "upsert", "recompute", "swap", "rederive", "replay"]
-    """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back."""
+    kind: Literal["append", "upsert", "recompute", "swap", "rederive", "replay", "waive", "expire", "retire"]
+    """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back. ``waive``,
+    ``expire``, ``retire``: ``read`` are the open entries that it was about, and ``rules`` what they had broken."""
     read: int = 0
     written: int = 0
     quarantined: int = 0
@@ -109,6 +126,8 @@ class BatchRecord:
     files_opened: int = 0
     files_quarantined: int = 0
     files_already_read: int = 0
+    closed: int = 0
+    """Quarantined entries that a decision closed, by the table's own commit."""
     rules: Mapping[str, int] = field(default_factory=dict)
     """Quarantined rows by the rule they broke; a row that broke two rules counts in both."""
     target_version: int | None = None
@@ -127,9 +146,16 @@ class BatchRecord:
         )
         groups = self.groups - (self.upserted + self.deleted + self.unchanged)
         files = self.files_listed - (self.files_opened + self.files_quarantined + self.files_already_read)
+        if identity.is_decision(self.kind):
+            return abs(self.read - self.closed)
         if self.kind in ("recompute", "swap"):
             return abs(groups)
         return abs(rows) + abs(files) + abs(groups)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch of the stream; a swap, a replay and a decision are none."""
+        return self.kind in ("append", "upsert", "recompute") and identity.is_stream(self.app_id)
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -137,9 +163,9 @@ class BatchRecord:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`; fields that a newer writer added are left out."""
+        """The reverse of `to_json`; fields that a newer writer added are left out, those that an older one lacked are 0."""
         known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in plain.items() if name in known})
+        return cls(**{name: value for name, value in plain.items() if name in known and value is not None})
 
 
 @dataclass(kw_only=True)

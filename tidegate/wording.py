@@ -46,6 +46,19 @@ def age(milliseconds: int) -> str:
     return f"{seconds} s ago"
 
 
+def asked(mode: str | None, by: str | None) -> str:
+    """What was asked for that is no ordinary increment, and by whom: ``full refresh by ada``; empty for an increment.
+
+    Args:
+        mode: As the ledger has it.
+        by: Who; None or empty where nobody is known.
+    """
+    if mode is None or mode == "incremental":
+        return ""
+    told = "replay" if mode == "quarantine" else mode.replace("_", " ")
+    return f"{told} by {by}" if by else told
+
+
 def span(length: timedelta) -> str:
     """A length of time in its two largest units: ``3 d 4 h``."""
     seconds = max(int(length.total_seconds()), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,27 +27,45 @@ class Lake:
     layout: Layout
 
     def batch(
-        self, pipeline: str, flow: str, batch_id: int, *, run_id: str = "manual__1", **counts: Any
+        self,
+        pipeline: str,
+        flow: str,
+        batch_id: int,
+        *,
+        run_id: str = "manual__1",
+        purpose: str = "",
+        asked: Mapping[str, Any] | None = None,
+        **counts: Any,
     ) -> BatchRecord:
-        """A line of the ledger."""
+        """A line of the ledger; ``purpose`` is ``window`` for a replay, ``asked`` what its run was asked."""
         from tidegate.spark.ledger import record_batch
 
-        context = self._context(pipeline, flow, run_id)
-        kind = registry.load(pipeline).flow(flow).target.write_mode
+        context = self._context(pipeline, flow, run_id, purpose, asked)
+        kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
         record = BatchRecord(flow=flow, batch_id=batch_id, app_id=context.ref.app_id, kind=kind, **counts)
         assert record.imbalance() == 0
         record_batch(context, record)
         return record
 
     def verdict(
-        self, flow: str, batch_id: int, outcome: Any, unmet: tuple[str, ...] = (), *, run_id: str = "manual__1"
+        self,
+        flow: str,
+        batch_id: int,
+        outcome: Any,
+        unmet: tuple[str, ...] = (),
+        *,
+        run_id: str = "manual__1",
+        purpose: str = "",
+        asked: Mapping[str, Any] | None = None,
     ) -> Verdict:
         """A judgement of a batch of flights."""
         from tidegate.spark.ledger import record_verdict
 
         results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
+        context = self._context("flights", flow, run_id, purpose, asked)
         verdict = Verdict(
             flow=flow,
+            app_id=context.ref.app_id,
             batch_id=batch_id,
             suite=f"flights/{flow}",
             suite_fingerprint="s",
@@ -54,7 +73,7 @@ class Lake:
             outcome=outcome,
             results=tuple(results),
         )
-        record_verdict(self._context("flights", flow, run_id), verdict)
+        record_verdict(context, verdict)
         return verdict
 
     def report(self, run_id: str, attempt: str = "a1", **changed: Any) -> RunReport:
@@ -93,13 +112,15 @@ class Lake:
         for flow in declared.flows:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
-    def _context(self, pipeline: str, flow: str, run_id: str) -> FlowContext:
-        ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0)
+    def _context(
+        self, pipeline: str, flow: str, run_id: str, purpose: str = "", asked: Mapping[str, Any] | None = None
+    ) -> FlowContext:
+        ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0, purpose=purpose)
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=registry.load(pipeline),
             run_key=run_key(run_id),
-            request=RunRequest(dag_id=pipeline, run_id=run_id),
+            request=RunRequest(dag_id=pipeline, run_id=run_id, **(asked or {})),
             attempt="a1",
             ref=ref,
         )

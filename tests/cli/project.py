@@ -142,15 +142,15 @@ class Project:
         (folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
         return Checkpoint(folder)
 
-    def record(self, pipeline: Pipeline, record: BatchRecord) -> None:
-        """A line in the ledger, written as a job writes it."""
+    def record(self, pipeline: Pipeline, record: BatchRecord, **asked: Any) -> None:
+        """A line in the ledger, written as a job writes it; ``asked`` is what its run was asked, beside an increment."""
         from tidegate.spark.ledger import record_batch
 
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=pipeline,
             run_key="run-1",
-            request=RunRequest(dag_id=pipeline.name, run_id="run-1"),
+            request=RunRequest(dag_id=pipeline.name, run_id="run-1", **asked),
             attempt="a1",
             ref=SimpleNamespace(version=1, refresh=0),
         )

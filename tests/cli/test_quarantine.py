@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.report import BatchRecord
@@ -61,6 +63,23 @@ def test_contents_are_shown_where_they_are_asked_for(held: Project) -> None:
     assert len(held.run("quarantine", "show", "orders", "silver", "--json").json["records"]) == 3
 
 
+def test_closed_entries_are_shown_with_who_when_and_why(held: Project) -> None:
+    rule = ("--rule", "not_null(order_id)")
+    held.run("quarantine", "waive", "orders", "silver", *rule, "--reason", "a test of theirs")
+    told = held.run("quarantine", "show", "orders", "silver", "--state", "waived")
+    assert told.code == 0
+    assert told.out.count("record  ") == 2
+    assert re.search(r"waived +by \w+, \d{4}-\d\d-\d\d .*: a test of theirs", told.out), told.out
+    records = held.run("quarantine", "show", "orders", "silver", "--state", "waived", "--json").json["records"]
+    assert {record["reason"] for record in records} == {"a test of theirs", None}
+    assert (
+        "Nothing is expired in flow 'silver'"
+        in held.run("quarantine", "show", "orders", "silver", "--state", "expired").out
+    )
+    wrong = held.run("quarantine", "show", "orders", "silver", "--state", "gone' OR 1=1")
+    assert (wrong.code, "allowed: open, replayed, waived, expired" in wrong.err) == (64, True), wrong.err
+
+
 def test_a_flow_that_never_held_anything_back_is_empty(project: Project) -> None:
     project.declare(orders())
     assert "Nothing is quarantined" in project.run("quarantine", "list", "orders").out
@@ -87,6 +106,41 @@ def test_the_ledger_shows_the_last_lines_and_that_they_balance(project: Project)
     assert told.out.count("upsert") == 2
     assert told.row("silver      2 ", " ok ").endswith("7 written, 1 quarantined, 2 filtered by test_order")
     assert [line["batch_id"] for line in project.run("ledger", "orders", "--json").json["batches"]] == [0, 1, 2]
+
+
+def test_the_ledger_tells_replays_and_decisions_from_batches_and_who_asked(held: Project) -> None:
+    pipeline = orders()
+    batch = BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=10, written=10)
+    held.record(pipeline, batch)
+    window = dataclasses.replace(batch, app_id="orders/silver/v1/0/window", kind="rederive")
+    held.record(pipeline, window, mode="replay", requested_by="ada")
+    held.run("quarantine", "waive", "orders", "silver", "--rule", "between(amount)", "--reason", "a test of theirs")
+
+    told = held.run("ledger", "orders")
+
+    assert told.code == 0, told.out
+    assert told.row("upsert").split()[3:5] == ["3", "v1/0"]
+    assert "replay 3" in told.row("rederive")
+    assert told.row("rederive").endswith("replay by ada")
+    assert re.search(r"silver +waive +waive .* ok +3 +0 +3 closed +waive by \w+$", told.row("closed")), told.out
+    assert "a test of theirs" not in told.out
+    lines = held.run("ledger", "orders", "--json").json["batches"]
+    assert [(line["kind"], line["mode"]) for line in lines] == [
+        ("upsert", "incremental"),
+        ("rederive", "replay"),
+        ("waive", "waive"),
+    ]
+    assert [line["requested_by"] for line in lines][:2] == [None, "ada"]
+
+
+def test_a_ledger_of_an_older_version_is_shown(held: Project) -> None:
+    batch = BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=10, written=10)
+    held.record(orders(), batch)
+    path = str(held.layout.ops("orders", "ledger"))
+    old = DeltaTable(path).to_pyarrow_table().drop_columns(["closed", "mode", "requested_by"])
+    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
+    told = held.run("ledger", "orders")
+    assert (told.code, "10 written" in told.row("upsert")) == (0, True), told.out
 
 
 def test_a_line_that_does_not_balance_is_shown_and_ends_with_70(project: Project) -> None:

@@ -105,6 +105,8 @@ def test_entries_of_the_quarantine_are_counted_by_state_against_the_ledger(tmp_p
     batch = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=9, written=6, quarantined=3)
     again = BatchRecord(flow="silver", batch_id=0, app_id="r", kind="replay", read=2, written=1, quarantined=1)
     ledger(layout, batch, again)
+    assert not checks.set_aside(layout, CLICKS).fine, "the ledger knows of nobody who waived it"
+    ledger(layout, BatchRecord(flow="silver", batch_id=0, app_id="d", kind="waive", read=1, closed=1))
     check = checks.set_aside(layout, CLICKS)
     assert (check.fine, check.told) == (True, "1 open, 1 replayed, 1 waived")
     append(layout.quarantine("clickstream", "silver"), [quarantined("a#9", ["x"], {}, "", "open")])

@@ -207,14 +207,13 @@ def columns_of(title: str) -> list[str]:
 
 
 def test_the_columns_of_the_platforms_own_tables_are_those_of_the_code() -> None:
-    from tidegate import alert_history, evolution, metrics
-    from tidegate.spark import ledger
+    from tidegate import alert_history, evolution, ledger, metrics
 
     assert sorted(columns_of("Progress")) == sorted(metrics.schema().names)
     assert sorted(columns_of("Alerts")) == sorted(alert_history.schema().names)
     assert sorted(columns_of("Evolution")) == sorted(evolution.table_schema().names)
-    assert sorted(columns_of("Ledger")) == sorted(ledger._ledger_schema().names)
-    assert sorted(columns_of("Verdicts")) == sorted(ledger._verdict_schema().names)
+    assert sorted(columns_of("Ledger")) == sorted(ledger.schema().names)
+    assert sorted(columns_of("Verdicts")) == sorted(ledger.verdict_schema().names)
 
 
 def test_the_columns_of_bronze_and_quarantine_are_those_of_the_code() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +16,7 @@ from tests.pages import samples
 from tidegate.layout import Layout
 from tidegate.pages import Batch, publish, rebuild
 from tidegate.pages.records import batches
+from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
 from tidegate.spark.ledger import record_batch, record_verdict
 
@@ -57,7 +60,7 @@ def change(layout: Layout, **told: Any) -> None:
     }
     path = layout.ops("flights", "evolution")
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_deltalake(str(path), pyarrow.Table.from_pylist([line]), mode="append")
+    write_deltalake(str(path), pyarrow.Table.from_pylist([line]), mode="append", schema_mode="merge")
 
 
 def test_a_pipeline_that_never_ran_has_no_batches(layout: Layout) -> None:
@@ -112,6 +115,74 @@ def test_changes_of_schema_go_to_the_page_of_their_batch_alone(layout: Layout) -
         2: (),
     }
     assert "<td>flights/gold</td>" in publish(layout, FLIGHTS, samples.batch(1)).read_text()
+
+
+def test_a_replay_gives_no_batch_its_verdict_and_makes_no_page(layout: Layout) -> None:
+    """The window replay 0 passed, replay 1 was refused; batch 0 was split, and there is no batch 1."""
+    window = "flights/silver/v1/0/window"
+    told = samples.batch(0)
+    record(layout, told)
+    line = dataclasses.replace(samples.record(0), app_id=window, kind="rederive")
+    verdict = dataclasses.replace(samples.verdict(0, "passed"), app_id=window)
+    record(layout, dataclasses.replace(told, record=line, verdict=verdict))
+    refused = dataclasses.replace(samples.verdict(1, "refused"), app_id=window)
+    record(layout, dataclasses.replace(samples.batch(1), record=None, verdict=refused))
+
+    (only,) = batches(layout, "flights")
+
+    assert (only.batch_id, only.verdict) == (0, told.verdict)
+    assert [judgement.outcome for judgement in only.judgements] == ["split"]
+    rebuild(layout, FLIGHTS)
+    assert [page.name for page in layout.docs("flights").glob("silver/v*.html")] == ["v1-0-batch-0.html"]
+    again = publish(layout, FLIGHTS, dataclasses.replace(told, verdict=None)).read_text()
+    assert "this is the last verdict" not in again, "a later attempt finds the batch's own judgement alone"
+
+
+def test_after_a_full_refresh_a_batch_does_not_show_the_changes_of_the_one_that_had_its_number(layout: Layout) -> None:
+    record(layout, samples.batch(1))
+    record(layout, dataclasses.replace(samples.batch(1), refresh=1, record=anew(1), verdict=None))
+    change(layout, field="gate", kind="added", app_id="flights/silver/v1/0")
+    change(layout, field="terminal", kind="added", app_id="flights/silver/v1/1")
+    found = {batch.refresh: [each["field"] for each in batch.changes] for batch in batches(layout, "flights")}
+    assert found == {0: ["gate"], 1: ["terminal"]}
+
+
+def anew(number: int) -> BatchRecord:
+    return dataclasses.replace(samples.record(number), app_id="flights/silver/v1/1")
+
+
+DRIFT = {"event": "refused", "field": "gate", "kind": "addition", "decision": "freeze", "drift": "0a1b2c3d4e5f"}
+
+
+def test_a_batch_that_its_contract_refused_has_a_page_that_says_how_to_answer(layout: Layout) -> None:
+    record(layout, samples.batch(0))
+    publish(layout, FLIGHTS, samples.batch(0))
+    change(layout, **DRIFT, app_id="flights/silver/v1/0", run_key="run-2", decided_by="")
+    waiting = dataclasses.replace(samples.batch(1), record=None, verdict=None, drift=DRIFT["drift"])
+    page = publish(layout, FLIGHTS, waiting)
+    assert page.name == "v1-0-batch-1.html"
+    told = page.read_text()
+    assert "tidegate contract answer flights 0a1b2c3d4e5f evolve" in told
+    assert "<td>gate</td>" in told
+    assert "outcome refused" in told
+
+    rebuild(layout, FLIGHTS)
+    assert "tidegate contract answer flights 0a1b2c3d4e5f evolve" in page.read_text()
+
+    answer = {**DRIFT, "event": "answered", "decision": "evolve"}
+    change(layout, **answer, app_id="flights/silver/v1/0", decided_by="ada")
+    rebuild(layout, FLIGHTS)
+    assert "ada answered evolve; the flow's next run acts on it" in unescape(page.read_text())
+
+    record(layout, samples.batch(1))
+    rebuild(layout, FLIGHTS)
+    assert "contract answer" not in page.read_text()
+    assert "<td>ada</td>" in page.read_text(), "who let it through stays on its page"
+
+
+def test_a_replay_that_its_contract_refused_has_no_page(layout: Layout) -> None:
+    change(layout, **DRIFT, app_id="flights/silver/v1/0/window", decided_by="")
+    assert batches(layout, "flights") == []
 
 
 def test_a_site_is_made_anew_and_what_does_not_belong_to_it_goes(layout: Layout) -> None:

@@ -174,6 +174,10 @@ def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders
     assert silver.error is not None
     assert silver.error["kind"] == "ContractRefusedError"
     assert "B12" not in json.dumps(silver.error), "names and types, never a value"
+    assert silver.docs is not None
+    page = orders.deployment.layout.lake / silver.docs
+    assert page.name == "v1-0-batch-1.html"
+    assert f"tidegate contract answer orders {silver.error['drift']} evolve" in page.read_text()
     assert [r["id"] for r in orders.silver()] == [1]
     assert orders.quarantined() == []
     state = progress.read(orders.deployment.layout.checkpoint("orders", "silver", 1, 0))
@@ -187,6 +191,7 @@ def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders
     assert orders.plan().work
     assert [flow.state for flow in orders.run("bronze", "silver", "gold").flows] == ["idle", "done", "done"]
 
+    assert "contract answer" not in page.read_text(), "the batch went on, and its page tells that"
     assert [(r["id"], r["gate"]) for r in orders.silver()] == [(1, None), (2, None), (3, "B12")]
     assert orders.quarantined() == [["wrong_type(amount)"]], "one value that does not fit is that row's fault"
     told = [(line.event, line.change.field, line.decision, line.decided_by) for line in orders.history()]

@@ -211,6 +211,8 @@ def test_a_version_that_judges_all_records_anew_retires_the_entries_of_the_old_o
     assert "Run the flow first" in refused.error["message"]
     flights.run(flows=["silver"])
     assert states(flights) == {"expired": len(late(5)), "open": len(late(5))}
+    retired = [(line["flow"], line["closed"]) for line in flights.ledger() if line["kind"] == "retire"]
+    assert retired == [("silver", len(late(5)))]
     flights.edit_suite("flights/silver", within(2000))
     assert flights.replay("silver").total("written") == len(late(5))
     assert states(flights) == {"expired": len(late(5)), "replayed": len(late(5))}

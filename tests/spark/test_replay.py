@@ -9,6 +9,10 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
+from tidegate import decision, registry
+from tidegate.journal import Journal
+from tidegate.pages import rebuild
+from tidegate.selection import Selection
 
 pytestmark = pytest.mark.jvm
 
@@ -132,6 +136,24 @@ def test_a_replay_whose_driver_was_killed_is_finished_once_and_each_row_is_in_on
     assert flights.try_run(request).flow("silver").batches == [], "it was done already"
 
 
+def test_what_was_given_up_and_passes_after_all_is_in_one_place_and_says_who_gave_it_up(flights: Deployment) -> None:
+    carriers(flights, "AA", "DL", "B6")
+    flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
+    selection = Selection.check(rule="in_set(carrier)")
+    waived = decision.waive(flights.layout, "flights", "silver", selection, by="ada", reason="No such carrier.")
+    carriers(flights, "AA", "DL", "B6", "UA")
+
+    flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
+
+    entries = [row for row in flights.quarantined("silver").to_pylist() if row["changed_by"] == "ada"]
+    assert len(entries) == waived
+    told = {(row["state"], row["reason"]) for row in entries}
+    assert told == {("waived", "No such carrier."), ("replayed", "No such carrier.; passed in replay 1 of a window")}
+    silver = {row["_row_id"] for row in flights.table("silver.flights").to_pylist()}
+    assert {row["_row_id"] in silver for row in entries if row["state"] == "replayed"} == {True}
+    assert {row["_row_id"] in silver for row in entries if row["state"] == "waived"} == {False}
+
+
 def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_alone(flights: Deployment) -> None:
     before = flights.table("silver.flights")
     flights.edit_suite(
@@ -148,6 +170,15 @@ def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_
     report = flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
 
     assert report.flow("silver").state == "refused"
+    lines = Journal(flights.layout).lines("flights", flow="silver", limit=2)
+    assert [(line.called, line.outcome, line.asked) for line in lines] == [
+        ("replay 0", "refused", "replay"),
+        ("batch 0", "passed", ""),
+    ]
+    rebuild(flights.layout, registry.load("flights"))
+    page = (flights.layout.docs("flights") / "silver" / "v1-0-batch-0.html").read_text()
+    assert "outcome refused" not in page
+    assert report.flow("silver").error["message"].startswith("flow 'silver': replay 0 refused by suite")
     assert flights.table("silver.flights").sort_by("flight_id").equals(before.sort_by("flight_id"))
     assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
 

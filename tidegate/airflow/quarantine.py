@@ -13,7 +13,7 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidegate import checkpoint, lease, quarantine, refusal, registry
+from tidegate import checkpoint, decision, lease, quarantine, refusal, registry
 from tidegate.airflow import attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
@@ -158,8 +158,10 @@ def decide(
             batch_id = refusal.take(layout, checkpoint.current(layout, pipeline, flow), by=by, reason=reason)
             return f"{flow.name}: batch {batch_id} goes to quarantine whole with the next run"
         if action == "waive":
-            return f"{flow.name}: {quarantine.waive(path, selection, by=by, reason=reason):,} waived"
-        return f"{flow.name}: {quarantine.expire(path, selection, by=by):,} expired"
+            waived = decision.waive(layout, pipeline.name, flow.name, selection, by=by, reason=reason)
+            return f"{flow.name}: {waived:,} waived"
+        expired = decision.expire(layout, pipeline.name, flow.name, selection, by=by)
+        return f"{flow.name}: {expired:,} expired"
 
 
 def _params() -> dict[str, Any]:

@@ -32,8 +32,8 @@ def tell(report: FlowReport) -> Iterator[str]:
 def _verdict(verdict: Verdict) -> Iterator[str]:
     for result in verdict.results:
         if not result.success or result.unexpected:
-            yield f"batch {verdict.batch_id}, {result.severity}: {result.told()}"
-    yield f"batch {verdict.batch_id}: {verdict.outcome} by suite {verdict.suite}"
+            yield f"{verdict.called}, {result.severity}: {result.told()}"
+    yield f"{verdict.called}: {verdict.outcome} by suite {verdict.suite}"
 
 
 def _counts(report: FlowReport, names: tuple[str, ...]) -> str:

@@ -10,7 +10,6 @@ from tidegate.cli import project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from tidegate.layout import Layout
     from tidegate.selection import Selection
@@ -39,7 +38,7 @@ def waive(
 
     The entries stay in the table with state `waived`. Exit code 75 while a run holds the flow's lease.
     """
-    from tidegate import quarantine
+    from tidegate import decision
     from tidegate.errors import RequestError
     from tidegate.selection import Selection
 
@@ -48,8 +47,8 @@ def waive(
     selection = Selection.check(rule=rule, since=since, until=until)
     layout, flows = chosen(name, flow)
 
-    def act(path: Path) -> int:
-        return quarantine.waive(path, selection, by=project.who(), reason=reason)
+    def act(flow: str) -> int:
+        return decision.waive(layout, name, flow, selection, by=project.who(), reason=reason)
 
     _decide(layout, name, flows, "waived", selection, dry_run, act)
 
@@ -94,14 +93,14 @@ def expire(
 
     The entries stay in the table with state `expired`. Exit code 75 while a run holds a flow's lease.
     """
-    from tidegate import quarantine
+    from tidegate import decision
     from tidegate.selection import Selection
 
     selection = Selection.check(rule=rule, older_than=older_than)
     layout, flows = chosen(name, flow)
 
-    def act(path: Path) -> int:
-        return quarantine.expire(path, selection, by=project.who())
+    def act(flow: str) -> int:
+        return decision.expire(layout, name, flow, selection, by=project.who())
 
     _decide(layout, name, flows, "expired", selection, dry_run, act)
 
@@ -121,7 +120,7 @@ def _decide(
     state: str,
     selection: Selection,
     dry_run: bool,
-    act: Callable[[Path], int],
+    act: Callable[[str], int],
 ) -> None:
     """Act on each flow's entries under its lease, and say how many are open still."""
     from tidegate import lease, quarantine
@@ -138,5 +137,5 @@ def _decide(
             continue
         resource = lease.checkpoint_resource(name, flow.name)
         with lease.hold(layout, (resource,), what=f"tidegate quarantine of {name}/{flow.name}"):
-            entries = act(path)
+            entries = act(flow.name)
         console.say(f"{flow.name}: {entries:,} {state}, {quarantine.held(path).open:,} still open")

@@ -36,7 +36,6 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
         SpecError: The suite is wrong, or no row keeps its rules.
         SetupError: There is no Java.
     """
-    from tidegate.checkpoint import CheckpointRef
     from tidegate.embedded import java
     from tidegate.layout import Layout
     from tidegate.spark import gate, tables
@@ -49,14 +48,13 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
     gate.warm_up()
     suite = gate.load_suite(environment.project / "expectations" / f"{flow.gate.suite}.json", flow.gate.suite)
     layout = Layout.of(environment)
-    ref = CheckpointRef(dag_id=pipeline.name, flow=flow.name, version=flow.checkpoint_version, refresh=0)
     with _progress() as start:
         spark = build_session(environment, f"tidegate coverage {pipeline.name}")
         try:
             sample = _sample(tables.read(spark, layout.table(flow.target.name)), rows)
             bred = mutants.breed(sample.schema, flow.target.keys, flow.target.sequence_by)
             tell = start(len(bred))
-            with seen(Surroundings(layout, ref)):
+            with seen(Surroundings(layout, pipeline.name, flow.name)):
                 caught = mutants.judge(suite, sample, bred, tell)
         finally:
             spark.stop()

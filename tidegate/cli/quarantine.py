@@ -34,10 +34,13 @@ GROUP BY ALL ORDER BY entries DESC, rule, place
 """
 _RECORDS = """
 SELECT _row_id, level, rules, source, record, strftime(quarantined_at, '%Y-%m-%d %H:%M:%S') AS quarantined_at,
-    _batch_id AS batch_id
+    _batch_id AS batch_id, state, changed_by, strftime(changed_at, '%Y-%m-%d %H:%M:%S') AS changed_at, reason
 FROM held ORDER BY held.quarantined_at DESC, _row_id LIMIT ?
 """
-_RECORD = ("_row_id", "level", "rules", "source", "record", "quarantined_at", "_batch_id")
+_RECORD = (
+    *("_row_id", "level", "rules", "source", "record", "quarantined_at", "_batch_id"),
+    *("state", "changed_by", "changed_at", "reason"),
+)
 _OPEN = "state = 'open'"
 _CLOSED = ("replayed", "waived", "expired")
 
@@ -93,14 +96,25 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow.")],
     limit: Annotated[int, typer.Option(metavar="COUNT", help="At most so many records, the newest first.", min=1)] = 10,
+    state: Annotated[
+        str, typer.Option(metavar="STATE", help="Those that are open, replayed, waived or expired.")
+    ] = "open",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Print quarantined records with their contents, as they arrived: data that may be personal. Starts no JVM."""
+    """Print quarantined records with their contents, as they arrived: data that may be personal. Starts no JVM.
+
+    Of those that are no longer open it says who closed them, when and why.
+    """
+    from tidegate import quarantine
     from tidegate.cli import console
+    from tidegate.errors import RequestError
     from tidegate.query import query
 
+    if state not in quarantine.STATES:
+        raise RequestError(f"--state {state!r} is not allowed; allowed: {', '.join(quarantine.STATES)}")
+
     layout, (only,) = decisions.chosen(name, flow)
-    records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=_OPEN)
+    records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=f"state = '{state}'")
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flow": only.name, "records": records})
         return
@@ -109,8 +123,12 @@ def show(
         console.say(f"  rules   {', '.join(record['rules'])}")
         console.say(f"  source  {record['source']}")
         console.say(f"  record  {record['record'] if record['record'] is not None else '(a whole file)'}")
+        if record["changed_by"]:
+            why = f": {record['reason']}" if record["reason"] else ""
+            console.say(f"  {record['state']:<7} by {record['changed_by']}, {record['changed_at']}{why}")
     if not records:
-        console.say(f"Nothing is quarantined in flow {only.name!r} of {name!r}.")
+        nothing = "Nothing is quarantined" if state == "open" else f"Nothing is {state}"
+        console.say(f"{nothing} in flow {only.name!r} of {name!r}.")
 
 
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:

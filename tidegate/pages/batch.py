@@ -35,8 +35,8 @@ class Judgement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """All that is known of one batch."""
+class Entry:
+    """One batch in the history of a flow."""
 
     flow: str
     checkpoint_version: int
@@ -49,31 +49,8 @@ class Batch:
     """When that was, as ISO 8601 in UTC."""
     record: BatchRecord | None
     """Its line in the ledger; None while it waits, refused."""
-    verdict: Verdict | None = None
-    """What the gate said last; None where no gate judged it."""
     judgements: tuple[Judgement, ...] = ()
     """Every judgement, the first one first."""
-    changes: Sequence[Mapping[str, str]] = ()
-    """Changes of schema that came with it, each as texts by what they tell."""
-
-    def entry(self) -> Entry:
-        """What the history keeps of it."""
-        return Entry(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Entry)})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One batch in the history of a flow; the fields are those of `Batch`."""
-
-    flow: str
-    checkpoint_version: int
-    refresh: int
-    batch_id: int
-    run_key: str
-    attempt: str
-    at: str
-    record: BatchRecord | None
-    judgements: tuple[Judgement, ...] = ()
 
     @property
     def swap(self) -> bool:
@@ -111,3 +88,19 @@ class Entry:
         record = None if plain["record"] is None else BatchRecord.from_json(plain["record"])
         judgements = tuple(Judgement(**{**one, "unmet": tuple(one["unmet"])}) for one in plain["judgements"])
         return cls(**{**plain, "record": record, "judgements": judgements})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Entry):
+    """All that is known of one batch: its entry, and what its own page tells beside it."""
+
+    verdict: Verdict | None = None
+    """What the gate said last; None where no gate judged it."""
+    changes: Sequence[Mapping[str, str]] = ()
+    """Changes of schema that came with it, each as texts by what they tell."""
+    drift: str = ""
+    """The drift for which its frozen contract refused it, and that somebody has to answer; empty for any other batch."""
+
+    def entry(self) -> Entry:
+        """What the history keeps of it."""
+        return Entry(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Entry)})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import progress, refusal
+from tidegate import identity, progress, refusal
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
@@ -82,7 +82,7 @@ class FlowContext:
     @property
     def app_id(self) -> str:
         """The ``txnAppId`` of all writes; all replays of a flow have one of their own, whatever its checkpoint."""
-        return self.ref.app_id if self.replay is None else f"{self.ref.dag_id}/{self.ref.flow}/replay"
+        return self.ref.app_id if self.replay is None else f"{self.ref.dag_id}/{self.ref.flow}/{identity.REPLAY}"
 
     @property
     def checkpoint(self) -> Path:
@@ -120,7 +120,8 @@ class FlowContext:
     def tell_batch(self, record: BatchRecord) -> None:
         """Put a finished batch into the report, and its page into the lake."""
         self.report.batches.append(record)
-        judged = [verdict for verdict in self.report.verdicts if verdict.batch_id == record.batch_id]
+        own = (record.app_id, record.batch_id)
+        judged = [verdict for verdict in self.report.verdicts if (verdict.app_id, verdict.batch_id) == own]
         self._publish(record.batch_id, record, judged[-1] if judged and record.kind != "swap" else None)
         self.told()
 
@@ -131,7 +132,11 @@ class FlowContext:
             self._publish(verdict.batch_id, None, verdict)
         self.told()
 
-    def _publish(self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None) -> None:
+    def tell_drift(self, batch_id: int, drift: str) -> None:
+        """Give a batch that its frozen contract refused a page: no verdict, but what it brought, and how to answer."""
+        self._publish(batch_id, None, None, drift)
+
+    def _publish(self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None, drift: str = "") -> None:
         if self.ref.purpose or self.replay is not None:
             # Replays have numbers of their own: a page would take the place of a batch's.
             return
@@ -145,6 +150,7 @@ class FlowContext:
             at=now(),
             record=record,
             verdict=verdict,
+            drift=drift,
         )
         try:
             page = publish(self.layout, self.pipeline, batch)

@@ -199,6 +199,7 @@ class Drift:
             for change in frozen
         ]
         evolution.record(context.layout, context.pipeline.name, lines)
+        context.tell_drift(batch_id, drift)
         return ContractRefusedError(
             context.pipeline.name,
             context.flow.name,
@@ -218,6 +219,7 @@ class Drift:
             version_before=context.ref.version,
             version_after=context.ref.version,
             breaks=() if change.keeps_checkpoint else checkpoint.readers(context.pipeline, context.flow),
+            app_id=context.app_id,
             batch_id=batch_id,
             run_key=context.run_key,
         )

@@ -11,7 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidegate import checkpoint, progress, quarantine
+from tidegate import checkpoint, decision, progress
 from tidegate.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -60,7 +60,7 @@ def run_flow(context: FlowContext) -> None:
             if context.target != context.live:
                 swap.swap_in(context)
             if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
-                quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
+                decision.retire(context.layout, context.ref)
             if context.request.mode == "replay" and context.request.concerns(context.flow):
                 assert context.request.window is not None
                 replay.replay(context, context.request.window)

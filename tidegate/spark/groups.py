@@ -140,7 +140,9 @@ def _matched(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any)
 def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
     assert context.gate is not None
     flagged = context.gate.flag(groups)
-    verdict = context.gate.judge(flagged, flow=context.flow.name, batch_id=batch_id, splits=False)
+    verdict = context.gate.judge(
+        flagged, flow=context.flow.name, app_id=context.app_id, batch_id=batch_id, splits=False
+    )
     ledger.record_verdict(context, verdict)
     context.tell_verdict(verdict)
     if verdict.outcome == "refused":

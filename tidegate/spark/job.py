@@ -269,7 +269,7 @@ class _Job:
         if flow.gate is not None:
             module = (flow.transform or "").partition(":")[0]
             code = fingerprints.code_fingerprint(module) if module else ""
-            gate = SuiteGate(self.suites[flow.name], code, Surroundings(self.layout, ref))
+            gate = SuiteGate(self.suites[flow.name], code, Surroundings(self.layout, pipeline.name, flow.name))
         return FlowContext(
             spark=spark,
             layout=self.layout,

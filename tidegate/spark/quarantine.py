@@ -71,8 +71,9 @@ def judge_anew(
 ) -> None:
     """What a replay of a window decided, in one commit: new entries, and what becomes of those that the rows have.
 
-    A row that passes now ends its entry, as ``replayed``, also one that was given up: it is in the table again. A row that
-    fails again stays the entry that it was.
+    A row that passes now ends its entry, as ``replayed``, also one that was given up: it is in the table again, and a row
+    is in one place. Who gave it up, when and why stays with the entry all the same. A row that fails again stays the
+    entry that it was.
 
     Args:
         context: The flow, under the transaction id of its windows' replays.
@@ -90,18 +91,23 @@ def judge_anew(
     judged = fresh.withColumn("_passed", F.lit(False)).unionByName(ending, allowMissingColumns=True)
     own = f"t._checkpoint_version = {context.ref.version} AND t._refresh = {context.ref.refresh}"
     at = F.timestamp_millis(F.lit(moment_ms))
+    told = f"replay {batch_id} of a window"
     sinks.merge(
         judged,
         context.quarantine,
         f"t._row_id = s._row_id AND t.level = 'row' AND t.state <> 'replayed' AND {own}",
         txn,
         updates={
-            "s._passed": {
+            "s._passed AND t.state = 'open'": {
                 "state": F.lit("replayed"),
                 "changed_by": F.lit(context.request.requested_by),
                 "changed_at": at,
-                "reason": F.lit(f"{context.request.mode} {batch_id} of a window"),
+                "reason": F.lit(told),
                 "_in_hand": F.lit(None).cast("string"),
+            },
+            "s._passed": {
+                "state": F.lit("replayed"),
+                "reason": F.concat_ws("; ", F.col("t.reason"), F.lit(f"passed in {told}")),
             },
             "t.state = 'open'": {
                 "rules": F.col("s.rules"),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import checkpoint, quarantine
+from tidegate import checkpoint, decision, identity, quarantine
 from tidegate.errors import RequestError, TidegateError
 from tidegate.lease import checkpoint_resource, table_resource
 from tidegate.spark import lease, micro_batch, parse, tables
@@ -86,7 +86,7 @@ def _check_ready(context: FlowContext) -> None:
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not hold checkpoint "
             f"v{context.ref.version} yet, and what is replayed now would be lost. Run the flow first, then replay."
         )
-    quarantine.retire(context.quarantine, context.ref.version, context.ref.refresh)
+    decision.retire(context.layout, context.ref)
 
 
 def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
@@ -133,7 +133,7 @@ def settle(context: FlowContext, number: int) -> None:
 
 def _highest(context: FlowContext) -> int:
     """The highest number that a claim of this flow had, by all three that remember one."""
-    app_id = f"{context.ref.dag_id}/{context.ref.flow}/replay"
+    app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
     places = (context.quarantine, context.live)
     written = [tables.transactions(context.spark, path).get(app_id, -1) for path in places]
     return max(*written, quarantine.highest_claim(context.quarantine))

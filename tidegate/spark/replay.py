@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
+from tidegate import identity
 from tidegate.errors import SpecError
 from tidegate.request import event_time, timed_table
 from tidegate.spark import micro_batch, parse, tables
@@ -101,7 +102,7 @@ def _own(context: FlowContext) -> FlowContext:
     return dataclasses.replace(
         context,
         spark=context.spark.newSession(),
-        ref=dataclasses.replace(context.ref, purpose="window"),
+        ref=dataclasses.replace(context.ref, purpose=identity.WINDOW),
         target=context.live,
         persisted=[],
     )

@@ -224,7 +224,9 @@ def _flagged(
     if context.replay is not None:
         # What once broke a rule is no sample of a batch: `mostly` and rules about the table say nothing of it.
         return decided, None
-    verdict = context.gate.judge(flagged.where(judged), flow=context.flow.name, batch_id=batch_id)
+    verdict = context.gate.judge(
+        flagged.where(judged), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id
+    )
     if context.taken(batch_id) is not None:
         return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":

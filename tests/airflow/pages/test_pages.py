@@ -79,6 +79,30 @@ def test_a_refused_batch_that_passed_later_has_one_line(client: Client, lake: La
     assert "refused" not in told
 
 
+def test_a_refused_replay_beside_a_batch_of_its_number_is_told_as_a_replay(client: Client, lake: Lake) -> None:
+    ada = {"mode": "replay", "requested_by": "ada"}
+    lake.verdict("silver", 0, "passed")
+    lake.batch("flights", "silver", 0, read=10, written=10)
+    lake.verdict("silver", 0, "refused", ("in_set(origin)",), purpose="window", asked=ada)
+    told = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
+    assert re.search(r"\b0 v1 \d+ s ago passed 10 10", told), told
+    assert re.search(
+        r"replay 0 v1 \d+ s ago refused in_set\(origin\) Nothing was written: the table is as it was .* replay by ada",
+        told,
+    ), told
+
+
+def test_the_overview_counts_batches_and_no_replays(client: Client, lake: Lake) -> None:
+    ada = {"mode": "replay", "requested_by": "ada"}
+    lake.batch("flights", "silver", 0, read=120, written=120)
+    lake.batch("flights", "silver", 7, purpose="window", asked=ada, kind="rederive", read=900, written=900)
+    told = text(client().get("/tidegate/").text)
+    assert re.search(r"silver silver.flights not begun \d+ s ago nothing 0 120 0 0", told), told
+    assert "The last 1 batches" in told
+    told = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
+    assert re.search(r"replay 7 v1 \d+ s ago replay 7 900 900 .* replay by ada", told), told
+
+
 def test_batches_are_paged(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.airflow.pages.views.BATCHES", 2)
     for number in range(5):

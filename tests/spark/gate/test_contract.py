@@ -17,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tidegate.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.spark.gate import SuiteGate, Surroundings, load_suite
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES
@@ -30,8 +29,6 @@ pytestmark = pytest.mark.jvm
 
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "0"))
 """How many generated batches are compared, other ones each time; without it a few, and always the same."""
-
-REF = CheckpointRef(dag_id="x", flow="silver", version=1, refresh=0)
 
 NUMBERS_ONLY = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "number"}
 EITHER = {
@@ -212,7 +209,7 @@ def gate_for(lake: Layout, cases: list[Case]) -> SuiteGate:
     path = lake.lake / "suite.json"
     plain = [case.plain(number) for number, case in enumerate(cases)]
     path.write_text(json.dumps({"name": "contract", "expectations": plain}))
-    return SuiteGate(load_suite(path, "x/contract"), "code", Surroundings(lake, REF))
+    return SuiteGate(load_suite(path, "x/contract"), "code", Surroundings(lake, "x", "silver"))
 
 
 def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str, Any]) -> list[Any]:
@@ -238,7 +235,7 @@ def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, l
     cases = row_cases()
     gate = gate_for(lake, cases)
     flagged = gate.flag(rows).persist()
-    verdict = gate.judge(flagged, flow="silver", batch_id=0)
+    verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
     carried: dict[str, set[int]] = {result.rule: set() for result in verdict.results}
     for row in flagged.select("id", "_errors", "_notes").collect():
         for name in row["_errors"] + row["_notes"]:
@@ -309,7 +306,7 @@ def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
     gate = gate_for(lake, cases)
     rows = spark.createDataFrame(plain, SCHEMA).coalesce(1).persist()
     flagged = gate.flag(rows).persist()
-    verdict = gate.judge(flagged, flow="silver", batch_id=0)
+    verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
     split = {result.rule: 0 for result in verdict.results}
     for row in flagged.select("_errors", "_notes").collect():
         for name in row["_errors"] + row["_notes"]:
@@ -337,7 +334,7 @@ def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, lake: Layout) -> 
     cases = [Case(kind, kwargs) for kind, kwargs in BATCH_KWARGS.items()]
     gate = gate_for(lake, cases)
     flagged = gate.flag(rows)
-    verdict = gate.judge(flagged, flow="silver", batch_id=0)
+    verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
     truth = publicly_validated(rows, gate, {"result_format": "SUMMARY"})
 
     for result, true in zip(verdict.results, truth, strict=True):
@@ -351,6 +348,6 @@ def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, lake: Layout) -> 
 
 def test_an_empty_batch_breaks_no_row_rule(rows: DataFrame, lake: Layout) -> None:
     gate = gate_for(lake, row_cases())
-    verdict = gate.judge(gate.flag(rows.limit(0)).persist(), flow="silver", batch_id=0)
+    verdict = gate.judge(gate.flag(rows.limit(0)).persist(), flow="silver", app_id="x/silver/v1/0", batch_id=0)
     assert verdict.outcome == "passed"
     assert {(result.success, result.evaluated, result.unexpected) for result in verdict.results} == {(True, 0, 0)}

@@ -51,7 +51,7 @@ def judged(gate: SuiteGate, rows: DataFrame) -> tuple[Verdict, list[list[str]], 
     """The verdict, and the errors and notes of each row."""
     flagged = gate.flag(rows).persist()
     try:
-        verdict = gate.judge(flagged, flow="silver", batch_id=3)
+        verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=3)
         found = flagged.orderBy("delay").select("_errors", "_notes").collect()
     finally:
         flagged.unpersist()
@@ -166,7 +166,7 @@ def test_rows_that_the_suite_is_not_about_have_no_errors_and_count_for_nobody(ro
     for other in (rule("expect_column_values_to_be_unique", "warning", column="id"), limits):
         gate = gate_of(tmp_path, limits, other)
         flagged = gate.flag(rows, late).persist()
-        verdict = gate.judge(flagged.where(late), flow="silver", batch_id=0)
+        verdict = gate.judge(flagged.where(late), flow="silver", app_id="x/silver/v1/0", batch_id=0)
         found = {row["delay"]: row["_errors"] for row in flagged.collect()}
         flagged.unpersist()
         assert len(found) == 10
@@ -229,7 +229,7 @@ def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(
     gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "info", column="origin"), wrong)
     flagged = gate.flag(rows)
     with pytest.raises(SpecError, match=rf"{wrong['type']}\) raised on this batch") as caught:
-        gate.judge(flagged, flow="silver", batch_id=0)
+        gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
     assert CANARY not in str(caught.value)
 
 
@@ -241,7 +241,7 @@ def test_a_row_rule_that_raises_on_a_value_is_named_without_the_value(rows: Data
     )
     flagged = gate.flag(rows).persist()
     with pytest.raises(SpecError, match=r"in_set\(tail\) .* raised on this batch: CAST_INVALID_INPUT") as caught:
-        gate.judge(flagged, flow="silver", batch_id=0)
+        gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
     flagged.unpersist()
     assert CANARY not in "".join(traceback.format_exception(caught.value))
 
@@ -252,7 +252,7 @@ def test_rows_that_cannot_be_read_are_not_blamed_on_the_suite(rows: DataFrame, t
     gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "info", column="origin"))
     flagged = gate.flag(rows.selectExpr("CAST(tail AS int) AS origin"))
     with pytest.raises(NumberFormatException):
-        gate.judge(flagged, flow="silver", batch_id=0)
+        gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
 
 
 def test_a_query_works_in_a_stream_whose_batches_have_a_session_of_their_own(
@@ -272,7 +272,7 @@ def test_a_query_works_in_a_stream_whose_batches_have_a_session_of_their_own(
     def write(batch: DataFrame, batch_id: int) -> None:
         clones.append(batch.sparkSession._jsparkSession.equals(spark._jsparkSession))
         flagged = gate.flag(batch).persist()
-        outcomes.append(gate.judge(flagged, flow="silver", batch_id=batch_id).outcome)
+        outcomes.append(gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=batch_id).outcome)
         views.append(len(batch.sparkSession.catalog.listTables()))
         flagged.unpersist()
 

@@ -32,13 +32,13 @@ def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]
 def gate_of(layout: Layout, *expectations: dict[str, Any]) -> SuiteGate:
     path = layout.lake / "silver.json"
     path.write_text(json.dumps({"name": "flights/silver", "expectations": list(expectations)}))
-    return SuiteGate(load_suite(path, "flights/silver"), "code", Surroundings(layout, REF))
+    return SuiteGate(load_suite(path, "flights/silver"), "code", Surroundings(layout, "flights", "silver"))
 
 
 def judged(gate: SuiteGate, rows: DataFrame, batch_id: int = 0) -> tuple[Verdict, list[Any]]:
     flagged = gate.flag(rows).persist()
     try:
-        return gate.judge(flagged, flow="silver", batch_id=batch_id), flagged.collect()
+        return gate.judge(flagged, flow="silver", app_id=REF.app_id, batch_id=batch_id), flagged.collect()
     finally:
         flagged.unpersist()
 
@@ -105,7 +105,7 @@ def test_the_public_way_of_great_expectations_finds_the_same_rows(
     context.variables.progress_bars = {"globally": False}
     asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
-    with seen(Surroundings(layout, REF)):
+    with seen(Surroundings(layout, "flights", "silver")):
         true = batch.validate(
             gate.suite.expectations[0].expectation,
             result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]},

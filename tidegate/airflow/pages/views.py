@@ -13,7 +13,7 @@ from fastapi import HTTPException
 from tidegate import alert_history, checkpoint, journal, query
 from tidegate.airflow.pages import plot
 from tidegate.errors import TidegateError
-from tidegate.journal import TREND, Journal, Summary
+from tidegate.journal import TREND, Journal, Line, Summary
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
@@ -168,16 +168,22 @@ class Views:
             "summary": summary,
             "quarantined": seen.quarantined,
             "plot": plot.bars(values, parts, width=width, height=height, slots=TREND, gap=gap),
-            "page": self._page_of(told.pipeline, told.flow, summary) if summary else None,
+            "page": self._page_of(told.pipeline, told.flow, summary, "batch") if summary else None,
         }
 
     def _lines(self, dag_id: str, **asked: Any) -> list[dict[str, Any]]:
         lines = self._journal.lines(dag_id, **asked)
-        return [{"line": line, "page": self._page_of(dag_id, line.flow, line)} for line in lines]
+        return [{"line": line, "page": self._page_of_line(dag_id, line)} for line in lines]
 
-    def _page_of(self, dag_id: str, flow: str, batch: Any) -> str | None:
-        """The batch's own page, relative to the pipeline's reports; None when there is none."""
-        path = f"{flow}/v{batch.checkpoint_version}-{batch.refresh}-batch-{batch.batch_id}.html"
+    def _page_of_line(self, dag_id: str, line: Line) -> str | None:
+        """The page of a batch or a swap; replays and decisions have none."""
+        if line.record is not None and line.record.kind == "swap":
+            return self._page_of(dag_id, line.flow, line, "swap")
+        return self._page_of(dag_id, line.flow, line, "batch") if line.is_batch else None
+
+    def _page_of(self, dag_id: str, flow: str, batch: Any, kind: str) -> str | None:
+        """The page of one batch, relative to the pipeline's reports; None when there is none."""
+        path = f"{flow}/v{batch.checkpoint_version}-{batch.refresh}-{kind}-{batch.batch_id}.html"
         return path if (self._layout.docs(dag_id) / path).is_file() else None
 
     def _has_docs(self, dag_id: str) -> bool:

@@ -90,14 +90,15 @@ class SuiteGate:
             {ERRORS: F.when(judged, errors).otherwise(_names({})), NOTES: F.when(judged, notes).otherwise(_names({}))}
         )
 
-    def judge(self, flagged: DataFrame, *, flow: str, batch_id: int, splits: bool = True) -> Verdict:
+    def judge(self, flagged: DataFrame, *, flow: str, app_id: str, batch_id: int, splits: bool = True) -> Verdict:
         """Ask Great Expectations whether the batch may pass.
 
         Args:
             flagged: What `flag` returned, of persisted rows: they are read a few times. Only rows that the suite is
                 about. Let this be its first action, so that an expectation that raises is told by its name.
             flow: The flow's name, for the verdict.
-            batch_id: The micro-batch, for the verdict.
+            app_id: The transaction, for the verdict: whether it is a batch of the stream or a replay.
+            batch_id: Its number, for the verdict.
             splits: Whether the flow sets rows aside; one that recomputes groups does not.
 
         Returns:
@@ -109,7 +110,7 @@ class SuiteGate:
         """
         self.last_verdict = None
         if self.surroundings is not None:
-            self.surroundings.judging(batch_id)
+            self.surroundings.judging(app_id, batch_id)
         with _ONE_AT_A_TIME, seen(self.surroundings):
             results = self._validate(flagged)
         told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
@@ -119,6 +120,7 @@ class SuiteGate:
             outcome = "refused"
         self.last_verdict = Verdict(
             flow=flow,
+            app_id=app_id,
             batch_id=batch_id,
             suite=self.suite.name,
             suite_fingerprint=self.suite.fingerprint,

@@ -6,30 +6,34 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from datetime import datetime
+from tidegate import identity, ops, query
 
-    from tidegate.checkpoint import CheckpointRef
+if TYPE_CHECKING:
     from tidegate.layout import Layout
 
 KEPT = 1_000
-"""How many of the pipeline's newest verdicts are looked at: drift is measured against the recent past."""
+"""How many of the flow's newest verdicts are looked at: drift is measured against the recent past."""
+
+_BULK = ("full_refresh", "reingest")
+"""Modes in which a flow reads all that there is, in batches that are like no increment."""
 
 
-def read(layout: Layout, ref: CheckpointRef, batch_id: int | None) -> Iterator[dict[str, float]]:
+def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | None) -> Iterator[dict[str, float]]:
     """What each rule observed, batch by batch, the newest first.
 
-    A refused batch is not an example to follow, so it is left out. Of a batch that was judged twice (a crash came
-    between verdict and write) the last judgement counts.
+    A refused batch is not an example to follow, so it is left out. So are replays, which are no batches, and those
+    batches by which a full refresh or a reingest filled another checkpoint. Of a batch that was judged twice (a crash
+    came between verdict and write) the last judgement counts.
 
     Args:
         layout: Where the verdicts lie.
-        ref: The flow and its checkpoint.
-        batch_id: The batch in hand, which is left out; None when there is none.
+        pipeline: The pipeline's name.
+        flow: The flow's.
+        judged: Transaction id and number of what is judged now, which is left out; None when there is nothing.
     """
-    known = {(ref.version, ref.refresh, batch_id)}
-    for line in _lines(layout, ref):
-        batch = (line["checkpoint_version"], line["refresh"], line["batch_id"])
+    known = {judged}
+    for line in _lines(layout, pipeline, flow, identity.of_stream(judged[0]) if judged else ""):
+        batch = (identity.app_id(line, pipeline), line["batch_id"])
         if batch in known:
             continue
         known.add(batch)
@@ -37,29 +41,25 @@ def read(layout: Layout, ref: CheckpointRef, batch_id: int | None) -> Iterator[d
         yield {result["rule"]: result["observed"] for result in results if result.get("observed") is not None}
 
 
-def _lines(layout: Layout, ref: CheckpointRef) -> list[dict[str, Any]]:
-    """The verdicts of a flow that let a batch pass, the newest first."""
-    from deltalake import DeltaTable
-
-    path = layout.ops(ref.dag_id, "verdicts")
-    if not DeltaTable.is_deltatable(str(path)):
-        return []
-    table = DeltaTable(str(path))
-    columns = ["batch_id", "outcome", "results", "checkpoint_version", "refresh", "recorded_at"]
-    filters: list[tuple[str, str, Any]] = [("flow", "=", ref.flow)]
-    if (since := _since(table)) is not None:
-        filters.append(("recorded_at", ">=", since))
-    lines: list[dict[str, Any]] = table.to_pyarrow_table(columns=columns, filters=filters).to_pylist()
-    passed = [line for line in lines if line["outcome"] != "refused"]
-    return sorted(passed, key=lambda line: line["recorded_at"], reverse=True)
-
-
-def _since(table: Any) -> datetime | None:
-    """Where the newest `KEPT` lines begin: every line is a file of its own, and the log knows the time of each."""
-    import pyarrow
-
-    times = pyarrow.table(table.get_add_actions(flatten=True))
-    if "max.recorded_at" not in times.column_names or times.num_rows <= KEPT:
-        return None
-    newest: list[datetime] = sorted(filter(None, times.column("max.recorded_at").to_pylist()), reverse=True)
-    return newest[KEPT - 1] if len(newest) >= KEPT else None
+def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str, Any]]:
+    """The verdicts that let a batch of the flow pass, the newest first."""
+    path = layout.ops(pipeline, "verdicts")
+    # A table to which only older versions wrote lacks them.
+    there = query.columns(path)
+    newer = ", ".join(name if name in there else f"CAST(NULL AS string) AS {name}" for name in ("app_id", "mode"))
+    bulk = ", ".join(f"'{mode}'" for mode in _BULK)
+    # All names in it are checked ones, so none can end the literal that it stands in.
+    return ops.select(
+        path,
+        f"""
+        SELECT * FROM (
+            SELECT flow, {newer}, batch_id, results, checkpoint_version, refresh, recorded_at
+            FROM held WHERE flow = '{flow}' AND outcome <> 'refused'
+        )
+        WHERE (app_id IS NULL OR app_id NOT LIKE '%/{identity.WINDOW}')
+            AND (mode IS NULL OR mode NOT IN ({bulk}) OR '{own}' = coalesce(
+                app_id, '{pipeline}/' || flow || '/v' || checkpoint_version || '/' || refresh
+            ))
+        ORDER BY recorded_at DESC LIMIT {KEPT}
+        """,
+    )

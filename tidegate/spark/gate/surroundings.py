@@ -20,7 +20,6 @@ from tidegate.spark.gate import history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.checkpoint import CheckpointRef
     from tidegate.layout import Layout
 
 
@@ -29,23 +28,25 @@ class Surroundings:
 
     Args:
         layout: Where tables and verdicts lie.
-        ref: The flow's checkpoint; a batch is told from earlier ones by its version, refresh and batch id.
+        pipeline: The pipeline's name.
+        flow: The flow's.
     """
 
-    def __init__(self, layout: Layout, ref: CheckpointRef) -> None:
+    def __init__(self, layout: Layout, pipeline: str, flow: str) -> None:
         self._layout = layout
-        self._ref = ref
+        self._pipeline = pipeline
+        self._flow = flow
         self._tables: dict[str, DataFrame] = {}
-        self._batch_id: int | None = None
+        self._judged: tuple[str, int] | None = None
         self._earlier: Mapping[str, Sequence[float]] | None = None
 
     def begin(self) -> None:
         """A new batch: tables are looked up again, and stay as they are found until the batch is judged."""
         self._tables.clear()
 
-    def judging(self, batch_id: int) -> None:
+    def judging(self, app_id: str, batch_id: int) -> None:
         """The batch that is judged; it is not among its own earlier ones."""
-        self._batch_id, self._earlier = batch_id, None
+        self._judged, self._earlier = (app_id, batch_id), None
 
     def table(self, spark: SparkSession, name: str) -> DataFrame:
         """The rows of a Delta table, without tombstones, the same for flags and verdict of a batch.
@@ -77,9 +78,10 @@ class Surroundings:
         """
         if self._earlier is None:
             observed: defaultdict[str, list[float]] = defaultdict(list)
-            for line in history.read(self._layout, self._ref, self._batch_id):
-                for name, value in line.items():
-                    observed[re.sub(r"#\d+$", "", name)].append(value)
+            for line in history.read(self._layout, self._pipeline, self._flow, self._judged):
+                # Two rules of one name observe one measure, so a batch has one value for both.
+                for name, value in {re.sub(r"#\d+$", "", name): value for name, value in line.items()}.items():
+                    observed[name].append(value)
             self._earlier = observed
         return self._earlier.get(rule, ())[:at_most]
 
