@@ -45,9 +45,9 @@ class Reader:
         if command == "tidegate run orders":
             return self.run()
         if "DRIFT" in command:
-            from tidegate import evolution
+            from tidegate import evolution, registry
 
-            (drift,) = evolution.waiting(self.layout(), "orders")
+            (drift,) = evolution.waiting(self.layout(), registry.load("orders"))
             command = command.replace("DRIFT", drift)
         done = subprocess.run(
             command, shell=True, cwd=self.project, env=self.shell, capture_output=True, text=True, check=False
