@@ -17,7 +17,9 @@ pytestmark = pytest.mark.jvm
 CANARY = "canary4711"
 AMOUNT = "471147.11"
 """A canary among numbers: the largest amount, and above what the suite allows."""
-CANARIES = (CANARY, AMOUNT)
+PERSON = "Canaria Smith"
+"""A canary that stands where the name of a field should: keys of a map are data."""
+CANARIES = (CANARY, AMOUNT, PERSON.lower())
 
 LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-good,2026-01-05T09:30:00Z,{CANARY}@example.com,19.90,2026-01-05T09:30:00Z
@@ -25,6 +27,9 @@ LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-null,,{CANARY},1.00,2026-01-05T10:12:00Z
 {CANARY}-high,2026-01-05T11:45:00Z,{CANARY},{AMOUNT},2026-01-05T11:45:00Z
 {CANARY}-torn,"{CANARY}
+"""
+DRIFTED = f"""order_id,ordered_at,customer,amount,updated_at,{PERSON}
+B-1,2026-01-07T09:30:00Z,{CANARY},19.90,2026-01-07T09:30:00Z,{CANARY}
 """
 SUITE = (
     ("expect_column_values_to_be_between", {"column": "amount", "max_value": 100_000}, "warning"),
@@ -81,6 +86,21 @@ def raised(project: Project, judged: Result) -> Result:
     project.land("more.csv", LANDED.replace("-good", "-more"), "sample")
     told = project.run("run", "sample")
     assert told.code == 70, told.out + told.err
+    return told
+
+
+@pytest.fixture(scope="module")
+def refused(project: Project, raised: Result) -> Result:
+    """A third run, whose contract is frozen, met a field whose name is a person's; and alerts opened."""
+    job = project.folder / "spark_jobs" / "sample.py"
+    job.write_text(job.read_text().replace(RAISING, ""))
+    declaration = project.folder / "pipelines" / "sample.py"
+    declared = declaration.read_text().replace("import ChangeFeed, ", "import ChangeFeed, Contract, Thresholds, ")
+    declared = declared.replace("schema=SCHEMA)", 'schema=SCHEMA, contract=Contract(mode="freeze"))')
+    declaration.write_text(declared.replace('name="sample",', 'name="sample", thresholds=Thresholds(quarantine_rows=1),'))
+    project.land("drifted.csv", DRIFTED, "sample")
+    told = project.run("run", "sample")
+    assert told.code == 65, told.out + told.err
     return told
 
 
