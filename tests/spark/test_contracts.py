@@ -2,133 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
-from collections.abc import Callable
 from datetime import date
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.deployment import Deployment
-from tidegate import evolution, lag, progress, quarantine, registry
+from tests.spark.orders import Declare, Orders, row
+from tidegate import evolution, progress, quarantine
 from tidegate.selection import Selection
 
 pytestmark = pytest.mark.jvm
-
-DECLARATION = """
-from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
-
-pipeline = Pipeline(
-    name="orders",
-    flows=(
-        Flow(
-            name="bronze",
-            source=FileSource(path="orders", format="{format}", schema="{schema}", contract={contract}),
-            target=Table("bronze.orders"),
-        ),
-        Flow(
-            name="silver",
-            source=ChangeFeed("bronze.orders"),
-            transform="orders:clean",
-            target=Table("silver.orders", keys=("id",), sequence_by=("at",)),
-            checkpoint_version={version},
-        ),
-        Flow(
-            name="gold", source=ChangeFeed("silver.orders"), transform="orders:daily", target=Table("gold.orders", keys=("at",))
-        ),
-    ),
-)
-"""
-JOB = """
-from pyspark.sql import functions as F
-
-def clean(rows):
-    return rows.select("_row_id", "_origin", "id", "at", {columns})
-
-def daily(rows):
-    return rows.groupBy("at").agg(F.count("*").alias("orders"))
-"""
-SCHEMA = "id INT NOT NULL, at DATE, amount DOUBLE"
-Declare = Callable[..., None]
-
-
-@pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
-    """Writes the files of a pipeline `orders`, as a person edits them."""
-    for package in ("pipelines", "spark_jobs"):
-        folder = tmp_path / package
-        folder.mkdir()
-        module = importlib.import_module(package)
-        monkeypatch.setattr(module, "__path__", [*module.__path__, str(folder)])
-
-    def write(
-        contract: str = "Contract()",
-        *,
-        schema: str = SCHEMA,
-        version: int = 1,
-        columns: str = '"amount"',
-        format: str = "json",
-    ) -> None:
-        declared = DECLARATION.format(contract=contract, schema=schema, version=version, format=format)
-        (tmp_path / "pipelines" / "orders.py").write_text(declared)
-        (tmp_path / "spark_jobs" / "orders.py").write_text(JOB.format(columns=columns))
-        for name in ("pipelines.orders", "spark_jobs.orders"):
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        importlib.invalidate_caches()
-        # Two versions written within one second would have the same time stamp.
-        for cached in tmp_path.rglob("__pycache__/*.pyc"):
-            cached.unlink()
-
-    return write
-
-
-class Orders:
-    """The pipeline at work."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
-        self.landed = 0
-
-    def land(self, *records: dict[str, Any]) -> None:
-        self.landed += 1
-        self.deployment.land(f"{self.landed}.json", "".join(f"{json.dumps(r)}\n" for r in records), "orders")
-
-    def run(self, *flows: str) -> Any:
-        return self.deployment.run("orders", flows or ("bronze", "silver"))
-
-    def silver(self) -> list[dict[str, Any]]:
-        rows = self.deployment.table("silver.orders").to_pylist()
-        return sorted(
-            (
-                {name: value for name, value in row.items() if not name.startswith("_") or name == "_rescued"}
-                for row in rows
-            ),
-            key=lambda row: row["id"],
-        )
-
-    def history(self) -> list[evolution.Line]:
-        return evolution.read(self.deployment.layout, "orders")
-
-    def quarantined(self) -> list[list[str]]:
-        path = self.deployment.layout.quarantine("orders", "silver")
-        return [row["rules"] for row in self.deployment.rows(path).to_pylist()] if path.exists() else []
-
-    def plan(self) -> lag.Plan:
-        pipeline = registry.load("orders")
-        return lag.plan(self.deployment.environment, pipeline, pipeline.flows)
-
-
-@pytest.fixture
-def orders(deployment: Deployment, spark: Any, declare: Declare) -> Orders:
-    return Orders(deployment)
-
-
-def row(number: int, **more: Any) -> dict[str, Any]:
-    return {"id": number, "at": "2026-01-01", "amount": 1.5, **more}
 
 
 def test_unknown_fields_are_rescued(orders: Orders, declare: Declare) -> None:
@@ -287,89 +171,6 @@ def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, decla
     assert [(r["id"], r["gate"]) for r in orders.silver()] == [(1, None), (2, 7), (3, None)]
     (retyped,) = [line for line in orders.history() if line.change.kind == "type_change"]
     assert (retyped.change.before, retyped.change.after, retyped.breaks) == ("double", "boolean", ("orders/gold",))
-
-
-PLACE = "id INT NOT NULL, at DATE, place STRUCT<lat: DOUBLE, floor: INT>, tags ARRAY<INT>"
-
-
-def test_a_value_of_which_a_part_does_not_fit_sends_its_row_to_quarantine(orders: Orders, declare: Declare) -> None:
-    declare(schema=PLACE, columns='"place", "tags"')
-    good = {"lat": 1.5, "floor": 2}
-    orders.land(
-        {"id": 1, "at": "2026-01-01", "place": good, "tags": [1]},
-        {"id": 2, "at": "2026-01-01", "place": "abc"},
-        {"id": 3, "at": "2026-01-01", "place": {"lat": "x", "floor": 2}},
-        {"id": 4, "at": "2026-01-01", "place": good, "tags": [1, "x"]},
-    )
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    assert [(r["id"], r["place"], r["tags"]) for r in orders.silver()] == [(1, good, [1])]
-    assert sorted(orders.quarantined()) == [["wrong_type(place)"], ["wrong_type(place)"], ["wrong_type(tags)"]]
-    assert orders.history() == [], "others fit"
-
-    orders.land({"id": 5, "at": "2026-01-01", "place": [1.5, 2]})
-    orders.run()
-    (line,) = orders.history()
-    assert (line.change.kind, line.change.field, line.decision) == ("type_change", "place", "quarantine")
-
-
-def test_a_rescued_column_keeps_the_text_of_a_structure_that_does_not_fit(orders: Orders, declare: Declare) -> None:
-    declare("Contract(columns={'place': 'rescue'})", schema=PLACE, columns='"place"')
-    orders.land({"id": 1, "at": "2026-01-01", "place": {"lat": 1.5, "floor": "two"}}, {"id": 2, "at": "2026-01-01"})
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    kept = [(r["id"], r["place"], json.loads(r["_rescued"] or "{}")) for r in orders.silver()]
-    assert kept == [(1, None, {"place": '{"lat":1.5,"floor":"two"}'}), (2, None, {})]
-
-
-def test_a_table_that_discards_has_nothing_of_an_unknown_field_and_the_history_names_it(
-    orders: Orders, declare: Declare
-) -> None:
-    declare("Contract(mode='discard_value', columns={'gate': 'rescue'})")
-    orders.land(row(1, gate="B12", noise="x"), {**row(2), "amount": "a lot"})
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    assert orders.silver() == [{"id": 1, "at": date(2026, 1, 1), "amount": 1.5, "_rescued": '{"gate":"B12"}'}]
-    assert orders.quarantined() == [["wrong_type(amount)"]]
-    assert {(line.change.field, line.decision) for line in orders.history()} == {
-        ("gate", "rescue"),
-        ("noise", "discard_value"),
-    }
-    assert "noise" in str(orders.deployment.table("bronze.orders").to_pylist()), "bronze keeps it"
-
-
-def test_of_a_type_that_changed_the_history_says_that_its_rows_were_set_aside(orders: Orders, declare: Declare) -> None:
-    declare()
-    orders.land({**row(1), "amount": "much"}, {**row(2), "amount": "more"})
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    assert orders.quarantined() == [["wrong_type(amount)"], ["wrong_type(amount)"]]
-    assert [(line.change.kind, line.decision) for line in orders.history()] == [("type_change", "quarantine")]
-
-
-def test_once_a_wider_type_is_accepted_what_is_too_large_is_rescued(orders: Orders, declare: Declare) -> None:
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    declare("Contract(mode='freeze')", schema="id INT NOT NULL, at DATE, amount INT", format="parquet")
-    columns = {
-        "id": pa.array([1, 2], pa.int32()),
-        "at": pa.array([date(2026, 1, 1)] * 2),
-        "amount": pa.array([7, 2**40]),
-    }
-    content = io.BytesIO()
-    pq.write_table(pa.table(columns), content)
-    orders.deployment.land("a.parquet", content.getvalue(), "orders")
-    refused = orders.run().flow("silver").error
-    assert refused is not None
-    assert refused["changes"] == ("amount is widened (int -> bigint)",)
-    evolution.answer(orders.deployment.layout, "orders", refused["drift"], "evolve", "ada")
-
-    assert orders.run().flow("silver").error is None
-
-    assert [(r["id"], r["amount"], r["_rescued"]) for r in orders.silver()] == [
-        (1, 7, None),
-        (2, None, '{"amount":"1099511627776"}'),
-    ]
-    assert (orders.quarantined(), orders.history()[-1].decision) == ([], "rescue")
 
 
 NAMES = {"user-agent": 1, "Anna Smith": 2, "it's; --": 3, "gate": 4, "user.name": 5}
