@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[1]
 
-ONE_AIRFLOW = ("tests/live/test_tasks_tell_the_truth.py", "tests/live/test_windows.py")
+ONE_AIRFLOW = ("tests/live/test_tasks_tell_the_truth.py", "tests/live/test_no_values.py", "tests/live/test_windows.py")
 """Files whose tests share one live Airflow, and so one worker."""
 LONGEST_FIRST = ("tests/live/", "tests/chaos/", "tests/airflow/", "tests/demo/", "tests/docs/", "tests/spark/")
 """So that no worker is left alone with a long file in the end."""

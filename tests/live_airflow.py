@@ -70,9 +70,33 @@ pipeline = Pipeline(
 )
 '''
 
+PEOPLE = '''"""A pipeline that runs when a person asks for it, and stops at fields that nobody declared."""
+
+from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
+
+pipeline = Pipeline(
+    name="people",
+    schedule=None,
+    flows=(
+        Flow(
+            name="bronze",
+            source=FileSource(
+                path="people", format="json", schema="id STRING, age INT, at DATE", contract=Contract(mode="freeze")
+            ),
+            target=Table("bronze.people"),
+        ),
+        Flow(
+            name="silver",
+            source=ChangeFeed("bronze.people"),
+            target=Table("silver.people", keys=("id",), sequence_by=("at",)),
+        ),
+    ),
+)
+'''
+
 
 def make_project(folder: Path) -> Path:
-    """A user's project with flights, and a pipeline that follows it."""
+    """A user's project with flights, a pipeline that follows it, and one of people with a frozen contract."""
     for name in ("expectations", "spark_jobs", "pipelines"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("jars", "jars.lock.json"):
@@ -83,8 +107,15 @@ def make_project(folder: Path) -> Path:
     shutil.copy(PROJECT / "dags/flights.py", folder / "dags/punctuality.py")
     text = (folder / "dags/punctuality.py").read_text()
     (folder / "dags/punctuality.py").write_text(text.replace("flights", "punctuality"))
+    (folder / "pipelines/people.py").write_text(PEOPLE)
+    (folder / "dags/people.py").write_text(text.replace("flights", "people"))
+    shutil.copy(PROJECT / "dags/schema_approval.py", folder / "dags/schema_approval.py")
+    (folder / ".data/landing/people").mkdir(parents=True)
     (folder / ".data/landing/flights").mkdir(parents=True)
     return folder
+
+
+DAGS = ("flights", "punctuality", "people", "schema_approval")
 
 
 @dataclass
@@ -113,7 +144,7 @@ class Live:
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
             }
         )
-        until(lambda: self.server.healthy() and {"flights", "punctuality"} <= set(self.server.dags()), 90)
+        until(lambda: self.server.healthy() and set(DAGS) <= set(self.server.dags()), 90)
         self.ready_after = time.monotonic() - begun
         self.client = ApiClient(Configuration(host=self.server.url, access_token=self.server.token()))
 

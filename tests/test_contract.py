@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tidegate.contract import Contract, Terms
+from tidegate.ddl import Column
 from tidegate.drift import Change
 from tidegate.errors import FieldError
 from tidegate.spec import FileSource, KafkaSource
@@ -66,6 +67,46 @@ def test_an_answer_opens_what_is_frozen_and_nothing_else() -> None:
     assert frozen.keeps_row("dep_delay") == "rescue"
     assert frozen.keeps_row("arr_delay") is None
     assert Terms(contract=Contract(mode="rescue"), answers=answers).action(GONE) == "rescue"  # type: ignore[arg-type]
+
+
+WIDER = Change(kind="widening", field="seats", before="int", after="bigint")
+COLUMNS = (
+    Column("id", "int", required=True),
+    Column("seats", "INT"),
+    Column("dep_delay", "double"),
+    Column("note", "String"),
+)
+
+
+def test_values_that_an_answer_accepts_are_rescued_whether_their_type_is_another_or_a_wider_one() -> None:
+    answers = {WIDER.identity(): "evolve", RETYPED.identity(): "evolve"}
+    terms = Terms(contract=Contract(mode="freeze"), answers=answers, columns=COLUMNS)  # type: ignore[arg-type]
+    assert [terms.keeps_row(name) for name in ("seats", "dep_delay", "note")] == ["rescue", "rescue", None]
+    assert [terms.done(change, terms.action(change)) for change in (WIDER, RETYPED)] == ["rescue", "rescue"]
+    required = Terms(contract=terms.contract, answers=answers, columns=(Column("seats", "int", required=True),))  # type: ignore[arg-type]
+    assert required.keeps_row("seats") is None, "a column that is NOT NULL cannot be NULL instead"
+
+
+@pytest.mark.parametrize(
+    ("contract", "change", "done"),
+    [
+        (Contract(), RETYPED, "quarantine"),
+        (Contract(), WIDER, "quarantine"),
+        (Contract(mode="evolve"), RETYPED, "quarantine"),
+        (Contract(mode="discard_value"), RETYPED, "quarantine"),
+        (Contract(columns={"dep_delay": "rescue"}), RETYPED, "rescue"),
+        (Contract(mode="evolve", columns={"dep_delay": "discard_value"}), RETYPED, "discard_value"),
+        (Contract(mode="freeze"), RETYPED, "freeze"),
+        (Contract(), Change(kind="type_change", field="note", before="string", after="int"), "rescue"),
+        (Contract(), Change(kind="type_change", field="gate", before="int", after="boolean"), "rescue"),
+        (Contract(), GONE, "rescue"),
+        (Contract(), Change(kind="removal", field="id", before="int"), "quarantine"),
+        (Contract(), NEW, "rescue"),
+    ],
+)
+def test_the_history_says_what_becomes_of_the_rows(contract: Contract, change: Change, done: str) -> None:
+    terms = Terms(contract=contract, columns=COLUMNS, evolved={"gate": "int"})
+    assert terms.done(change, terms.action(change)) == done
 
 
 def test_what_is_left_out_is_known_by_name() -> None:

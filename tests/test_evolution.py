@@ -7,14 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from tests.written import Checkpoint, drift_waits
 from tidegate import evolution
 from tidegate.contract import Contract
 from tidegate.drift import Change
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.spec import FileSource
+from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 SOURCE = FileSource(path="orders", format="json", schema="id INT", contract=Contract(mode="freeze"))
+ORDERS = Pipeline(
+    name="orders",
+    flows=(
+        Flow(name="bronze", source=SOURCE, target=Table("bronze.orders")),
+        Flow(
+            name="silver",
+            source=ChangeFeed("bronze.orders"),
+            transform="orders:clean",
+            target=Table("silver.orders", keys=("id",), sequence_by=("at",)),
+        ),
+    ),
+)
 LINE = evolution.Line(
     flow="silver",
     event="refused",
@@ -49,18 +62,39 @@ def test_a_change_is_recorded_once_however_often_it_is_seen(layout: Layout) -> N
 
 def test_an_answer_is_kept_with_who_gave_it_and_is_not_changed(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
-    assert list(evolution.waiting(layout, "orders")) == [LINE.drift]
+    drift_waits(layout, ORDERS, "silver", LINE.drift, batch_id=3)
+    assert {name: len(lines) for name, lines in evolution.waiting(layout, ORDERS).items()} == {LINE.drift: 1}
 
     (answered,) = evolution.answer(layout, "orders", LINE.drift, "evolve", "ada")
 
     assert (answered.decision, answered.decided_by) == ("evolve", "ada")
-    assert evolution.waiting(layout, "orders") == {}
+    assert evolution.waiting(layout, ORDERS) == {}
     assert evolution.is_answered(layout, "orders", LINE.drift)
     assert evolution.answer(layout, "orders", LINE.drift, "evolve", "bob") == []
     with pytest.raises(RequestError, match="ada answered 'evolve'"):
         evolution.answer(layout, "orders", LINE.drift, "quarantine", "bob")
-    with pytest.raises(RequestError, match="those that wait: none"):
+    with pytest.raises(RequestError, match="without an answer: none"):
         evolution.answer(layout, "orders", "ffffffffffff", "evolve", "ada")
+
+
+def other_contract() -> Pipeline:
+    bronze = dataclasses.replace(ORDERS.flows[0], source=dataclasses.replace(SOURCE, contract=Contract()))
+    return dataclasses.replace(ORDERS, flows=(bronze, ORDERS.flows[1]))
+
+
+def test_nobody_waits_for_a_drift_that_the_declaration_has_overtaken(layout: Layout) -> None:
+    evolution.record(layout, "orders", [LINE])
+    drift_waits(layout, ORDERS, "silver", LINE.drift)
+    assert list(evolution.waiting(layout, ORDERS)) == [LINE.drift]
+    assert evolution.waiting(layout, other_contract()) == {}
+
+
+def test_nobody_waits_for_a_drift_whose_batch_is_done_or_was_never_one_of_the_stream(layout: Layout) -> None:
+    evolution.record(layout, "orders", [LINE])
+    assert evolution.waiting(layout, ORDERS) == {}, "it came from a replay"
+    drift_waits(layout, ORDERS, "silver", LINE.drift)
+    Checkpoint(layout.checkpoint("orders", "silver", 1, 0)).commit(0)
+    assert evolution.waiting(layout, ORDERS) == {}
 
 
 def test_the_terms_of_a_flow_have_its_answers_and_its_evolved_columns(layout: Layout) -> None:

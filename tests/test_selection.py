@@ -8,7 +8,21 @@ from tidegate.errors import RequestError
 from tidegate.selection import Selection, age
 
 
-@pytest.mark.parametrize("rule", ["between(dep_delay)", "wrong_type(a, b)", "malformed_line", "unique(id)#2"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "between(dep_delay)",
+        "wrong_type(a, b)",
+        "malformed_line",
+        "unique(id)#2",
+        "drift(name#1a2b3c4d)",
+        "drift((more than 100 names))",
+        "drift(user-agent)",
+        "between(payload.amount)",
+        "not_null(Größe in m²)",
+        f"unique({', '.join(f'column_number_{n}' for n in range(40))})",
+    ],
+)
 def test_the_names_of_rules_are_taken(rule: str) -> None:
     assert Selection.check(rule=rule).rule == rule
 
@@ -18,6 +32,11 @@ def test_the_names_of_rules_are_taken(rule: str) -> None:
     [
         {"rule": "between(a)' OR true --"},
         {"rule": "Robert'); DROP"},
+        {"rule": "between(a'b)"},
+        {"rule": "between(a\\)"},
+        {"rule": "between(a\n)"},
+        {"rule": "between()"},
+        {"rule": "between(a) OR true"},
         {"since": "2026-13-01"},
         {"until": "2026-01-01T00:00"},
         {"until": "yesterday"},

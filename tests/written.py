@@ -9,7 +9,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tidegate import checkpoint, evolution, registry
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+    from tidegate.spec import Pipeline
 
 TABLE_ID = "2d387700-574d-43c5-aba8-d8192076f9c3"
 
@@ -50,6 +56,17 @@ class Checkpoint:
         folder = self.path / "sources" / "0"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("\n".join(["v1", *entries]))
+
+
+def drift_waits(layout: Layout, pipeline: Pipeline, flow: str, drift: str, *, batch_id: int = 0) -> None:
+    """A batch in hand that the flow's frozen contract refused, as the job notes it."""
+    parses = pipeline.flow(flow)
+    ref = checkpoint.current(layout, pipeline, parses)
+    Checkpoint(ref.path(layout)).plan(batch_id, delta_offset(1))
+    source = registry.landing_behind(parses, pipeline)
+    assert source is not None
+    told = {"batch_id": batch_id, "drift": drift, "declared": evolution.declared_fingerprint(source)}
+    layout.refusal(pipeline.name, flow, ref.version, ref.refresh).write_text(json.dumps(told))
 
 
 def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table_id: str = TABLE_ID) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tidegate.ddl import parse_ddl
+from tidegate.ddl import Column, parse_ddl
 from tidegate.drift import Change
 from tidegate.errors import FieldError
 
@@ -90,6 +90,8 @@ class Terms:
     """Fields that the schema or the records gained later: that older files lack them is no drift."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What people answered, by `tidegate.drift.Change.identity`."""
+    columns: tuple[Column, ...] = ()
+    """The declared fields."""
 
     def action(self, change: Change) -> Action:
         """What happens with a change that a batch brings."""
@@ -112,8 +114,25 @@ class Terms:
 
     def keeps_row(self, name: str) -> Literal["rescue", "discard_value"] | None:
         """Whether a value of a declared field that does not fit leaves its row whole, and where the text goes."""
+        if any(column.name == name and column.required for column in self.columns):
+            return None
         mode = self.contract.named().get(name)
         if mode == "rescue" or mode == "discard_value":
             return mode
         accepted = [Change.from_identity(identity) for identity, answer in self.answers.items() if answer == "evolve"]
-        return "rescue" if any(c.kind == "type_change" and c.field == name for c in accepted) else None
+        retyped = any(c.kind in ("type_change", "widening") and c.field == name for c in accepted)
+        return "rescue" if retyped else None
+
+    def done(self, change: Change, action: Action) -> Action:
+        """What an action comes to, for the history: rows that it cannot keep go to quarantine by a rule of their own.
+
+        Those are rows with a value that does not fit its column (``wrong_type``), and rows without a field that is
+        ``NOT NULL`` (``required``).
+        """
+        column = next((column for column in self.columns if column.name == change.field), None)
+        if column is None or action == "freeze":
+            return action
+        if change.kind == "removal":
+            return "quarantine" if column.required else action
+        retyped = change.kind in ("type_change", "widening") and not column.is_text
+        return (self.keeps_row(column.name) or "quarantine") if retyped and action != "quarantine" else action

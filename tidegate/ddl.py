@@ -18,6 +18,11 @@ class Column:
     required: bool = False
     """Declared ``NOT NULL``."""
 
+    @property
+    def is_text(self) -> bool:
+        """Whether every text is a value of it."""
+        return self.type.strip().lower() == "string"
+
 
 def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
     """Split a DDL schema into its fields, without Spark; types are checked by Spark when a job starts.

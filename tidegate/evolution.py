@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
 
-from tidegate import ops
+from tidegate import checkpoint, ops, progress, refusal, registry
 from tidegate.contract import Action, Answer, Terms
 from tidegate.ddl import parse_ddl
 from tidegate.drift import Change
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from tidegate.layout import Layout
-    from tidegate.spec import FileSource, KafkaSource
+    from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 
 Event = Literal["declared", "observed", "refused", "answered"]
 """``declared``: a person changed the schema. ``observed``: a batch brought it, and the contract decided. ``refused``: the
@@ -90,7 +90,8 @@ def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
 
 def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSource) -> Terms:
     """The contract of a flow's landing source, with what became of earlier drift."""
-    declared = {column.name.lower() for column in parse_ddl("schema", source.schema)}
+    columns = parse_ddl("schema", source.schema)
+    declared = {column.name.lower() for column in columns}
     evolved: dict[str, str] = {}
     added: set[str] = set()
     answers: dict[str, Answer] = {}
@@ -104,18 +105,34 @@ def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSo
             added.add(name)
         if line.event == "answered":
             answers[line.change.identity()] = cast("Answer", line.decision)
-    return Terms(contract=source.contract, evolved=evolved, added=frozenset(added), answers=answers)
+    return Terms(contract=source.contract, evolved=evolved, added=frozenset(added), answers=answers, columns=columns)
 
 
-def waiting(layout: Layout, pipeline: str) -> dict[str, list[Line]]:
-    """Drifts that nobody has answered: the lines of each, by its name."""
-    lines = read(layout, pipeline)
-    answered = {line.drift for line in lines if line.event == "answered"}
+def waiting(layout: Layout, pipeline: Pipeline) -> dict[str, list[Line]]:
+    """Drifts for whose answer a batch waits: the lines of each, by its name."""
+    drifts = {waits_for(layout, pipeline, flow) for flow in pipeline.flows} - {None}
     found: dict[str, list[Line]] = {}
-    for line in lines:
-        if line.event == "refused" and line.drift not in answered:
+    for line in read(layout, pipeline.name) if drifts else ():
+        if line.event == "refused" and line.drift in drifts:
             found.setdefault(line.drift, []).append(line)
     return found
+
+
+def waits_for(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
+    """The drift for whose answer a flow's pending batch waits; None when the next run tries it.
+
+    A batch that was refused waits no more once its drift is answered, or the schema or contract that refused it changed.
+    The refusal's note is a small file, so that asking costs little where nothing waits.
+    """
+    ref = checkpoint.current(layout, pipeline, flow)
+    told = refusal.note(layout, ref)
+    if "drift" not in told or told.get("batch_id") != progress.read(ref.path(layout)).pending_batch:
+        return None
+    source = registry.landing_behind(flow, pipeline)
+    if source is None or told.get("declared") != declared_fingerprint(source):
+        return None
+    drift = str(told["drift"])
+    return None if is_answered(layout, pipeline.name, drift) else drift
 
 
 def is_answered(layout: Layout, pipeline: str, drift: str) -> bool:
@@ -152,8 +169,10 @@ def answer(layout: Layout, pipeline: str, drift: str, given: Answer, by: str) ->
         return []
     refused = [line for line in lines if line.event == "refused" and line.drift == drift]
     if not refused:
-        open_ones = ", ".join(waiting(layout, pipeline)) or "none"
-        raise RequestError(f"no batch of {pipeline!r} waits for drift {drift!r}; those that wait: {open_ones}.")
+        answered = {line.drift for line in lines if line.event == "answered"}
+        known = {line.drift: None for line in lines if line.event == "refused" and line.drift not in answered}
+        told = ", ".join(known) or "none"
+        raise RequestError(f"no batch of {pipeline!r} was refused for drift {drift!r}; without an answer: {told}.")
     moment = now()
     return record(
         layout,

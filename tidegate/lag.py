@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import backlog, checkpoint, evolution, fingerprints, identity, intervention, progress, refusal, registry
+from tidegate import backlog, checkpoint, evolution, fingerprints, identity, intervention, progress, refusal
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.probes import delta
@@ -190,11 +190,13 @@ def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: Chec
     if refusal.taken(layout, ref, pending) is not None:
         return None
     try:
-        told = json.loads(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh).read_text())
-        if not isinstance(told, dict) or told.get("batch_id") != pending:
+        told = refusal.note(layout, ref)
+        if told.get("batch_id") != pending:
             return None
         if "drift" in told:
-            return _unanswered(layout, pipeline, flow, told, pending)
+            drift = evolution.waits_for(layout, pipeline, flow)
+            wait = f"waits: batch {pending} was refused by its frozen contract; drift {drift} needs an answer"
+            return wait if drift is not None else None
         if flow.gate is None:
             return None
         module = (flow.transform or "").partition(":")[0]
@@ -204,20 +206,11 @@ def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: Chec
             "code_fingerprint": fingerprints.code_fingerprint(module) if module else "",
         }
     except (OSError, ValueError, SpecError):
-        # No refusal, or a suite or a transform that is not there: the job says which.
+        # A suite or a transform that is not there: the job says which.
         return None
     if any(told.get(name) != value for name, value in now.items()):
         return None
     return f"waits: batch {pending} was refused by {flow.gate.suite}; mend the suite, the transform or the data"
-
-
-def _unanswered(layout: Layout, pipeline: Pipeline, flow: Flow, told: dict[str, Any], pending: int) -> str | None:
-    source = registry.landing_behind(flow, pipeline)
-    if source is None or told.get("declared") != evolution.declared_fingerprint(source):
-        return None
-    if evolution.is_answered(layout, pipeline.name, str(told["drift"])):
-        return None
-    return f"waits: batch {pending} was refused by its frozen contract; drift {told['drift']} needs an answer"
 
 
 def _swap_waits(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:

@@ -32,9 +32,14 @@ class Taken:
     """The instant, in UTC, as ISO 8601."""
 
 
+def note(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+    """What a job noted of the batch that was refused last: its ``batch_id``, and what must change before it is tried again."""
+    return _read(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh))
+
+
 def waiting(layout: Layout, ref: CheckpointRef) -> int | None:
     """The batch that its gate refused and that is not committed; None when none waits, or it waits for its contract."""
-    told = _read(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh))
+    told = note(layout, ref)
     pending = progress.read(ref.path(layout)).pending_batch
     return pending if pending is not None and told.get("batch_id") == pending and "drift" not in told else None
 

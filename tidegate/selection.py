@@ -10,8 +10,9 @@ import pendulum
 
 from tidegate.errors import RequestError
 
-RULE = r"[a-z][a-z0-9_]*(\([A-Za-z0-9_, ]{1,200}\))?(#[0-9]{1,3})?"
-"""The name of a rule as quarantined rows carry it, for example ``between(dep_delay)``."""
+RULE = r"[a-z][a-z0-9_]*(\([^'\x22`;\\\x00-\x1f\x7f]{1,1000}\))?(#[0-9]{1,3})?"
+"""The name of a rule as quarantined rows carry it, for example ``between(dep_delay)``: what a field may be called stands in
+brackets. It becomes part of a condition in SQL, so nothing that could end a text there is let in."""
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 AGE = r"[1-9][0-9]{0,4}[dh]"
 """Days or hours: ``30d``, ``12h``."""

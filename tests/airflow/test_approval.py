@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.written import drift_waits
 from tidegate import evolution
 from tidegate.drift import Change
 from tidegate.layout import Layout
@@ -93,4 +95,28 @@ def test_a_refused_drift_opens_one_run_that_a_person_answers(runs: Any, refused:
     assert done.state == "success"
     (line,) = [line for line in evolution.read(refused, "flights") if line.event == "answered"]
     assert (line.drift, line.decision, line.decided_by) == (DRIFT, "evolve", "admin")
-    assert evolution.waiting(refused, "flights") == {}
+    assert evolution.is_answered(refused, "flights", DRIFT)
+
+
+def test_plan_asks_about_a_drift_that_waits_whoever_met_it(
+    runs: Any, refused: Layout, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dags.flights import dag
+    from pipelines.flights import pipeline
+
+    met = "5d4c3b2a1f0e"
+    (line,) = evolution.read(refused, "flights")
+    evolution.record(refused, "flights", [dataclasses.replace(line, drift=met)])
+    drift_waits(refused, pipeline, "silver", met)
+    spark_submit("report.write(path)")
+    for told in ("a new run of schema_approval asks", "a run of schema_approval asks"):
+        runs.start(dag)
+        assert f"{told} about drift {met}" in capsys.readouterr().out
+    asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
+    assert [each["conf"] for each in asked if met in each["dag_run_id"]] == [
+        {"pipeline": "flights", "flow": "silver", "drift": met, "changes": ["new field gate"]}
+    ]
+
+    evolution.answer(refused, "flights", met, "evolve", "ada")
+    runs.start(dag)
+    assert "asks about drift" not in capsys.readouterr().out, "it waits no more"

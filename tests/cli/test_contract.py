@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.project import Project, orders
+from tests.written import drift_waits
 from tidegate import evolution
 from tidegate.drift import Change
 
@@ -14,7 +15,7 @@ DRIFT = "0a1b2c3d4e5f"
 @pytest.fixture
 def drifted(project: Project) -> Project:
     """A batch of the flow silver waits for two changes."""
-    project.declare(orders())
+    drift_waits(project.layout, project.declare(orders()), "silver", DRIFT)
     changes = [Change(kind="addition", field="gate"), Change(kind="case_clash", field="Amount", formerly="amount")]
     evolution.record(
         project.layout,

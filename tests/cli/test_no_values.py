@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
+import pendulum
 import pytest
 
 from tests.cli.project import Project, Result
+from tidegate import alert_history, episodes, observation
 
 pytestmark = pytest.mark.jvm
 
 CANARY = "canary4711"
 AMOUNT = "471147.11"
 """A canary among numbers: the largest amount, and above what the suite allows."""
-CANARIES = (CANARY, AMOUNT)
+PERSON = "Canaria Smith"
+"""A canary that stands where the name of a field should: keys of a map are data."""
+CANARIES = (CANARY, AMOUNT, PERSON.lower())
 
 LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-good,2026-01-05T09:30:00Z,{CANARY}@example.com,19.90,2026-01-05T09:30:00Z
@@ -25,6 +31,9 @@ LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-null,,{CANARY},1.00,2026-01-05T10:12:00Z
 {CANARY}-high,2026-01-05T11:45:00Z,{CANARY},{AMOUNT},2026-01-05T11:45:00Z
 {CANARY}-torn,"{CANARY}
+"""
+DRIFTED = f"""order_id,ordered_at,customer,amount,updated_at,{PERSON}
+B-1,2026-01-07T09:30:00Z,{CANARY},19.90,2026-01-07T09:30:00Z,{CANARY}
 """
 SUITE = (
     ("expect_column_values_to_be_between", {"column": "amount", "max_value": 100_000}, "warning"),
@@ -84,6 +93,26 @@ def raised(project: Project, judged: Result) -> Result:
     return told
 
 
+@pytest.fixture(scope="module")
+def refused(project: Project, raised: Result) -> Result:
+    """A third run, whose contract is frozen, met a field whose name is a person's; and alerts opened."""
+    job = project.folder / "spark_jobs" / "sample.py"
+    job.write_text(job.read_text().replace(RAISING, ""))
+    declaration = project.folder / "pipelines" / "sample.py"
+    declared = declaration.read_text().replace("import ChangeFeed, ", "import ChangeFeed, Contract, Thresholds, ")
+    declared = declared.replace("schema=SCHEMA)", 'schema=SCHEMA, contract=Contract(mode="freeze"))')
+    declaration.write_text(
+        declared.replace('name="sample",', 'name="sample", thresholds=Thresholds(quarantine_rows=1),')
+    )
+    project.land("drifted.csv", DRIFTED, "sample")
+    told = project.run("run", "sample")
+    assert told.code == 65, told.out + told.err
+    now, declared = pendulum.now("UTC"), runpy.run_path(str(declaration))["pipeline"]
+    (found,) = observation.judge(project.environment, [("sample", declared)], now)
+    alert_history.append(project.layout, "sample", episodes.settle((), found.findings_beside([]), now))
+    return told
+
+
 def rows(path: Path) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
@@ -133,32 +162,45 @@ def test_a_run_names_the_page_of_each_flow(project: Project, judged: Result) -> 
         assert page.is_file()
 
 
-def test_no_page_log_report_ledger_or_verdict_holds_a_value(project: Project, raised: Result) -> None:
+def test_no_page_log_report_or_table_of_the_platform_holds_a_value(project: Project, refused: Result) -> None:
     layout = project.layout
     tables = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
     logs = list(layout.reports("sample").rglob("driver.log"))
-    assert len(logs) == 2
+    assert len(logs) == 3
     # What Spark said of the raising transform is kept for a person who may read the data; see the guide.
     (kept,) = (path for path in layout.reports("sample").rglob("failure-*.txt"))
     assert shown(kept.read_text()), "the transform did raise on a canary"
     assert quoting(project.folder, but=(*tables, kept)) == set()
     # Parquet is compressed: read, and not only searched.
-    for name in ("ledger", "verdicts", "progress"):
-        assert not shown(str(rows(layout.ops("sample", name))))
+    for name in ("ledger", "verdicts", "progress", "evolution", "alerts"):
+        held = rows(layout.ops("sample", name))
+        assert held and not shown(str(held)), name
 
 
-def test_no_command_says_a_value(project: Project, judged: Result, raised: Result) -> None:
-    told = [judged, raised]
-    commands = ("status", "lag", "alerts", "plan", "ledger", "checkpoint", "docs", ("quarantine", "list"))
+def test_a_field_whose_name_is_a_persons_is_told_by_its_hash(project: Project, refused: Result) -> None:
+    lines = rows(project.layout.ops("sample", "evolution"))
+    assert [(line["event"], line["kind"]) for line in lines] == [("refused", "addition")]
+    hidden = f"name#{hashlib.sha256(PERSON.encode()).hexdigest()[:8]}"
+    assert lines[0]["field"] == hidden
+    assert f"new field {hidden}" in refused.out + refused.err
+    assert any(PERSON in line for line in (row["_header"] for row in rows(project.layout.table("bronze.sample"))))
+
+
+def test_no_command_says_a_value(project: Project, judged: Result, raised: Result, refused: Result) -> None:
+    told = [judged, raised, refused]
+    commands = (
+        *("status", "lag", "alerts", "plan", "ledger", "checkpoint", "docs"),
+        *(("quarantine", "list"), ("contract", "show"), ("contract", "show", "--json")),
+    )
     told += [project.run(*([command] if isinstance(command, str) else command), "sample") for command in commands]
     for result in told:
         assert not shown(result.out + result.err), result.out + result.err
 
 
-def test_pages_made_anew_from_the_tables_are_those_that_the_runs_made(project: Project, raised: Result) -> None:
+def test_pages_made_anew_from_the_tables_are_those_that_the_runs_made(project: Project, refused: Result) -> None:
     site = project.layout.docs("sample")
     before = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
-    assert len(before) == 3 + 4 + 1
+    assert len(before) == 3 + 6 + 1
     told = project.run("docs", "sample")
     assert told.out.strip() == str(site / "index.html"), told.err
     assert {path.relative_to(site): alike(path) for path in site.rglob("*.html")} == before

@@ -42,6 +42,6 @@ def test_a_command_that_fails_or_prints_something_else_fails_the_guide(tmp_path:
 
 @pytest.mark.jvm
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["quarantine.md", "alerts.md", "backfill.md"])
+@pytest.mark.parametrize("name", ["quarantine.md", "alerts.md", "backfill.md", "schema-changes.md"])
 def test_a_guide_can_be_followed_line_by_line(name: str, tmp_path: Path) -> None:
     guides.run(guides.GUIDES / name, tmp_path / "project")

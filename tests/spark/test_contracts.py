@@ -2,130 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import re
+from datetime import date
 
 import pytest
 
-from tests.deployment import Deployment
-from tidegate import evolution, lag, progress, registry
+from tests.spark.orders import Declare, Orders, row
+from tidegate import evolution, progress, quarantine
+from tidegate.selection import Selection
 
 pytestmark = pytest.mark.jvm
-
-DECLARATION = """
-from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
-
-pipeline = Pipeline(
-    name="orders",
-    flows=(
-        Flow(
-            name="bronze",
-            source=FileSource(path="orders", format="{format}", schema="{schema}", contract={contract}),
-            target=Table("bronze.orders"),
-        ),
-        Flow(
-            name="silver",
-            source=ChangeFeed("bronze.orders"),
-            transform="orders:clean",
-            target=Table("silver.orders", keys=("id",), sequence_by=("at",)),
-            checkpoint_version={version},
-        ),
-        Flow(
-            name="gold", source=ChangeFeed("silver.orders"), transform="orders:daily", target=Table("gold.orders", keys=("at",))
-        ),
-    ),
-)
-"""
-JOB = """
-from pyspark.sql import functions as F
-
-def clean(rows):
-    return rows.select("_row_id", "_origin", "id", "at", {columns})
-
-def daily(rows):
-    return rows.groupBy("at").agg(F.count("*").alias("orders"))
-"""
-SCHEMA = "id INT NOT NULL, at DATE, amount DOUBLE"
-Declare = Callable[..., None]
-
-
-@pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
-    """Writes the files of a pipeline `orders`, as a person edits them."""
-    for package in ("pipelines", "spark_jobs"):
-        folder = tmp_path / package
-        folder.mkdir()
-        module = importlib.import_module(package)
-        monkeypatch.setattr(module, "__path__", [*module.__path__, str(folder)])
-
-    def write(
-        contract: str = "Contract()",
-        *,
-        schema: str = SCHEMA,
-        version: int = 1,
-        columns: str = '"amount"',
-        format: str = "json",
-    ) -> None:
-        declared = DECLARATION.format(contract=contract, schema=schema, version=version, format=format)
-        (tmp_path / "pipelines" / "orders.py").write_text(declared)
-        (tmp_path / "spark_jobs" / "orders.py").write_text(JOB.format(columns=columns))
-        for name in ("pipelines.orders", "spark_jobs.orders"):
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        importlib.invalidate_caches()
-        # Two versions written within one second would have the same time stamp.
-        for cached in tmp_path.rglob("__pycache__/*.pyc"):
-            cached.unlink()
-
-    return write
-
-
-class Orders:
-    """The pipeline at work."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
-        self.landed = 0
-
-    def land(self, *records: dict[str, Any]) -> None:
-        self.landed += 1
-        self.deployment.land(f"{self.landed}.json", "".join(f"{json.dumps(r)}\n" for r in records), "orders")
-
-    def run(self, *flows: str) -> Any:
-        return self.deployment.run("orders", flows or ("bronze", "silver"))
-
-    def silver(self) -> list[dict[str, Any]]:
-        rows = self.deployment.table("silver.orders").to_pylist()
-        return sorted(
-            (
-                {name: value for name, value in row.items() if not name.startswith("_") or name == "_rescued"}
-                for row in rows
-            ),
-            key=lambda row: row["id"],
-        )
-
-    def history(self) -> list[evolution.Line]:
-        return evolution.read(self.deployment.layout, "orders")
-
-    def quarantined(self) -> list[list[str]]:
-        path = self.deployment.layout.quarantine("orders", "silver")
-        return [row["rules"] for row in self.deployment.rows(path).to_pylist()] if path.exists() else []
-
-    def plan(self) -> lag.Plan:
-        pipeline = registry.load("orders")
-        return lag.plan(self.deployment.environment, pipeline, pipeline.flows)
-
-
-@pytest.fixture
-def orders(deployment: Deployment, spark: Any, declare: Declare) -> Orders:
-    return Orders(deployment)
-
-
-def row(number: int, **more: Any) -> dict[str, Any]:
-    return {"id": number, "at": "2026-01-01", "amount": 1.5, **more}
 
 
 def test_unknown_fields_are_rescued(orders: Orders, declare: Declare) -> None:
@@ -243,7 +130,6 @@ def test_csv_headers_tell_what_is_gone_and_what_was_renamed(orders: Orders, decl
 
 def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, declare: Declare) -> None:
     import io
-    from datetime import date
 
     import fastavro
     import pyarrow as pa
@@ -290,3 +176,48 @@ def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, decla
     assert [(r["id"], r["gate"]) for r in orders.silver()] == [(1, None), (2, 7), (3, None)]
     (retyped,) = [line for line in orders.history() if line.change.kind == "type_change"]
     assert (retyped.change.before, retyped.change.after, retyped.breaks) == ("double", "boolean", ("orders/gold",))
+
+
+NAMES = {"user-agent": 1, "Anna Smith": 2, "it's; --": 3, "gate": 4, "user.name": 5}
+
+
+def test_every_name_that_is_shown_can_be_chosen_by_and_only_identifiers_are_shown_in_clear(
+    orders: Orders, declare: Declare
+) -> None:
+    declare("Contract(mode='freeze', columns={'user-agent': 'freeze'})")
+    rules: set[str] = set()
+    for number, names in enumerate(({f"name {n}": n for n in range(101)}, NAMES)):
+        orders.land(row(number, **names))
+        refused = orders.run().flow("silver").error
+        assert refused is not None
+        assert "Anna" not in json.dumps(refused)
+        evolution.answer(orders.deployment.layout, "orders", refused["drift"], "quarantine", "ada")
+        orders.run()
+        rules |= {rule for found in orders.quarantined() for rule in found}
+    shown = {rule.removeprefix("drift(").removesuffix(")") for rule in rules}
+    assert {"(more than 100 names)", "user-agent", "gate"} < shown
+    assert len([name for name in shown if re.fullmatch("name#[0-9a-f]{8}", name)]) == 3
+    for rule in rules:
+        chosen = orders.deployment.layout.quarantine("orders", "silver")
+        assert quarantine.count_free(chosen, Selection.check(rule=rule)) > 0
+
+
+def test_a_dry_run_of_a_replay_leaves_the_history_as_it_was(orders: Orders, declare: Declare) -> None:
+    declare()
+    orders.land({**row(1), "amount": "much", "gate": "B12"}, row(2))
+    orders.run()
+    before = orders.history()
+    assert [line.decision for line in before] == ["rescue"]
+    declare("Contract(mode='evolve')")
+
+    foreseen = orders.deployment.replay("silver", "orders", dry_run=True)
+
+    assert (foreseen.error, foreseen.total("quarantined")) == (None, 1)
+    assert orders.history() == before
+    declare("Contract(mode='freeze')")
+    foreseen = orders.deployment.replay("silver", "orders", dry_run=True)
+    assert foreseen.error is not None
+    assert foreseen.error["kind"] == "ContractRefusedError"
+    assert orders.history() == before
+    orders.deployment.replay("silver", "orders")
+    assert [line.event for line in orders.history()[len(before) :]] == ["refused", "refused"], "a real one is told"

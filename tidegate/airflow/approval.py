@@ -6,8 +6,8 @@ schedule. Its ``plan`` says that the batch waits, and its next run acts on the a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
 import pendulum
 from airflow.providers.standard.operators.hitl import HITLOperator
@@ -31,7 +31,8 @@ Pipeline **{{ params.pipeline }}**, flow **{{ params.flow }}**: a batch waits, b
 
 {% for change in params.changes %}- {{ change }}
 {% endfor %}
-**evolve**: a new field becomes a column; what cannot be one is rescued, and values of another type are.
+**evolve**: a new field becomes a column; what cannot be one is rescued, and values of another type are. A row that lacks what \
+is NOT NULL goes to quarantine all the same.
 **quarantine**: the rows with the change go to quarantine, the others pass.
 Drift `{{ params.drift }}`."""
 
@@ -88,11 +89,26 @@ def build_schema_approval() -> DAG:
     return dag
 
 
-def ask_once(error: Mapping[str, Any]) -> bool:
+def ask(*, pipeline: str, flow: str, drift: str, changes: Sequence[str]) -> str:
+    """Ask a person about a drift, once for each drift, as `ask_once` does, and return what to log.
+
+    That Airflow does not open the run is no reason to fail: what the task has to say is more, and the command line answers too.
+    """
+    try:
+        new = ask_once(pipeline=pipeline, flow=flow, drift=drift, changes=changes)
+    except Exception:  # whatever Airflow says to it
+        return f"Airflow did not open a run of {DAG_ID}; is dags/schema_approval.py there?"
+    return f"{'a new run' if new else 'a run'} of {DAG_ID} asks about drift {drift}"
+
+
+def ask_once(*, pipeline: str, flow: str, drift: str, changes: Sequence[str]) -> bool:
     """Open the run that asks about a drift; a drift that was asked about has its run already.
 
     Args:
-        error: A `tidegate.errors.ContractRefusedError` as a run report holds it.
+        pipeline: Whose batch waits.
+        flow: The flow that refused it.
+        drift: Its name.
+        changes: What the batch brings, each as a phrase without a value.
 
     Returns:
         Whether a new run was opened.
@@ -100,15 +116,15 @@ def ask_once(error: Mapping[str, Any]) -> bool:
     Raises:
         AirflowRuntimeError: Airflow does not open it, for example because it has no DAG `schema_approval`.
     """
-    # The operator that triggers runs does it by ending its task; this one has a colour of its own to show.
+    # The operator that triggers runs does it by ending its task; these have a colour of their own to show.
     from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
     answer = SUPERVISOR_COMMS.send(
         TriggerDagRun(
             dag_id=DAG_ID,
-            run_id=f"{error['pipeline']}__{error['flow']}__{error['drift']}",
-            conf={name: error[name] for name in ("pipeline", "flow", "drift", "changes")},
+            run_id=f"{pipeline}__{flow}__{drift}",
+            conf={"pipeline": pipeline, "flow": flow, "drift": drift, "changes": list(changes)},
         )
     )
     if not isinstance(answer, ErrorResponse):

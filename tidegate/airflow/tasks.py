@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate import plans
+from tidegate import evolution, plans
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import table_asset, tell_news
 from tidegate.airflow.links import ReportsLink
@@ -108,6 +108,11 @@ class PlanRun(BaseOperator, SkipMixin):
             plans.record_failure(layout, self._pipeline.name)
             raise
         plans.record(layout, self._pipeline.name, decided.lags)
+        # Whoever met the drift may not have asked: a run of the command line, or a task that died.
+        for drift, lines in evolution.waiting(layout, self._pipeline).items():
+            changes = [line.change.told() for line in lines]
+            asked = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, drift=drift, changes=changes)
+            self.log.info("%s", asked)
         gauges.tell_lags(self._pipeline.name, decided.lags)
         if not decided.work:
             return None, decided.reason
@@ -198,15 +203,8 @@ class ShowFlow(BaseOperator):
         error = report.error or {}
         if error.get("kind") != ContractRefusedError.__name__:
             return
-        try:
-            asked = approval.ask_once(error)
-        except Exception:  # whatever Airflow says to it, the flow's own message must be told
-            # It names the command that answers as well.
-            self.log.warning("Airflow did not open a run of %s; is dags/schema_approval.py there?", approval.DAG_ID)
-            return
-        self.log.info(
-            "%s of %s asks about drift %s", "a new run" if asked else "a run", approval.DAG_ID, error["drift"]
-        )
+        asked = approval.ask(**{name: error[name] for name in ("pipeline", "flow", "drift", "changes")})
+        self.log.info("%s", asked)
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
         for line in tell(report) if report is not None else ():

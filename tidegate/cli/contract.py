@@ -33,8 +33,8 @@ def show(
     from tidegate.cli import console
 
     project_layout = _layout()
-    project.load(name)
-    lines, waiting = evolution.read(project_layout, name), evolution.waiting(project_layout, name)
+    pipeline = project.load(name)
+    lines, waiting = evolution.read(project_layout, name), evolution.waiting(project_layout, pipeline)
     if as_json:
         told = [{**dataclasses.asdict(line), "change": line.change.to_json()} for line in lines]
         console.print_json({"format": 1, "pipeline": name, "changes": told, "waiting": list(waiting)})

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tidegate import checkpoint, evolution, writers
-from tidegate.contract import COLUMN, Action
+from tidegate.contract import Action
 from tidegate.ddl import Column, parse_ddl
 from tidegate.drift import Change, compare, fingerprint, normal
 from tidegate.errors import ContractRefusedError
@@ -33,7 +33,8 @@ MOST_NEW = 100
 """A batch with more unknown names than this has no new fields but names that are data; they are taken together as one."""
 MANY_NAMES = f"(more than {MOST_NEW} names)"
 
-_SHOWN = re.compile(r"[A-Za-z_][A-Za-z0-9_ .-]{0,62}")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_DECLARED = re.compile(r"[A-Za-z0-9_ .@-]{1,128}")
 
 
 def record_declared(context: FlowContext) -> None:
@@ -117,7 +118,12 @@ class Drift:
         return self._marked(_with_columns(output, evolved), refused)
 
     def record(self, batch_id: int) -> None:
-        """Write what was done into the history, before the batch is written: what it adds to the table is known then."""
+        """Write what was done into the history, before the batch is written: what it adds to the table is known then.
+
+        A dry run does nothing, so it writes nothing.
+        """
+        if self.context.request.dry_run:
+            return
         added = evolution.record(self.context.layout, self.context.pipeline.name, self.lines)
         if added:
             told = "; ".join(f"{line.change.told()} ({line.decision})" for line in added)
@@ -165,7 +171,7 @@ class Drift:
         for column in fields:
             declared = known.get(column.name)
             by_values = declared is not None and _judged_by_values(normal(declared.type), normal(column.type))
-            came.append(Column(_shown(column.name), "" if by_values else column.type))
+            came.append(Column(self._shown(column.name), "" if by_values else column.type))
         changes = compare(list(known.values()), came)
         # A writer with a narrower type gives only values that fit, and older files lack what was added later.
         return [
@@ -188,8 +194,17 @@ class Drift:
             return {MANY_NAMES: []}
         found: dict[str, list[str]] = {}
         for name in raw:
-            found.setdefault(_shown(name), []).append(name)
+            found.setdefault(self._shown(name), []).append(name)
         return found
+
+    def _shown(self, name: str) -> str:
+        """A name that may stand in logs: one that is no identifier could be data, so only its hash is shown.
+
+        What the contract names itself stands in the declaration already.
+        """
+        if _IDENTIFIER.fullmatch(name) or (name in self.terms.contract.named() and _DECLARED.fullmatch(name)):
+            return name
+        return f"name#{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
     def _refusal(self, frozen: list[Change], batch_id: int) -> ContractRefusedError:
         context = self.context
@@ -198,8 +213,9 @@ class Drift:
             dataclasses.replace(self._line(change, "freeze", batch_id), event="refused", drift=drift)
             for change in frozen
         ]
-        evolution.record(context.layout, context.pipeline.name, lines)
-        context.tell_drift(batch_id, drift)
+        if not context.request.dry_run:
+            evolution.record(context.layout, context.pipeline.name, lines)
+            context.tell_drift(batch_id, drift)
         return ContractRefusedError(
             context.pipeline.name,
             context.flow.name,
@@ -215,7 +231,7 @@ class Drift:
             flow=context.flow.name,
             event="observed",
             change=change,
-            decision=action,
+            decision=self.terms.done(change, action),
             version_before=context.ref.version,
             version_after=context.ref.version,
             breaks=() if change.keeps_checkpoint else checkpoint.readers(context.pipeline, context.flow),
@@ -278,10 +294,3 @@ def _names(columns: tuple[Column, ...], words: tuple[Any, ...]) -> set[str]:
         for place, column in enumerate(columns)
         if (words[place // MASK_BITS] or 0) >> (place % MASK_BITS) & 1
     }
-
-
-def _shown(name: str) -> str:
-    """A name that may stand in logs: one that is no identifier could be data, so only its hash is shown."""
-    if COLUMN.fullmatch(name) or _SHOWN.fullmatch(name):
-        return name
-    return f"name#{hashlib.sha256(name.encode()).hexdigest()[:8]}"

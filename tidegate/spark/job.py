@@ -209,7 +209,9 @@ class _Job:
                 run_flow(context)
             told.state = "done" if told.batches else "idle"
         except (GateRefusedError, ContractRefusedError) as refusal:
-            note_refusal(context, refusal)
+            # What entries of the quarantine brought is no batch that waits, whatever its number.
+            if self.request.selection is None:
+                note_refusal(context, refusal)
             told.state, told.error = "refused", describe_error(refusal)
         except Exception as error:
             told.state, told.error = "failed", describe_error(error)

@@ -62,7 +62,7 @@ def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None
     resources = (checkpoint_resource(name, flow.name), table_resource(flow.target.name))
     try:
         with lease.hold(context.spark, context.layout, resources, what=f"replay {context.attempt} of {name}"):
-            _check_ready(context)
+            _check_ready(context, dry_run=dry_run)
             if dry_run:
                 _foresee(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
             else:
@@ -77,7 +77,7 @@ def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None
             context.report.target_version = tables.version(context.spark, context.live)
 
 
-def _check_ready(context: FlowContext) -> None:
+def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
     checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
     if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
         return
@@ -86,7 +86,8 @@ def _check_ready(context: FlowContext) -> None:
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not hold checkpoint "
             f"v{context.ref.version} yet, and what is replayed now would be lost. Run the flow first, then replay."
         )
-    decision.retire(context.layout, context.ref)
+    if not dry_run:
+        decision.retire(context.layout, context.ref)
 
 
 def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:

@@ -76,7 +76,7 @@ def _broken(columns: Sequence[Column], terms: Terms) -> list[SparkColumn]:
     there = F.col("_malformed").isNull() & F.col("_raw").isNotNull()
     broken = [F.col("_malformed")]
     for column in columns:
-        if not _is_text(column) and (column.required or terms.keeps_row(column.name) is None):
+        if not column.is_text and terms.keeps_row(column.name) is None:
             broken.append(F.when(_unfit(column), F.lit(f"wrong_type({column.name})")))
         if column.required:
             broken.append(F.when(there & F.col(text_name(column)).isNull(), F.lit(f"required({column.name})")))
@@ -97,7 +97,7 @@ def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> S
         return stays & ~name.isin(*evolved) if evolved else stays
 
     kept = F.map_filter(unknown, stays) if all_of_them or names or evolved else unknown
-    unfit = [c for c in columns if not _is_text(c) and not c.required and terms.keeps_row(c.name) == "rescue"]
+    unfit = [c for c in columns if not c.is_text and terms.keeps_row(c.name) == "rescue"]
     if unfit:
         nothing = F.create_map().cast("map<string,string>")
         pairs = [part for c in unfit for part in (F.lit(c.name), F.when(_unfit(c), F.col(text_name(c))))]
@@ -109,13 +109,9 @@ def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> S
 def _unfit(column: Column) -> SparkColumn:
     from pyspark.sql import functions as F
 
-    if _is_text(column):
+    if column.is_text:
         return F.lit(False)
     return F.col(text_name(column)).isNotNull() & F.col(column.name).isNull()
-
-
-def _is_text(column: Column) -> bool:
-    return column.type.strip().lower() == "string"
 
 
 def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
@@ -132,12 +128,30 @@ def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
 
 
 def cast(text: SparkColumn, kind: str) -> SparkColumn:
-    """A text as a value of a type; NULL where it does not fit."""
+    """A text as a value of a type; NULL where it does not fit, and where any part of it does not.
+
+    Of a structure, an array or a map the text is JSON. A field of a structure may be missing, and is NULL then.
+    """
     from pyspark.sql import functions as F
 
     plain = kind.strip().lower()
     if plain == "string":
         return text
     if plain.startswith(("struct", "array", "map")):
-        return F.from_json(text, kind)
+        return _cast_nested(text, kind)
     return F.trim(text).try_cast(kind)
+
+
+def _cast_nested(text: SparkColumn, kind: str) -> SparkColumn:
+    """By itself `from_json` makes a structure of NULLs of what is none, and leaves parts out of one that fits in part.
+
+    Only a record has a place in which it tells so; hence the text becomes a field of one. That ``_end`` is read says that
+    nothing in the text closed the record too early. It is parsed once: a lambda's argument is a value, not an expression.
+    """
+    from pyspark.sql import functions as F
+
+    record = F.concat(F.lit('{"_value":'), text, F.lit(',"_end":true}'))
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+    parsed = F.from_json(record, f"_value {kind}, _end BOOLEAN, _corrupt STRING", options)
+    fits = F.transform(F.array(parsed), lambda it: F.when(it["_corrupt"].isNull() & it["_end"], it["_value"]))
+    return fits[0]

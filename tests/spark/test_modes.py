@@ -1,0 +1,197 @@
+"""Every mode of a contract does the same with what arrives in every format: where rows, unknown fields and history go.
+
+Real files are landed and opened, real messages are decoded; what is settled for a batch is looked at before it is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import fastavro
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.schema_registry import SchemaRegistry, framed
+from tidegate import evolution
+from tidegate.checkpoint import CheckpointRef
+from tidegate.contract import Contract
+from tidegate.errors import ContractRefusedError
+from tidegate.layout import Layout
+from tidegate.spark import landing, raw, rows
+from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+SCHEMA = "id STRING, amount INT"
+RECORDS: list[dict[str, str]] = [
+    {"id": "fits", "amount": "5", "gate": "B12", "note": "hello"},
+    {"id": "misfit", "amount": "many", "gate": "C1", "note": "again"},
+]
+"""``amount`` of one does not fit, ``gate`` and ``note`` are unknown: the table's mode is for one, the column's for the other."""
+FIELDS = [{"name": name, "type": "string"} for name in RECORDS[0]]
+AVRO = fastavro.parse_schema({"type": "record", "name": "Order", "fields": FIELDS})
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+FILES: tuple[FileFormat, ...] = ("csv", "json", "parquet", "avro")
+MODES: list[tuple[Any, Any]] = [
+    ("evolve", "discard_value"),
+    ("rescue", "evolve"),
+    ("discard_value", "rescue"),
+    ("freeze", "rescue"),
+    ("rescue", "freeze"),
+]
+"""The table's, and that of ``note``."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A batch of bronze as its landing flow kept it."""
+
+    bronze: DataFrame
+    source: FileSource | KafkaSource
+    registry: str = ""
+
+
+def content(kind: str) -> bytes:
+    """A file with the records."""
+    if kind == "csv":
+        lines = [",".join(RECORDS[0]), *(",".join(record.values()) for record in RECORDS)]
+        return "\n".join(lines).encode()
+    if kind == "json":
+        return "\n".join(json.dumps(record) for record in RECORDS).encode()
+    written = io.BytesIO()
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), written)
+    else:
+        fastavro.writer(written, cast("dict[str, Any]", AVRO), RECORDS)
+    return written.getvalue()
+
+
+def message(kind: str, record: dict[str, str], schema_id: int) -> bytes:
+    if kind == "json":
+        return json.dumps(record).encode()
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, cast("dict[str, Any]", AVRO), record)
+    return framed(schema_id, written.getvalue())
+
+
+def of_files(spark: Any, folder: Path, kind: FileFormat) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    path = folder / f"orders.{kind}"
+    path.write_bytes(content(kind))
+    files = landing.check_files(spark, [(str(path), path.stat().st_mtime_ns // 1_000_000)], kind)
+    assert [file.problem for file in files] == [None]
+    lines = raw._lines(cast("FlowContext", SimpleNamespace(persisted=[])), spark, files, kind)
+    return lines.withColumn("_ingested_at", F.current_timestamp())
+
+
+def of_messages(spark: Any, kind: str, schema_id: int) -> DataFrame:
+    values = [message(kind, record, schema_id) for record in RECORDS]
+    coordinates = "_topic string, _partition int, _offset bigint, _timestamp timestamp, _ingested_at timestamp"
+    columns = f"_row_id string, key binary, value binary, {coordinates}"
+    made = [(str(number), b"k", value, "orders", 0, number, AT, AT) for number, value in enumerate(values)]
+    found: DataFrame = spark.createDataFrame(made, columns)
+    return found
+
+
+@pytest.fixture(scope="module", params=[*FILES, "kafka json", "kafka avro"])
+def arrived(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrived]:
+    """The same records by each way in, read once for all modes."""
+    on_kafka, kind = request.param.startswith("kafka"), request.param.removeprefix("kafka ")
+    with SchemaRegistry() as registry:
+        if on_kafka:
+            schema_id = registry.register(AVRO)
+            source: FileSource | KafkaSource = KafkaSource(topic="orders", schema=SCHEMA, format=kind)
+            bronze, address = of_messages(spark, kind, schema_id), registry.address if kind == "avro" else ""
+        else:
+            source = FileSource(path="orders", format=kind, schema=SCHEMA)
+            bronze, address = of_files(spark, tmp_path_factory.mktemp(kind), kind), ""
+        bronze = bronze.selectExpr("*", "'insert' AS _change_type").persist()
+        yield Arrived(bronze, source, address)
+        bronze.unpersist()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of the batch."""
+
+    rows: dict[str, dict[str, Any]]
+    refused: ContractRefusedError | None
+    history: set[tuple[str, str, str]]
+    """Event, field, decision."""
+
+
+def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bool = False) -> Settled:
+    contract = Contract(mode=table, columns={"note": note})
+    source = dataclasses.replace(arrived.source, contract=contract)
+    silver = Flow(
+        name="silver",
+        source=ChangeFeed("bronze.orders"),
+        target=Table("silver.orders", keys=("id",), sequence_by=("amount",)),
+    )
+    bronze = Flow(name="bronze", source=source, target=Table("bronze.orders"))
+    layout = Layout(folder / "lake", folder / "landing")
+    context = SimpleNamespace(
+        layout=layout,
+        pipeline=Pipeline(name="orders", flows=(bronze, silver)),
+        flow=silver,
+        ref=CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0),
+        landing=source,
+        registry=arrived.registry,
+        transform=None,
+        request=SimpleNamespace(dry_run=dry_run),
+        run_key="run-1",
+        report=SimpleNamespace(notes=[]),
+    )
+    told = cast("FlowContext", context)
+    records, drift = rows._records(told, arrived.bronze)
+    assert drift is not None
+    found, refused = {}, None
+    try:
+        output = drift.settle(rows._transformed(told, records), 0, decided=False)
+        drift.record(0)
+        found = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
+    except ContractRefusedError as error:
+        refused = error
+    history = {(line.event, line.change.field, line.decision) for line in evolution.read(layout, "orders")}
+    return Settled(found, refused, history)
+
+
+@pytest.mark.parametrize(("table", "note"), MODES)
+def test_a_mode_does_with_a_batch_what_it_says(arrived: Arrived, table: Any, note: Any, tmp_path: Path) -> None:
+    modes = {"gate": table, "note": note}
+
+    settled = settle(arrived, table, note, tmp_path)
+
+    frozen = {name for name, mode in modes.items() if mode == "freeze"}
+    if frozen:
+        assert settled.rows == {}, "nothing of the batch is written"
+        assert settled.refused is not None
+        assert {change.split()[2] for change in settled.refused.changes} == frozen
+        assert settled.history == {("refused", name, "freeze") for name in frozen}
+        return
+    assert settled.refused is None
+    assert settled.history == {("observed", name, mode) for name, mode in modes.items()}
+    for record in RECORDS:
+        row = settled.rows[record["id"]]
+        assert row["_broken"] == {"fits": [], "misfit": ["wrong_type(amount)"]}[record["id"]]
+        assert {name: row[name] for name in modes if name in row} == {
+            name: record[name] for name, mode in modes.items() if mode == "evolve"
+        }
+        rescued = {name: record[name] for name, mode in modes.items() if mode == "rescue"}
+        assert json.loads(row["_rescued"] or "{}") == rescued
+    assert settled.rows["fits"]["amount"] == 5
