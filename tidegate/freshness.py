@@ -61,7 +61,7 @@ def _by_statistics(table: Any, column: str, latest: date) -> tuple[Any, bool]:
         if value is None:
             # Nothing but NULL, or no statistics.
             doubtful |= told.get("rows") is None or told.get("empty") != told["rows"]
-        elif (value if type(value) is date else _instant(value)) > latest:
+        elif (_instant(value) if isinstance(latest, datetime) else value) > latest:
             doubtful = True
         elif best is None or value > best:
             best = value
@@ -77,7 +77,7 @@ def _literal(kind: str, value: date) -> str:
     return _LITERAL[kind].format(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
 
 
-def _instant(value: Any) -> Any:
+def _instant(value: date | None) -> datetime | None:
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    return datetime.combine(value, time(), UTC) if isinstance(value, date) else None
+    return datetime.combine(value, time(), UTC) if value is not None else None

@@ -11,7 +11,9 @@ from tests.docs import guides
 
 def test_a_guide_is_read_as_commands_and_what_they_print(tmp_path: Path) -> None:
     guide = tmp_path / "guide.md"
-    guide.write_text("Text.\n\n```console\n$ cat <<END\n> one\n>\n>   two\n> END\none\n$ true\n```\n\n```bash\n$ rm -rf all\n```\n")
+    guide.write_text(
+        "Text.\n\n```console\n$ cat <<END\n> one\n>\n>   two\n> END\none\n$ true\n```\n\n```bash\n$ rm -rf all\n```\n"
+    )
     first, second = guides.steps(guide)
     assert (first.line, first.command, first.printed) == (4, "cat <<END\none\n\n  two\nEND", ["one"])
     assert (second.command, second.printed) == ("true", [])

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from tidegate.lag import Lag
     from tidegate.report import FlowReport
 
-_HOUR = timedelta(hours=1)
-
 log = logging.getLogger(__name__)
 
 
@@ -89,9 +87,9 @@ def tell_ages(pipeline: str, observations: Iterable[Observation], now: datetime)
         if seen.quarantine_open is not None:
             oldest = seen.quarantine_oldest if seen.quarantine_open else None
             _gauge(pipeline, seen.flow, "quarantine_open", seen.quarantine_open)
-            _gauge(pipeline, seen.flow, "quarantine_age_hours", (now - oldest) / _HOUR if oldest is not None else 0)
+            _gauge(pipeline, seen.flow, "quarantine_age_hours", _hours(now, oldest) if oldest is not None else 0)
         if seen.newest_event is not None:
-            _gauge(pipeline, seen.flow, "event_age_hours", (now - seen.newest_event) / _HOUR)
+            _gauge(pipeline, seen.flow, "event_age_hours", _hours(now, seen.newest_event))
 
 
 def tell_alerts(pipeline: str, flows: Iterable[str], open_ones: Iterable[Episode]) -> None:
@@ -105,6 +103,11 @@ def tell_alerts(pipeline: str, flows: Iterable[str], open_ones: Iterable[Episode
     counts = Counter(episode.flow for episode in open_ones)
     for flow in flows:
         _gauge(pipeline, flow, "open_alerts", counts[flow])
+
+
+def _hours(now: datetime, since: datetime) -> float:
+    # Not divided by a timedelta: pendulum's difference does not know how.
+    return (now - since).total_seconds() / 3600
 
 
 def _gauge(pipeline: str, flow: str, metric: str, value: float) -> None:
