@@ -44,7 +44,7 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
         found: Any = QueryBuilder().register("held", table).execute(sql).read_all()
         [row] = found.to_struct_array().to_pylist()
         best = row["newest"] if row["newest"] is not None else best
-    return _instant(best)
+    return _instant(best) if best is not None else None
 
 
 def _by_statistics(table: Any, column: str, latest: date) -> tuple[Any, bool]:
@@ -77,7 +77,7 @@ def _literal(kind: str, value: date) -> str:
     return _LITERAL[kind].format(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
 
 
-def _instant(value: date | None) -> datetime | None:
+def _instant(value: date) -> datetime:
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    return datetime.combine(value, time(), UTC) if value is not None else None
+    return datetime.combine(value, time(), UTC)
