@@ -23,7 +23,7 @@ from rich.console import Console
 from demo import clicks_feed, flights_feed
 from demo.stage import check_set_up
 from tidegate import registry
-from tidegate.embedded import jars
+from tidegate.embedded import jars, places
 from tidegate.embedded.airflow_server import PORT, USER, AirflowServer, NoAnswerError
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.ports import is_free
@@ -115,7 +115,11 @@ def _start_feeder(parts: Parts, environment: Environment, undo: contextlib.ExitS
 
 def _start_airflow(parts: Parts, environment: Environment, undo: contextlib.ExitStack) -> None:
     airflow = parts.airflow
-    asleep = [service for service in airflow.services.values() if service.leader is None]
+    changed = airflow.changed(environment.variables())
+    if changed:
+        # Their names only: a connection's value is a secret.
+        parts.console.print(f"Airflow is started anew: this shell gives it another {', '.join(changed)}.")
+    asleep = [service for service in airflow.services.values() if changed or service.leader is None]
     # Before the start, which may be interrupted between two of them.
     undo.callback(stop, asleep, grace=8.0)
     started = airflow.start(environment.variables())
@@ -165,16 +169,22 @@ def status(parts: Parts) -> None:
         with contextlib.suppress(NoAnswerError):
             told = [f"{name} (paused)" if paused else name for name, paused in sorted(airflow.dags().items())]
             say(f"Pipelines     {', '.join(told)}")
+        say(f"Commands      source {_from_here(places.airflow_home(parts.project) / 'env')}")
+        say("              makes `airflow` and `tidegate` in a shell those of this project")
     else:
         say("Airflow       does not run")
     runs = broker.take_over()
     say(f"Kafka broker  {broker.bootstrap}" if runs else "Kafka broker  does not run")
-    if runs and not broker.bootstrap.endswith(f":{KAFKA_PORT}"):
-        say(f"              for `tidegate` on the command line: export TIDEGATE_KAFKA={broker.bootstrap}")
     say(
         f"Feeder        {'lands data' if parts.feeder.leader else 'does not run'}; its log is {parts.feeder.log}",
         soft_wrap=True,
     )
+
+
+def _from_here(path: Path) -> Path:
+    """As short as a person in this folder would type it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 @contextlib.contextmanager

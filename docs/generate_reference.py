@@ -195,11 +195,18 @@ def _plain_marks(text: str) -> str:
 
 
 def _split_table(text: str) -> tuple[str, list[tuple[str, ...]], str]:
-    """Prose before a reStructuredText table, its rows with the header first, and the prose behind it."""
+    """Prose before a reStructuredText table, its rows with the header first, and the prose behind it.
+
+    Raises:
+        ValueError: A cell runs over the edge of its column, so that nobody can tell where the next one begins.
+    """
     lines = text.splitlines()
     rules = [number for number, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
     edges = [match.span() for match in re.finditer(r"=+", lines[rules[0]])]
     starts = [start for start, _ in edges]
+    for line in lines[rules[0] : rules[-1]]:
+        if any(line[end:start].strip() for (_, end), start in zip(edges, starts[1:], strict=False)):
+            raise ValueError(f"a cell runs over the edge of its column: {line}")
     cells = [
         tuple(_plain_marks(line[start:end].strip()) for start, end in zip(starts, [*starts[1:], None], strict=True))
         for number, line in enumerate(lines[rules[0] : rules[-1]], rules[0])

@@ -7,11 +7,13 @@ import os
 import shutil
 import signal
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 from airflow_client.client import ApiClient, Configuration
@@ -97,7 +99,7 @@ pipeline = Pipeline(
 
 def make_project(folder: Path) -> Path:
     """A user's project with flights, a pipeline that follows it, and one of people with a frozen contract."""
-    for name in ("expectations", "spark_jobs", "pipelines"):
+    for name in ("expectations", "spark_jobs", "pipelines", "plugins"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("jars", "jars.lock.json"):
         (folder / name).symlink_to(PROJECT / name)
@@ -224,6 +226,15 @@ class Live:
         """Whether that attempt's application works on a flow just now."""
         report = self.report(run)
         return report is not None and any(told.flow == flow and told.state == "running" for told in report.flows)
+
+    def page(self, run: str) -> str:
+        """The page of a run, in Airflow."""
+        path = f"/tidegate/pipelines/flights/runs/{quote(run, safe='')}"
+        asked = urllib.request.Request(
+            self.server.url + path, headers={"Authorization": f"Bearer {self.server.token()}"}
+        )
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return str(answer.read().decode())
 
     def log(self, run: str, task: str, attempt: int = 1) -> str:
         """The log of a task, as Airflow keeps it."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tidegate.alerts import RULES, FlowRun, Observation, PlannedLag, evaluate
+from tidegate.episodes import Event, episodes_of, settle
 from tidegate.thresholds import Thresholds
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -199,6 +200,67 @@ def test_without_a_schedule_no_run_can_be_missed_and_none_takes_too_long() -> No
 
 def test_a_flow_behind_another_of_its_pipeline_is_not_asked_for_input() -> None:
     assert found(FRESH, plans=plans(0, 0, 0, 0, 0, 0), from_outside=False) == {}
+
+
+def behind(*counts: int | None) -> tuple[PlannedLag, ...]:
+    return tuple(PlannedLag(at=ago(0), behind=count, rows=None) for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_true", "is_undecided"),
+    [
+        ((0, 0, None, 0, 0), False, True),
+        ((None, None, None, None, None), False, True),
+        ((0, 0, None, 1, 0), False, False),
+        ((None, 0, 0, 0, 0, 0), True, False),
+    ],
+)
+def test_a_plan_that_failed_is_neither_input_nor_a_lack_of_it(
+    counts: tuple[int | None, ...], is_true: bool, is_undecided: bool
+) -> None:
+    findings = evaluate(FRESH, seen(plans=behind(*counts)), NOW)
+    assert ("no_input" in {alert.rule for alert in findings.alerts}) is is_true
+    assert ("no_input" in findings.undecided) is is_undecided
+
+
+def test_an_open_alert_of_no_input_outlives_a_broker_that_is_away_for_a_while() -> None:
+    told: list[tuple[str, str]] = []
+    history: list[Event] = []
+    for counts in ((0, 0, 0, 0, 0), (0, 0, 0, 0, None), (0, 0, 0, None, 0), (0, 0, None, 0, 0), (0, 0, None, 0, 7)):
+        events = settle(episodes_of(history), [evaluate(FRESH, seen(plans=behind(*counts)), NOW)], NOW)
+        told += [(event.rule, event.kind) for event in events]
+        history += events
+    assert told == [("no_input", "opened"), ("no_input", "resolved")]
+
+
+@pytest.mark.parametrize(
+    ("seconds_apart", "rows", "interval", "decided"),
+    [
+        (12.0, 8, 3600.0, False),
+        (12.0, 8, None, False),
+        (12.0, 1_000, 3600.0, True),
+        (1_799.0, 8, 3600.0, False),
+        (1_800.0, 8, 3600.0, True),
+        (60.0, 8, None, True),
+    ],
+)
+def test_how_fast_rows_arrive_is_told_by_an_interval_or_by_many_rows(
+    seconds_apart: float, rows: int, interval: float | None, decided: bool
+) -> None:
+    runs = (run(seconds_apart / 3600), run(rows=rows, seconds=1e5))
+    findings = evaluate(FRESH, seen(runs=runs, interval_seconds=interval), NOW)
+    assert ("slow" in {alert.rule for alert in findings.alerts}) is decided
+    assert ("slow" in findings.undecided) is not decided
+
+
+def test_a_pipeline_that_was_never_planned_is_missed_from_the_first_look_on() -> None:
+    assert found(FRESH, plans=(), last_sign=ago(4)) == {}
+    assert found(FRESH, plans=(), last_sign=ago(4.1)) == {
+        "missed": "no run was ever planned, in 4 h 6 min since this was first looked at: 3 runs or more did not happen"
+    }
+    assert found(FRESH, plans=(), last_sign=ago(4.1), interval_seconds=None) == {}
+    # A plan of this flow counts before the first look.
+    assert "missed" not in found(FRESH, plans=plans(1, 1, 1, 1, 1, 1), last_sign=ago(100))
 
 
 def test_an_estimated_lag_says_so() -> None:

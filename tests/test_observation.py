@@ -80,9 +80,8 @@ def test_batches_of_one_run_are_added_up_and_files_count_beside_rows(project: Pr
     first, last = observe(project, pipeline, "bronze").runs
     assert (first.rows, first.seconds, first.set_aside) == (100, 3.0, 0.0)
     assert (last.rows, last.seconds, last.set_aside) == (100, 4.0, 0.1)
-    # The runs of a test follow each other faster than any that do work.
-    leisurely = dataclasses.replace(pipeline, thresholds=Thresholds(processed_share=None))
-    assert rules(project, leisurely, pendulum.now("UTC")) == {("bronze", "quarantine")}
+    # The runs of a test follow each other at once, which says nothing of how fast rows arrive.
+    assert rules(project, pipeline, pendulum.now("UTC")) == {("bronze", "quarantine")}
 
 
 def test_where_spark_told_its_progress_it_says_how_long_a_run_took(project: Project) -> None:
@@ -123,6 +122,24 @@ def test_the_newest_event_is_read_from_the_table_where_a_rule_asks(project: Proj
     )
     project.table("gold.orders", [{"at": datetime(2026, 1, 5, 7, tzinfo=UTC)}])
     assert observe(project, timed, "gold").newest_event == datetime(2026, 1, 5, 7, tzinfo=UTC)
+
+
+def test_one_event_from_the_future_does_not_make_old_data_fresh(project: Project) -> None:
+    pipeline = changed(orders(), "silver", thresholds=Thresholds(freshness_hours=24))
+    days = [NOW.subtract(days=3).date(), datetime(2099, 1, 1, tzinfo=UTC).date()]
+    project.table("silver.orders", [{"order_id": "A", "day": day} for day in days])
+    assert ("silver", "freshness") in rules(project, pipeline)
+
+
+def test_a_pipeline_that_is_never_planned_is_missed_once_somebody_has_looked_for_long_enough(project: Project) -> None:
+    pipeline = dataclasses.replace(orders(), schedule="@hourly")
+    later = pendulum.now("UTC").add(hours=5)
+    assert rules(project, pipeline, later) == set(), "nobody has looked yet"
+    plans.look(project.layout, "orders")
+    assert rules(project, pipeline) == set()
+    assert rules(project, pipeline, later) == {(flow, "missed") for flow in ("bronze", "silver", "gold")}
+    plans.record_failure(project.layout, "orders")
+    assert rules(project, pipeline) == set()
 
 
 @pytest.mark.parametrize(

@@ -55,3 +55,16 @@ def test_a_place_that_cannot_be_written_fails_no_plan(layout: Layout, caplog: py
     layout.lake.write_text("a file where a folder should be")
     plans.record_failure(layout, "orders")
     assert "could not be noted" in caplog.text
+
+
+def test_the_first_look_is_noted_once_and_gives_way_to_the_first_plan(layout: Layout) -> None:
+    assert plans.last_sign(layout, "orders") is None
+    plans.look(layout, "orders")
+    looked = plans.last_sign(layout, "orders")
+    assert looked is not None
+    plans.look(layout, "orders")
+    assert plans.last_sign(layout, "orders") == looked
+    assert plans.read(layout, "orders", "bronze") == (), "a look is no plan"
+    plans.record_failure(layout, "orders")
+    planned = plans.last_sign(layout, "orders")
+    assert planned is not None and planned > looked

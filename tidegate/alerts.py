@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 _RUNS_FOR_A_RATE = 2
 """Rows arrive between two runs."""
+_ROWS_FOR_A_RATE = 1_000
+"""So many rows tell how fast they arrive, however soon one run followed the other."""
+_SECONDS_FOR_A_RATE = 120.0
+"""Between runs by hand, where no schedule says how long is usual."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,8 @@ class Observation:
     """Of the schedule; None for runs by hand."""
     plans: tuple[PlannedLag, ...] = ()
     """Oldest first."""
+    last_sign: datetime | None = None
+    """When any flow of the pipeline was planned last; before there was a plan, when somebody first looked."""
     runs: tuple[FlowRun, ...] = ()
     """Oldest first."""
     lag_rows: int | None = None
@@ -92,7 +98,7 @@ class Observation:
     quarantine_oldest: datetime | None = None
     """When the oldest open entry was set aside."""
     newest_event: datetime | None = None
-    """The newest event time in the target."""
+    """The newest event time in the target that is not in the future."""
     switched_off: bool = False
     """A person keeps it from running, so that it falls behind is no news."""
 
@@ -159,13 +165,17 @@ def _refused(_: Thresholds, seen: Observation, __: datetime) -> str | None:
 def _missed(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
     if limits.missed_runs is None or seen.interval_seconds is None:
         return None
-    if not seen.plans:
+    # A DAG that is not there, does not load or was never switched on has no plan at all.
+    last = seen.plans[-1].at if seen.plans else seen.last_sign
+    if last is None:
         raise _UndecidedError
-    waited = now - seen.plans[-1].at
+    waited = now - last
     # The run of an interval is planned at its end, so one interval without a run is as it should be.
     if waited.total_seconds() <= seen.interval_seconds * (limits.missed_runs + 1):
         return None
     runs = wording.count(limits.missed_runs, "run")
+    if not seen.plans:
+        return f"no run was ever planned, in {wording.span(waited)} since this was first looked at: {runs} or more did not happen"
     return f"no run was planned for {wording.span(waited)}: {runs} or more of the schedule did not happen"
 
 
@@ -175,8 +185,11 @@ def _no_input(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
     last = seen.plans[-limits.no_input_runs :]
     if len(last) < limits.no_input_runs:
         raise _UndecidedError
-    if any(plan.behind != 0 for plan in last):
+    if any(plan.behind for plan in last):
         return None
+    if any(plan.behind is None for plan in last):
+        # The source was away: there may have been something or not.
+        raise _UndecidedError
     return f"nothing new in the last {wording.count(limits.no_input_runs, 'run')}"
 
 
@@ -188,6 +201,11 @@ def _slow(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
     before, last = seen.runs[-2:]
     between = (last.started_at - before.started_at).total_seconds()
     if not last.rows or last.seconds <= 0 or between <= 0:
+        raise _UndecidedError
+    # Two runs by hand, one right after the other: a handful of rows says nothing of what arrives a second. Half of the
+    # interval, because a scheduled run may begin late and the next one on time.
+    usual = seen.interval_seconds if seen.interval_seconds is not None else _SECONDS_FOR_A_RATE
+    if between < usual / 2 and last.rows < _ROWS_FOR_A_RATE:
         raise _UndecidedError
     arriving, processed = last.rows / between, last.rows / last.seconds
     if processed >= arriving * limits.processed_share:

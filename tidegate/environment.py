@@ -7,7 +7,7 @@ variable                      meaning                                           
 ``TIDEGATE_LAKE``             root of tables, checkpoints, reports               ``<project>/.data/lake``
 ``TIDEGATE_LANDING``          root of the file landing zones                     ``<project>/.data/landing``
 ``TIDEGATE_KAFKA``            bootstrap servers                                  ``127.0.0.1:9092``
-``TIDEGATE_REGISTRY``         address of a schema registry for Kafka values   none
+``TIDEGATE_REGISTRY``         address of a schema registry for Kafka values      none
 ``TIDEGATE_MASTER``           Spark master of ``tidegate run``                   ``local[2]``
 ``TIDEGATE_DRIVER_MEMORY``    heap of the driver                                 ``2g``
 ``TIDEGATE_SPARK_HISTORY``    URL of the Spark history server that pages link    no link

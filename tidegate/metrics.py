@@ -99,6 +99,21 @@ def append(path: Path, lines: Iterable[QueryProgress]) -> None:
     ops.append(path, schema(), [{**dataclasses.asdict(line), "duration_ms": dict(line.duration_ms)} for line in lines])
 
 
+def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
+    """What one attempt's batches of a flow told, oldest first: the columns that gauges are made of.
+
+    Args:
+        path: `Layout.ops` of ``progress``.
+        flow: Its name.
+        attempt: The id of the attempt.
+    """
+    columns = "trigger_ms, state_rows, late_rows, offsets_behind"
+    # Both are names of ours, so neither can end the literal that it stands in.
+    return ops.select(
+        path, f"SELECT {columns} FROM held WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
+    )
+
+
 def now() -> datetime:
     """The instant, in UTC."""
     return pendulum.now("UTC")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import alert_history, identity, ops, plans, standing
+from tidegate import alert_history, freshness, identity, ops, plans, standing
 from tidegate.alerts import RULES, Alert, Findings, FlowRun, Observation, evaluate
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
@@ -50,6 +50,8 @@ class Judged:
     findings: tuple[Findings, ...]
     lags: tuple[Lag, ...] = ()
     """Of the flows whose source could be asked."""
+    observations: tuple[Observation, ...] = ()
+    """Of the flows of which what is recorded could be read."""
     error: TidegateError | None = None
     """Why its declaration does not load; then nothing is known of its flows."""
 
@@ -92,23 +94,33 @@ def judge(
                 )
             )
             continue
-        findings = tuple(_findings(layout, pipeline, flow, own[flow.name], now) for flow in pipeline.flows)
-        lags = tuple(each.lag for each in own.values() if each.lag is not None)
-        judged.append(Judged(pipeline=name, findings=findings, lags=lags))
+        looks = [_look(layout, pipeline, flow, own[flow.name], now) for flow in pipeline.flows]
+        judged.append(
+            Judged(
+                pipeline=name,
+                findings=tuple(findings for findings, _ in looks),
+                lags=tuple(each.lag for each in own.values() if each.lag is not None),
+                observations=tuple(seen for _, seen in looks if seen is not None),
+            )
+        )
     return judged
 
 
-def _findings(layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, now: datetime) -> Findings:
+def _look(
+    layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, now: datetime
+) -> tuple[Findings, Observation | None]:
     try:
-        return evaluate(pipeline.thresholds_of(flow), observe(layout, pipeline, flow, stands, now), now)
+        seen = observe(layout, pipeline, flow, stands, now)
+        return evaluate(pipeline.thresholds_of(flow), seen, now), seen
     except Exception as error:
         # One flow's broken table must not silence the others. The error's text may quote anything.
         message = f"what is recorded of it cannot be read ({type(error).__name__})"
-        return Findings(
+        found = Findings(
             flow=flow.name,
             alerts=(Alert(flow=flow.name, rule="unreadable", message=message),),
             undecided=frozenset(RULES) - {"unreadable"},
         )
+        return found, None
 
 
 def observe(layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, now: datetime) -> Observation:
@@ -129,6 +141,7 @@ def observe(layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, no
         from_outside=pipeline.upstream_of(flow) is None,
         interval_seconds=interval,
         plans=plans.read(layout, pipeline.name, flow.name),
+        last_sign=plans.last_sign(layout, pipeline.name),
         runs=_runs(layout, pipeline, flow, since),
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
@@ -136,7 +149,7 @@ def observe(layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, no
         refused=lag.reason if lag is not None and lag.refused else None,
         quarantine_open=held.open if held is not None else None,
         quarantine_oldest=held.oldest if held is not None else None,
-        newest_event=_newest_event(layout, pipeline, flow),
+        newest_event=_newest_event(layout, pipeline, flow, now),
         switched_off=lag is not None and lag.switched_off,
     )
 
@@ -185,16 +198,12 @@ def _run(line: Mapping[str, Any], progress: Sequence[Mapping[str, Any]]) -> Flow
     )
 
 
-def _newest_event(layout: Layout, pipeline: Pipeline, flow: Flow) -> datetime | None:
+def _newest_event(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> datetime | None:
     """The newest event time in the flow's table, when a rule asks for it."""
     column = flow.target.event_time
     if column is None or pipeline.thresholds_of(flow).freshness_hours is None:
         return None
-    rows = ops.select(layout.table(flow.target.name), f'SELECT max("{column}") AS newest FROM held')
-    newest = rows[0]["newest"] if rows else None
-    if isinstance(newest, datetime):
-        return newest if newest.tzinfo is not None else newest.replace(tzinfo=UTC)
-    return datetime.combine(newest, time(), UTC) if isinstance(newest, date) else None
+    return freshness.newest(layout.table(flow.target.name), column, now)
 
 
 @dataclass(frozen=True, kw_only=True)

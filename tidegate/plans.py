@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +43,35 @@ def record_failure(layout: Layout, pipeline: str) -> None:
     _add(layout.plans(pipeline), {"flows": None})
 
 
+def look(layout: Layout, pipeline: str) -> None:
+    """Add that somebody watches, if nothing is noted yet: a pipeline that is never planned is to be missed one day."""
+    if not layout.plans(pipeline).exists():
+        _add(layout.plans(pipeline), {"flows": {}})
+
+
+def last_sign(layout: Layout, pipeline: str) -> datetime | None:
+    """When any flow of a pipeline was planned last, or before that: when somebody first looked."""
+    lines = list(_lines(layout, pipeline))
+    return lines[-1][0] if lines else None
+
+
 def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
     """What the plans of a flow found, oldest first; those that failed are among them."""
+    found = []
+    for at, flows in _lines(layout, pipeline):
+        if flows is None:
+            found.append(PlannedLag(at=at, behind=None, rows=None))
+        elif flow in flows:
+            found.append(PlannedLag(at=at, **flows[flow]))
+    return tuple(found)
+
+
+def _lines(layout: Layout, pipeline: str) -> Iterator[tuple[datetime, Mapping[str, Any] | None]]:
+    """Each plan, the oldest first: when it was, and what it found of each flow, None where it failed."""
     try:
         text = layout.plans(pipeline).read_text(encoding="utf-8")
     except FileNotFoundError:
-        return ()
-    found = []
+        return
     for line in text.splitlines():
         try:
             told = json.loads(line)
@@ -57,11 +79,7 @@ def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
         except (ValueError, KeyError, TypeError):
             # Half a line: the disk was full.
             continue
-        if flows is None:
-            found.append(PlannedLag(at=at, behind=None, rows=None))
-        elif flow in flows:
-            found.append(PlannedLag(at=at, **flows[flow]))
-    return tuple(found)
+        yield at, flows
 
 
 def _add(path: Path, told: dict[str, Any]) -> None:

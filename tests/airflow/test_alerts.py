@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any, ClassVar, cast
+from urllib.parse import parse_qsl
 
 import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidegate import alert_history
+from tidegate import alert_history, plans
+from tidegate.airflow import channels
+from tidegate.episodes import Episode
 from tidegate.layout import Layout
 
 pytestmark = pytest.mark.airflow
@@ -184,6 +189,93 @@ def test_a_mailbox_gets_a_mail_for_each_notice(layout: Layout, monkeypatch: pyte
     assert all("To: data@example.com" in mail for mail in Mailbox.mails)
 
 
+class Slack:
+    """What Slack's servers answer to an incoming webhook and to a bot, on loopback; each message is kept."""
+
+    def __init__(self) -> None:
+        self.webhook: list[dict[str, Any]] = []
+        self.bot: list[tuple[str | None, dict[str, Any]]] = []
+        self.refuses = False
+        slack = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                json_sent = self.headers["Content-Type"].startswith("application/json")
+                told = json.loads(body) if json_sent else dict(parse_qsl(body))
+                if slack.refuses:
+                    answer, kind = b"no_service", "text/plain"
+                elif self.path == "/services/T0/B0/a-secret":
+                    slack.webhook.append(told)
+                    answer, kind = b"ok", "text/plain"
+                else:
+                    assert self.path == "/api/chat.postMessage"
+                    slack.bot.append((self.headers["Authorization"], told))
+                    answer, kind = b'{"ok": true}', "application/json"
+                self.send_response(404 if slack.refuses else 200)
+                self.send_header("Content-Type", kind)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._server = HTTPServer(("127.0.0.1", 0), Answer)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def slack() -> Iterator[Slack]:
+    made = Slack()
+    yield made
+    made.stop()
+
+
+def test_an_incoming_webhook_of_slack_gets_each_notice_once_and_its_address_is_never_told(
+    layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connect(monkeypatch, conn_type="slackwebhook", host=f"{slack.address}/services", password="T0/B0/a-secret")
+    slack.refuses = True
+    with pytest.raises(AirflowFailException, match="2 notices wait: connection 'tidegate_alerts' failed") as red:
+        look()
+    slack.refuses = False
+    look()
+    look()
+    assert len(slack.webhook) == 2
+    assert any(told["text"].startswith("flights/bronze: unreadable opened: landing") for told in slack.webhook)
+    (layout.landing_root / "flights").mkdir()
+    look()
+    assert slack.webhook[2]["text"].startswith("flights/bronze: unreadable is over after ")
+    assert "a-secret" not in capsys.readouterr().out + str(red.value)
+
+
+def test_a_bot_of_slack_writes_into_the_channel_that_the_connection_names(
+    layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"channel": "#data", "base_url": f"{slack.address}/api/"}
+    connect(monkeypatch, conn_type="slack", password="xoxb-a-secret", extra=extra)
+    look()
+    look()
+    assert [(token, told["channel"]) for token, told in slack.bot] == [("Bearer xoxb-a-secret", "#data")] * 2
+    assert any(told["text"].startswith("flights/bronze: unreadable opened") for _, told in slack.bot)
+
+
+def test_slack_takes_no_command_from_a_message(layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = datetime(2026, 1, 5, tzinfo=UTC)
+    episode = Episode(flow="silver", rule="refused", opened_at=opened, message="<!channel> a & b")
+    notice = channels.Notice(pipeline="flights", episode=episode, kind="opened")
+    connect(monkeypatch, conn_type="slackwebhook", host=f"{slack.address}/services", password="T0/B0/a-secret")
+    connection = channels.find()
+    assert connection is not None
+    channels.send(connection, notice, cast(Context, {}))
+    assert slack.webhook[0]["text"] == "flights/silver: refused opened: &lt;!channel&gt; a &amp; b"
+
+
 def test_without_a_connection_the_log_tells(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     look()
     assert "flights/bronze: unreadable opened: landing folder" in capsys.readouterr().out
@@ -196,8 +288,7 @@ def test_without_a_connection_the_log_tells(layout: Layout, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"conn_type": "slackwebhook", "password": "x"}, "needs the package apache-airflow-providers-slack"),
-        ({"conn_type": "slack", "password": "x", "extra": {"channel": "#data"}}, "apache-airflow-providers-slack"),
+        ({"conn_type": "slack", "password": "x"}, "lacks 'channel' in its extra"),
         ({"conn_type": "ftp"}, "has the type 'ftp'; give it one of http, slackwebhook, slack, smtp"),
         ({"conn_type": "http"}, "names no web address"),
         ({"conn_type": "smtp", "host": "127.0.0.1"}, "lacks 'to' in its extra"),
@@ -210,6 +301,32 @@ def test_a_connection_that_cannot_work_says_what_to_do_and_loses_no_episode(
     with pytest.raises(AirflowFailException, match=says):
         look()
     assert len(alert_history.episodes(layout, "flights")) == 1
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "module", "package"),
+    [
+        ("slackwebhook", "slack.notifications.slack_webhook", "slack"),
+        ("slack", "slack.notifications.slack", "slack"),
+        ("smtp", "smtp.notifications.smtp", "smtp"),
+    ],
+)
+def test_a_channel_whose_package_is_missing_says_which(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, conn_type: str, module: str, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, f"airflow.providers.{module}", None)
+    extra = {"channel": "#data", "to": "data@example.com", "from_email": "tidegate@example.com"}
+    connect(monkeypatch, conn_type=conn_type, password="x", extra=extra)
+    with pytest.raises(AirflowFailException, match=f"needs the package apache-airflow-providers-{package}"):
+        look()
+
+
+def test_a_pipeline_that_nobody_plans_is_noted_at_the_first_look(layout: Layout) -> None:
+    look()
+    first = plans.last_sign(layout, "flights")
+    assert first is not None
+    look()
+    assert plans.last_sign(layout, "flights") == first
 
 
 def test_a_broken_history_of_one_pipeline_keeps_no_other_from_being_told(

@@ -1,14 +1,23 @@
-"""What the light tasks send arrives at a real StatsD socket, through Airflow's own metrics."""
+"""What the light tasks send arrives at a StatsD socket and at an OpenTelemetry collector, through Airflow's own metrics."""
 
 from __future__ import annotations
 
+import atexit
+import gzip
 import socket
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from airflow.sdk import Context
+
+from tests.airflow.lake import Lake
+from tidegate.alerts import Observation
+from tidegate.layout import Layout
 
 pytestmark = pytest.mark.airflow
 
@@ -20,6 +29,22 @@ report.flow("silver").batches[0] = BatchRecord(
 )
 report.ended_at = now()
 report.write(path)
+
+from datetime import datetime, timedelta, timezone
+from tidegate import metrics
+
+def progress(batch_id, **changed):
+    told = dict(
+        flow="silver", app_id="silver", batch_id=batch_id, run_key=run_key, attempt=attempt, mode="incremental",
+        started_at=datetime.now(timezone.utc) + timedelta(seconds=batch_id), input_rows=18, input_rows_per_second=None,
+        processed_rows_per_second=None, trigger_ms=1000, duration_ms={}, state_rows=5, state_bytes=0, late_rows=1,
+        watermark=None, start_offset=None, end_offset=None, offsets_behind=40, recorded_at=datetime.now(timezone.utc),
+    )
+    metrics.append(layout.ops(dag_id, "progress"), [metrics.QueryProgress(**{**told, **changed})])
+
+progress(1)
+progress(2, trigger_ms=1500, state_rows=7, late_rows=2, offsets_behind=30)
+progress(3, attempt="another", state_rows=99)
 """
 
 
@@ -80,7 +105,138 @@ def test_lag_rows_and_durations_of_a_run_arrive(runs: Any, places: Path, spark_s
     counts = {name: heard[f"{prefix}.silver.rows_{name}"] for name in ("read", "written", "quarantined")}
     assert counts == {"read": "9|g", "written": "7|g", "quarantined": "2|g"}
     assert heard[f"{prefix}.silver.batch"] == "1250.000000|ms"
+    # 9 rows of the ledger in the 2.5 s that Spark tells.
+    assert heard[f"{prefix}.silver.rows_per_second"] == "3.6|g"
+    kept = {name: heard[f"{prefix}.silver.{name}"] for name in ("state_rows", "rows_late", "offsets_behind")}
+    assert kept == {"state_rows": "7|g", "rows_late": "3|g", "offsets_behind": "30|g"}
+    assert f"{prefix}.bronze.state_rows" not in heard, "nobody heard Spark tell of it"
     assert not [name for name in heard if name.startswith(f"{prefix}.gold.rows")], "gold had no batch"
+
+
+def test_what_waits_in_quarantine_and_how_old_the_data_is_arrive(
+    places: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsD
+) -> None:
+    from dags.alerts import dag
+
+    monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
+    lake = Lake(Layout(places / ".data/lake", places / ".data/landing"))
+    lake.layout.open()
+    lake.quarantine(3, "required(origin)")
+    lake.quarantine(2, "required(origin)", state="waived")
+    dag.get_task("look").execute(cast(Context, {}))
+    heard = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.heard().items()}
+    assert heard["flights.silver.quarantine_open"] == "3|g"
+    since = datetime.now(UTC) - datetime(2026, 1, 5, 10, tzinfo=UTC)
+    assert float(heard["flights.silver.quarantine_age_hours"].removesuffix("|g")) == pytest.approx(
+        since / timedelta(hours=1), abs=0.1
+    )
+    assert heard["flights.gold.quarantine_open"] == "0|g"
+    assert heard["flights.gold.quarantine_age_hours"] == "0|g"
+
+
+def test_of_what_nobody_can_tell_no_gauge_is_sent(statsd: StatsD) -> None:
+    from tidegate.airflow import gauges
+
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    unknown = Observation(flow="bronze", from_outside=True)
+    known = Observation(flow="silver", from_outside=False, newest_event=now - timedelta(hours=6))
+    gauges.tell_ages("flights", [unknown, known], now)
+    assert statsd.heard() == {"airflow.tidegate.flights.silver.event_age_hours": "6.0|g"}
+
+
+class Collector:
+    """As much of an OpenTelemetry collector as takes metrics over HTTP."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        collector = self
+
+        class Take(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                packed = self.headers.get("Content-Encoding") == "gzip"
+                assert (self.path, self.headers["Content-Type"]) == ("/v1/metrics", "application/x-protobuf")
+                collector.bodies.append(gzip.decompress(body) if packed else body)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._server = HTTPServer(("127.0.0.1", 0), Take)
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def heard(self) -> dict[str, float]:
+        """The last value of each metric of ours; of a timer how many values it took."""
+        from opentelemetry.metrics import get_meter_provider
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+        # As Airflow does at the end of each task's process.
+        get_meter_provider().force_flush()  # type: ignore[attr-defined]  # the SDK's
+        found = {}
+        for body in self.bodies:
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+                    for point in metric.gauge.data_points:
+                        found[metric.name] = point.as_double if point.HasField("as_double") else float(point.as_int)
+                    for spread in metric.exponential_histogram.data_points:
+                        found[metric.name] = float(spread.count)
+        return {name: value for name, value in found.items() if ".tidegate." in name}
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """Airflow configured for it as its documentation says, by OpenTelemetry's own variables."""
+    from airflow.sdk._shared.observability.metrics import otel_logger
+    from airflow.sdk.observability import stats
+    from airflow.sdk.observability.metrics import stats_utils
+    from opentelemetry.metrics import get_meter_provider
+
+    server = Collector()
+    monkeypatch.setenv("AIRFLOW__METRICS__OTEL_ON", "True")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.address)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    yield server
+    monkeypatch.undo()
+    get_meter_provider().shutdown()  # type: ignore[attr-defined]  # the SDK's
+    # At the end of this process there is no collector any more.
+    atexit.unregister(otel_logger.flush_otel_metrics)
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    server.close()
+
+
+def test_all_of_it_arrives_at_an_opentelemetry_collector(
+    runs: Any, places: Path, spark_submit: Any, collector: Collector
+) -> None:
+    from dags.alerts import dag as alerts
+    from dags.flights import dag
+
+    folder = places / ".data/landing/flights"
+    folder.mkdir()
+    (folder / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n2013,1,2\n")
+    alerts.get_task("look").execute(cast(Context, {}))
+    spark_submit(RUN)
+    runs.start(dag)
+    heard = {name.removeprefix("airflow.tidegate.flights."): value for name, value in collector.heard().items()}
+    expected = {
+        "bronze.lag_rows": 2.0,
+        "silver.rows_read": 9.0,
+        "silver.rows_quarantined": 2.0,
+        "silver.rows_per_second": 3.6,
+        "silver.state_rows": 7.0,
+        "silver.rows_late": 3.0,
+        "silver.offsets_behind": 30.0,
+        "silver.batch": 1.0,
+        "silver.quarantine_open": 0.0,
+        "silver.open_alerts": 0.0,
+    }
+    assert {name: heard.get(name) for name in expected} == expected
 
 
 def test_open_alerts_of_every_flow_arrive(places: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsD) -> None:

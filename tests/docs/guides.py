@@ -2,17 +2,19 @@
 
 A block that is fenced as ``console`` holds commands and what they print::
 
-    $ tidegate run orders        a command; `> ` in front of a line carries it on, as a shell shows it
+    $ tidegate run orders        a command; `>` in front of a line carries it on, as a shell shows it
     bronze -> …: done            a line that it prints; lines may be left out between two that are shown
 
 In a printed line `…` stands for anything, and blanks count once. A command must end with 0; where the guide shows
-another code it says so with ``; echo $?``. Blocks of another language are not run.
+another code it says so with ``; echo $?``. What a command exports is there for those after it. Blocks of another language are
+not run.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -51,8 +53,8 @@ def steps(guide: Path) -> Iterator[Step]:
             if step is not None:
                 yield step
             step = Step(number, line.removeprefix("$ "))
-        elif inside and step is not None and line.startswith("> ") and not step.printed:
-            step.command += "\n" + line.removeprefix("> ")
+        elif inside and step is not None and (line == ">" or line.startswith("> ")) and not step.printed:
+            step.command += "\n" + line.removeprefix(">").removeprefix(" ")
         elif inside and step is not None and line.strip() not in ("", "…"):
             step.printed.append(line)
 
@@ -65,7 +67,7 @@ def scaffold(folder: Path) -> dict[str, str]:
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
     for name in _LINKED:
         (folder / name).symlink_to(ROOT / name)
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE_"))}
     commands = Path(sys.executable).parent
     return {
         **ours,
@@ -75,19 +77,24 @@ def scaffold(folder: Path) -> dict[str, str]:
     }
 
 
-def run(guide: Path, folder: Path) -> None:
+def run(guide: Path, folder: Path, **variables: str) -> None:
     """Run all commands of a guide; fails at the first that does not end, or does not print, as the guide says.
 
     Args:
         guide: For example ``GUIDES / "quarantine.md"``.
         folder: Where the copy of the project is made; it must not exist.
+        variables: What else the reader's shell says.
     """
-    environment = scaffold(folder)
+    environment = scaffold(folder) | variables
     found = list(steps(guide))
     assert found, f"{guide.name} has no console block"
+    # What one command exports, the next one's shell takes from here.
+    said = folder.with_name(f"{folder.name}.exported")
+    said.touch()
+    keep = f"source {shlex.quote(str(said))}; trap {shlex.quote(f'export -p >{shlex.quote(str(said))}')} EXIT\n"
     for step in found:
         done = subprocess.run(
-            ["bash", "-c", step.command],
+            ["bash", "-c", keep + step.command],
             env=environment,
             cwd=folder,
             stdout=subprocess.PIPE,

@@ -143,8 +143,10 @@ def test_the_documents_show_every_command() -> None:
 def test_every_make_target_that_is_named_is_there(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     text = page.read_text(encoding="utf-8")
-    blocks = [line for language, block in fenced(text) if language == "bash" for line in block.splitlines()]
-    named = {found[1] for line in [*spans(text), *blocks] if (found := re.match(r"make ([a-z-]+)", line))}
+    blocks = [
+        line for language, block in fenced(text) if language in ("bash", "console") for line in block.splitlines()
+    ]
+    named = {found[1] for line in [*spans(text), *blocks] if (found := re.match(r"(?:\$ )?make ([a-z-]+)", line))}
 
     assert named - targets == set()
 

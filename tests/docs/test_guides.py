@@ -11,9 +11,11 @@ from tests.docs import guides
 
 def test_a_guide_is_read_as_commands_and_what_they_print(tmp_path: Path) -> None:
     guide = tmp_path / "guide.md"
-    guide.write_text("Text.\n\n```console\n$ cat <<END\n> one\n> END\none\n$ true\n```\n\n```bash\n$ rm -rf all\n```\n")
+    guide.write_text(
+        "Text.\n\n```console\n$ cat <<END\n> one\n>\n>   two\n> END\none\n$ true\n```\n\n```bash\n$ rm -rf all\n```\n"
+    )
     first, second = guides.steps(guide)
-    assert (first.line, first.command, first.printed) == (4, "cat <<END\none\nEND", ["one"])
+    assert (first.line, first.command, first.printed) == (4, "cat <<END\none\n\n  two\nEND", ["one"])
     assert (second.command, second.printed) == ("true", [])
 
 
@@ -38,6 +40,14 @@ def test_a_command_that_fails_or_prints_something_else_fails_the_guide(tmp_path:
         guide.write_text(f"```console\n{block}\n```\n")
         with pytest.raises(AssertionError, match=r"guide\.md, line 2"):
             guides.run(guide, tmp_path / str(number))
+
+
+def test_what_a_command_exports_is_there_for_the_next_and_its_code_is_its_own(tmp_path: Path) -> None:
+    guide = tmp_path / "guide.md"
+    blocks = "$ export SAID='it is so'\n$ echo $SAID, $GIVEN\nit is so, too\n$ (exit 3); echo $?\n3\n$ export SAID=no; exit 4"
+    guide.write_text(f"```console\n{blocks}\n```\n")
+    with pytest.raises(AssertionError, match=r"it ended with 4: guide\.md, line 7"):
+        guides.run(guide, tmp_path / "project", GIVEN="too")
 
 
 @pytest.mark.jvm

@@ -30,3 +30,11 @@ def test_there_is_no_page_that_nobody_writes() -> None:
 def test_every_command_and_option_stands_in_the_reference() -> None:
     for told in ("## tidegate run", "## tidegate quarantine show", "`--force`", "`--timeout SECONDS`"):
         assert told in PAGES["cli.md"]
+
+
+def test_a_table_whose_cells_run_over_their_columns_is_refused_and_not_cut_in_a_word() -> None:
+    table = "=====  =====\nname   value\n=====  =====\none    two\n{}\n=====  ====="
+    _, rows, _ = _generator._split_table(table.format("three  four"))
+    assert rows == [("name", "value"), ("one", "two"), ("three", "four")]
+    with pytest.raises(ValueError, match="runs over the edge of its column: three four"):
+        _generator._split_table(table.format("three four"))

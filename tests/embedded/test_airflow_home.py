@@ -50,6 +50,26 @@ def test_it_listens_on_loopback_only_whatever_this_shell_says(tmp_path: Path) ->
     assert airflow_home.environment(tmp_path, {"AIRFLOW__API__HOST": "0.0.0.0"})["AIRFLOW__API__HOST"] == "127.0.0.1"
 
 
+def test_a_shell_keeps_what_it_says_of_limits_and_connection_and_takes_all_else(tmp_path: Path) -> None:
+    folder = tmp_path / "it's a project"
+    (folder / ".airflow").mkdir(parents=True)
+    made = airflow_home.write_shell_file(folder, {"TIDEGATE_LAKE": "/a lake"})
+    shell = {
+        "PATH": os.defpath,
+        "AIRFLOW_HOME": "/home/somebody/airflow",
+        "AIRFLOW_CONFIG": "/home/somebody/airflow.cfg",
+        "AIRFLOW__CORE__PARALLELISM": "9",
+    }
+    command = ["sh", "-c", '. "$0" && env -0', str(made)]
+    told = subprocess.run(command, env=shell, capture_output=True, text=True, check=True).stdout
+    found = dict(line.split("=", 1) for line in told.split("\0") if "=" in line)
+    expected = airflow_home.environment(folder, shell) | {"TIDEGATE_LAKE": "/a lake"}
+    assert {name: found.get(name) for name in expected} == expected
+    assert "AIRFLOW_CONFIG" not in found
+    assert found["AIRFLOW__CORE__PARALLELISM"] == "9"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+
+
 def test_limits_and_connection_are_defaults_that_a_person_may_change(tmp_path: Path) -> None:
     made = airflow_home.environment(tmp_path, {})
     assert made["AIRFLOW__CORE__PARALLELISM"] == "4"

@@ -61,7 +61,11 @@ def test_a_refused_flow_is_red_and_clearing_it_runs_spark_again(live: Live) -> N
     until(lambda: live.works_on(run, "silver"), 90)
     # The state of a flow is told while `run` goes on.
     until(lambda: "tidegate silver: runs" in live.log(run, "run"), 2)
+    page = live.page(run)
     assert live.states(run)["run"] == "running"
+    row = r'silver</a><span class="under">silver\.flights</span></th>\s*<td><span class="pill busy">running</span>'
+    assert re.search(row, page), page
+    assert "pill bad" not in page
     assert live.end(run) == GREEN | {"silver": "failed", "gold": "upstream_failed"}
     told = [_seconds_to_tell(live, run, "silver")]
     assert "refused by suite flights/silver" in live.log(run, "silver")

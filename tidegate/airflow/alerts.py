@@ -71,7 +71,7 @@ class LookAround(BaseOperator):
             AirflowFailException: A history could not be written or a channel was not told; the next run does it. All
                 other pipelines and notices were seen to.
         """
-        from tidegate import observation, watch
+        from tidegate import observation, plans, watch
 
         environment = Environment.read()
         layout = Layout.of(environment)
@@ -80,6 +80,8 @@ class LookAround(BaseOperator):
         histories: dict[str, tuple[Episode, ...]] = {}
         judged = observation.judge(environment, list(watch.declarations().items()), now)
         for each in judged:
+            if each.error is None:
+                plans.look(layout, each.pipeline)
             try:
                 histories[each.pipeline] = self._record(layout, each, now)
             except Exception as error:
@@ -106,6 +108,7 @@ class LookAround(BaseOperator):
         open_ones = [each for each in known if each.resolved_at is None]
         self.log.info("%s: %s open", judged.pipeline, len(open_ones) or "no alert is")
         gauges.tell_lags(judged.pipeline, judged.lags)
+        gauges.tell_ages(judged.pipeline, judged.observations, now)
         gauges.tell_alerts(judged.pipeline, [finding.flow for finding in judged.findings if finding.flow], open_ones)
         return known
 

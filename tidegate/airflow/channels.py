@@ -109,10 +109,10 @@ def send(connection: Connection, notice: Notice, context: Context) -> None:
             _post(connection, extra, notice)
         case "slackwebhook":
             made = _notifier("slack", "slack.notifications.slack_webhook", "SlackWebhookNotifier")
-            made(slack_webhook_conn_id=CONNECTION, text=notice.text).notify(context)
+            made(slack_webhook_conn_id=CONNECTION, text=_for_slack(notice)).notify(context)
         case "slack":
             made = _notifier("slack", "slack.notifications.slack", "SlackNotifier")
-            made(slack_conn_id=CONNECTION, text=notice.text, channel=_needed(extra, "channel")).notify(context)
+            made(slack_conn_id=CONNECTION, text=_for_slack(notice), channel=_needed(extra, "channel")).notify(context)
         case "smtp":
             made = _notifier("smtp", "smtp.notifications.smtp", "SmtpNotifier")
             made(
@@ -124,6 +124,11 @@ def send(connection: Connection, notice: Notice, context: Context) -> None:
             ).notify(context)
         case other:
             raise SetupError(f"connection {CONNECTION!r} has the type {other!r}; give it one of {', '.join(TYPES)}")
+
+
+def _for_slack(notice: Notice) -> str:
+    # Slack reads what stands between these as commands, such as `<!channel>`.
+    return html.escape(notice.text, quote=False)
 
 
 def _post(connection: Connection, extra: dict[str, Any], notice: Notice) -> None:

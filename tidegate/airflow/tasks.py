@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate import evolution, plans
+from tidegate import evolution, metrics, plans
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import table_asset, tell_news
 from tidegate.airflow.links import ReportsLink
@@ -160,7 +160,7 @@ class ShowFlow(BaseOperator):
             AirflowSkipException: Nothing was new, or this run was not asked to run the flow.
         """
         report = self._report(context)
-        gauges.tell_batches(self._pipeline.name, report)
+        self._send_metrics(context, report)
         match report.state:
             case "refused" | "failed":
                 self._ask(report)
@@ -171,6 +171,17 @@ class ShowFlow(BaseOperator):
                 raise AirflowSkipException(". ".join(report.notes) or "A flow above did not get through.")
             case "done" | "idle":
                 self._finish(context, report)
+
+    def _send_metrics(self, context: Context, report: FlowReport) -> None:
+        progress: list[dict[str, Any]] = []
+        try:
+            if report.batches:
+                path = attempt.layout().ops(self._pipeline.name, "progress")
+                progress = metrics.read(path, report.flow, attempt.attempt_id(context) or "")
+        except Exception as error:
+            # A metric never fails a task.
+            self.log.warning("what Spark told of its batches cannot be read (%s)", type(error).__name__)
+        gauges.tell_batches(self._pipeline.name, report, progress)
 
     def _report(self, context: Context) -> FlowReport:
         report = attempt.report_of_attempt(context)

@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,51 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
     given = dict(os.environ if environ is None else environ)
     # It would beat the home, and with it the configuration of another Airflow would rule this one.
     given.pop("AIRFLOW_CONFIG", None)
-    defaults = {
+    return (
+        _defaults()
+        | given
+        | _fixed(root)
+        | {
+            # Airflow starts `airflow` and `spark-submit` by name, Spark's workers start `python3`.
+            "PATH": os.pathsep.join([_commands(), given.get("PATH", os.defpath)]),
+        }
+    )
+
+
+def write_shell_file(project_root: Path, variables: Mapping[str, str]) -> Path:
+    """Writes ``.airflow/env``: in a shell that sources it, `airflow` and `tidegate` are those of this project.
+
+    Without it `airflow` would work on the user's own home and find none of the DAGs. The file holds no connection but
+    the default one, and none of what the writing shell was given.
+
+    Args:
+        project_root: The root of the project.
+        variables: What its Airflow is started with beside `environment`.
+
+    Returns:
+        The file.
+    """
+    root = project_root.absolute()
+    lines = [
+        "# Written by `make up`. In a shell that sources this file, `airflow` and `tidegate` are those of this project.",
+        "unset AIRFLOW_CONFIG",
+        f'export PATH={shlex.quote(_commands())}:"$PATH"',
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted((_fixed(root) | dict(variables)).items())),
+        # What the shell says of these stays, as it does in Airflow.
+        *(
+            f'[ -n "${{{name}+set}}" ] || export {name}={shlex.quote(value)}'
+            for name, value in sorted(_defaults().items())
+            if name not in variables
+        ),
+    ]
+    path = places.airflow_home(root) / "env"
+    path.touch(mode=0o600)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _defaults() -> dict[str, str]:
+    return {
         # Without this connection the Spark provider silently submits to YARN.
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(_SPARK_CONNECTION),
         # Each worker is a process: 32 by default.
@@ -49,7 +94,10 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     }
-    fixed = {
+
+
+def _fixed(root: Path) -> dict[str, str]:
+    return {
         "AIRFLOW_HOME": str(places.airflow_home(root)),
         "AIRFLOW__CORE__DAGS_FOLDER": str(root / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins"),
@@ -57,10 +105,12 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
         # Also when this shell belongs to another Airflow: its database must never be migrated from here.
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow_home(root) / _DATABASE}",
         "AIRFLOW__API__HOST": "127.0.0.1",
-        # Airflow starts `airflow` and `spark-submit` by name, Spark's workers start `python3`.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), given.get("PATH", os.defpath)]),
     }
-    return defaults | given | fixed
+
+
+def _commands() -> str:
+    """The folder of the commands of this Python environment."""
+    return str(Path(sys.executable).parent)
 
 
 def is_ready(project_root: Path) -> bool:

@@ -7,6 +7,7 @@ killed. Here each component is a `Service`: `AirflowServer.start` starts those t
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -69,28 +70,39 @@ class AirflowServer:
 
         Args:
             variables: For every task, over this process's own environment: where the lake is, for example. Components
-                that run already with others are started anew.
+                that were started with others are started anew (`changed`).
 
         Raises:
             SetupError: Airflow is not installed, or its database cannot be made.
         """
         airflow_home.ensure(self._root)
         self._make_password()
-        given = self._folder / "given.json"
-        wanted = json.dumps(dict(sorted(variables.items())))
-        if self.running() and _text(given) != wanted:
+        if self.changed(variables):
             self.stop()
         if self.services["api-server"].leader is None and not is_free(self._port or PORT):
             # All others know its address, so all of them get the new one.
             self.stop()
         if not self.running():
             self._write("port", str(next(filter(is_free, (PORT, self._port or PORT)), None) or free_port()))
-        self._write("given.json", wanted)
+        self._write("given.json", json.dumps(self._given(variables)))
+        airflow_home.write_shell_file(self._root, self._address() | dict(variables))
         environment = airflow_home.environment(self._root) | self._address() | dict(variables)
         asleep = [service for service in self.services.values() if service.leader is None]
         for service in asleep:
             service.start(environment, cwd=self._root)
         return asleep
+
+    def changed(self, variables: Mapping[str, str]) -> list[str]:
+        """Names of the variables that what runs was started without, or with another value; none when nothing runs.
+
+        Args:
+            variables: As for `start`; Airflow's own variables of this process, connections included, are asked too.
+        """
+        if not self.running():
+            return []
+        before = json.loads(_text(self._folder / "given.json") or "{}")
+        now = self._given(variables)
+        return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
     def stop(self) -> int:
         """Stop the components, their tasks and the Spark applications of those; returns how many processes there were.
@@ -166,6 +178,18 @@ class AirflowServer:
             descriptor = os.open(self._password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump({USER: secrets.token_urlsafe(12)}, file)
+
+    def _given(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """A digest of each variable that a start hands over and that is not ours to set."""
+        whole = airflow_home.environment(self._root) | dict(variables)
+        ours = self._address()
+        # Connections hold passwords. With this key, nobody can try out short ones on the digests alone.
+        key = hashlib.sha256(self.password.encode()).digest()
+        return {
+            name: hashlib.blake2b(value.encode(errors="surrogateescape"), key=key, digest_size=16).hexdigest()
+            for name, value in sorted(whole.items())
+            if (name.startswith("AIRFLOW") or name in variables) and name not in ours
+        }
 
     def _address(self) -> dict[str, str]:
         return {

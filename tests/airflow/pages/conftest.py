@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from tests.airflow.lake import Lake
 from tests.airflow.server import serving
 from tests.cli.project import Checkpoint, append
 from tests.written import delta_offset
-from tidegate import fingerprints, registry
+from tidegate import alert_history, fingerprints, registry
 from tidegate.environment import Environment
+from tidegate.episodes import Event
 from tidegate.layout import Layout
 from tidegate.pages import rebuild
 from tidegate.report import FlowReport, now
@@ -176,8 +178,13 @@ def tell(lake: Lake) -> None:
 def _stand(lake: Lake) -> None:
     """Where the flows of flights stand: a file waits, a batch was refused, gold has read what there is."""
     pipeline = registry.load("flights")
-    append(lake.layout.table("bronze.flights"), [{"id": 1}])
-    ids = {name: append(lake.layout.table(name), [{"id": 1}]) for name in ("bronze.flights", "silver.flights")}
+    row = {"id": 1, "day": datetime.now(UTC).date() - timedelta(days=2)}
+    append(lake.layout.table("bronze.flights"), [row])
+    ids = {name: append(lake.layout.table(name), [row]) for name in ("bronze.flights", "silver.flights")}
+    for name, flow, rule in (("flights", "silver", "refused"), ("clickstream", "bronze", "unreadable")):
+        moment = datetime.now(UTC) - timedelta(minutes=4)
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind="opened", at=moment, message="as it stands there")
+        alert_history.append(lake.layout, name, [event])
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)
     lake.land("flights/2026-11-17.csv", lines)

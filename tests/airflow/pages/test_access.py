@@ -137,6 +137,7 @@ def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, mon
         "index.html%00.png",
         "link.json",
         "notes.txt",
+        "planted.js",
         "missing.html",
         "",
     ],
@@ -144,6 +145,7 @@ def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, mon
 def test_a_report_is_read_from_its_own_folder_only(client: Client, lake: Lake, path: str) -> None:
     page = lake.page("silver/batch.html", "a report")
     lake.page("notes.txt", "not a page")
+    lake.page("planted.js", "a script that the policy would let run, because it comes from here")
     (page.parent.parent / "link.json").symlink_to(lake.layout.lake / "lake.json")
     viewer = client()
     assert viewer.get("/tidegate/pipelines/flights/docs/silver/batch.html").text == "a report"

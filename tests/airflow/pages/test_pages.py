@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tests.cli.project import append
-from tidegate import alert_history
+from tidegate import alert_history, intervention
 from tidegate.episodes import Event
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def test_the_overview_tells_of_every_flow(client: Client, lake: Lake) -> None:
     page = client().get("/tidegate/").text
     told = text(page)
     assert "Flows 6 Need a person 1 Rows read, 24 h 240 Set aside, 24 h 3 In quarantine, open 3" in told
-    assert re.search(r"bronze bronze.flights behind \d+ s ago ~49 rows 200 B 0 120 0 0", told), told
-    assert re.search(r"silver silver.flights not begun \d+ s ago nothing 0 120 3 3", told), told
+    assert re.search(r"bronze bronze.flights behind \d+ s ago ingested \d+ s ago ~49 rows 200 B 0 120 0 0", told), told
+    assert re.search(r"silver silver.flights not begun \d+ s ago ingested \d+ s ago nothing 0 120 3 3", told), told
     assert "no Kafka broker answers" in told
     assert "The last 1 batches, the newest at the right: 120 to 120 rows each, 3 of 120 set aside" in told
 
@@ -198,9 +198,52 @@ def test_changes_of_schema_and_alerts_are_shown_where_they_are_recorded(client: 
     assert "other" not in flow.split("Schema history")[1]
     assert "flow rule opened at over at why silver lag 2026-01-05 00:00:00 open too much lag silver state" in flow
     assert "too much lag" not in text(viewer.get("/tidegate/pipelines/flights/flows/gold").text)
-    overview = text(viewer.get("/tidegate/").text)
-    assert "Open alerts 1" in overview
-    assert "1 open alert" in overview
+
+
+def test_each_row_tells_which_of_its_alerts_are_open_and_the_tile_counts_all_of_them(
+    client: Client, lake: Lake
+) -> None:
+    moment = datetime(2026, 1, 5, tzinfo=UTC)
+    for pipeline, flow, rule, kind in (
+        ("flights", "silver", "lag", "opened"),
+        ("flights", "silver", "freshness", "opened"),
+        ("flights", "gold", "long", "opened"),
+        ("flights", "gold", "long", "resolved"),
+        ("clickstream", "bronze", "unreadable", "opened"),
+    ):
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message="so it is")
+        alert_history.append(lake.layout, pipeline, [event])
+    viewer = client()
+    page = viewer.get("/tidegate/").text
+    told = text(page)
+    assert "Open alerts 3" in told
+    assert "not begun alerts: freshness, lag" in told
+    assert re.findall(r"alerts?: [a-z]+", told) == ["alert: unreadable", "alerts: freshness"], "and none at gold"
+    assert 'href="/tidegate/pipelines/flights/flows/silver#alerts"' in page
+    assert "Open alerts 3" in text(viewer.get("/tidegate/?q=gold").text), "a filter hides rows and no alert"
+    assert "alerts: freshness, lag" in text(viewer.get("/tidegate/pipelines/flights").text)
+
+
+def test_a_row_tells_how_new_its_data_is(client: Client, lake: Lake) -> None:
+    day = (datetime.now(UTC) - timedelta(days=3)).date()
+    append(
+        lake.layout.table("silver.flights"),
+        [{"flight_id": "a", "day": day}, {"flight_id": "b", "day": date(2099, 1, 1)}],
+    )
+    append(lake.layout.table("bronze.flights"), [{"_ingested_at": datetime.now(UTC) - timedelta(hours=5)}])
+    told = text(client().get("/tidegate/").text)
+    assert re.search(r"silver silver.flights [a-z ]+ 3 d( \d+ h)? ago event never", told), told
+    assert re.search(r"bronze bronze.flights [a-z ]+ 5 h ago ingested never", told), told
+    assert re.search(r"gold gold.daily_delay [a-z ]+ \S never", told), told
+
+
+def test_a_flow_that_is_switched_off_can_be_found_by_that(client: Client, lake: Lake) -> None:
+    intervention.switch(lake.layout, "flights", "gold", on=False, by="ada", reason="it lies")
+    viewer = client()
+    assert ">off (1)</option>" in viewer.get("/tidegate/").text
+    found = text(viewer.get("/tidegate/?state=off").text)
+    assert "1 of 6 flows" in found
+    assert "gold.daily_delay off" in found
 
 
 def test_whatever_is_printed_is_escaped(client: Client, lake: Lake) -> None:

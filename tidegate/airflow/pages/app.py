@@ -99,7 +99,7 @@ def _routes(shown: Views, layout: Layout) -> APIRouter:
 
     @router.get("/assets/{name}", dependencies=[Authenticated])
     def assets(name: str) -> Response:
-        found = files.find(render.ASSETS, name)
+        found = files.find(render.ASSETS, name, files.OF_PAGES)
         if found is None:
             _missing()
         return FileResponse(found[0], media_type=found[1])

@@ -24,6 +24,7 @@ TONES = {
     "not begun": "calm",
     "waiting": "calm",
     "skipped": "calm",
+    "off": "calm",
     "running": "busy",
     "behind": "wait",
     "unfinished": "wait",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ BATCHES = 50
 """On one page."""
 CHANGES = 200
 """At most so many changes of a schema, or alerts, on one page."""
-STATES = ("error", "refused", "unfinished", "behind", "running", "up to date", "not begun")
+STATES = ("error", "refused", "unfinished", "behind", "running", "off", "up to date", "not begun")
 """Of a flow, the ones that ask for a person first."""
 ATTENTION = ("error", "refused")
 
@@ -62,8 +62,10 @@ class Views:
         summaries = self._journal.summaries(names)
         rows = [self._row(seen, summaries) for name in names for seen in reading.of(name)]
         chosen = [row for row in rows if _fits(row, text, state)]
+        alerts = {name: self._open_alerts(name) for name in names}
+        _mark(rows, alerts)
         groups = [
-            {"name": name, "declared": _loaded(reading.declared[name]), "alerts": self._open_alerts(name), "rows": of}
+            {"name": name, "declared": _loaded(reading.declared[name]), "rows": of}
             for name in names
             if (of := [row for row in chosen if row["standing"].pipeline == name])
         ]
@@ -77,8 +79,8 @@ class Views:
             "read_today": sum(summary.read_today for summary in summaries.values()),
             "quarantined_today": sum(summary.quarantined_today for summary in summaries.values()),
             "open": sum(row["quarantined"] or 0 for row in rows),
-            "alerts": sum(group["alerts"] or 0 for group in groups)
-            if any(g["alerts"] is not None for g in groups)
+            "alerts": sum(len(each) for each in told)
+            if (told := [a for a in alerts.values() if a is not None])
             else None,
             "text": text,
             "state": state,
@@ -88,11 +90,13 @@ class Views:
         """One pipeline: its flows, its newest batches, its alerts."""
         reading = self._watch.reading()
         summaries = self._journal.summaries([dag_id])
+        rows = [self._row(seen, summaries) for seen in reading.of(dag_id)]
+        _mark(rows, {dag_id: self._open_alerts(dag_id)})
         return {
             "as_of": datetime.fromtimestamp(reading.at, UTC),
             "dag_id": dag_id,
             "declared": _loaded(reading.declared[dag_id]),
-            "rows": [self._row(seen, summaries) for seen in reading.of(dag_id)],
+            "rows": rows,
             "lines": self._lines(dag_id, limit=BATCHES),
             "alerts": self._alerts(dag_id),
             "docs": self._has_docs(dag_id),
@@ -167,6 +171,8 @@ class Views:
             "state": told.state,
             "summary": summary,
             "quarantined": seen.quarantined,
+            "newest": seen.newest or (summary.at if summary else None),
+            "newest_is": "event" if seen.newest_is_event and seen.newest else "ingested",
             "plot": plot.bars(values, parts, width=width, height=height, slots=TREND, gap=gap),
             "page": self._page_of(told.pipeline, told.flow, summary, "batch") if summary else None,
         }
@@ -236,13 +242,21 @@ class Views:
             for each in newest[:CHANGES]
         ]
 
-    def _open_alerts(self, dag_id: str) -> int | None:
+    def _open_alerts(self, dag_id: str) -> list[tuple[str, str]] | None:
+        """Flow and rule of each that is open; None when nobody has looked yet."""
         found = self._alerts(dag_id)
-        return None if found is None else sum(each["over_at"] == "open" for each in found)
+        return None if found is None else [(each["flow"], each["rule"]) for each in found if each["over_at"] == "open"]
 
 
 def _loaded(declared: Pipeline | TidegateError | None) -> Pipeline | None:
     return declared if isinstance(declared, Pipeline) else None
+
+
+def _mark(rows: list[dict[str, Any]], alerts: Mapping[str, list[tuple[str, str]] | None]) -> None:
+    """Put the rules of its open alerts into each row."""
+    for row in rows:
+        told = row["standing"]
+        row["alerts"] = sorted(rule for flow, rule in alerts[told.pipeline] or () if flow == told.flow)
 
 
 def _fits(row: dict[str, Any], text: str, state: str) -> bool:

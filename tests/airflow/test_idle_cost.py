@@ -1,0 +1,99 @@
+"""A run without news costs next to nothing also where the lake has a long past: many batches, each with its small files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from deltalake import DeltaTable
+
+from tests.airflow.lake import Lake
+from tests.cli.project import Checkpoint, append
+from tests.written import delta_offset
+from tidegate.layout import Layout
+
+pytestmark = [pytest.mark.airflow, pytest.mark.timeout(240)]
+
+BATCHES = 334
+"""Of each of the three flows, so a thousand lines in the ledger, each in a file of its own."""
+
+
+@pytest.fixture
+def old(places: Path) -> Lake:
+    """A lake whose flows have read all there is, in many batches."""
+    (places / ".data/landing/flights").mkdir(parents=True)
+    lake = Lake(Layout(places / ".data/lake", places / ".data/landing"))
+    lake.layout.open()
+    lake.begin("flights")
+    for flow in ("bronze", "silver"):
+        lake.batch("flights", flow, 0, read=10, written=10, target_version=0)
+    lake.batch("flights", "gold", 0, read=10, groups=4, upserted=4, target_version=0)
+    _lengthen(lake.layout.ops("flights", "ledger"))
+    bronze, silver, gold = (
+        Checkpoint(lake.layout.checkpoint("flights", flow, 1, 0)) for flow in ("bronze", "silver", "gold")
+    )
+    ids = {name: append(lake.layout.table(name), [{"id": 1}]) for name in ("bronze.flights", "silver.flights")}
+    for number in range(BATCHES):
+        bronze.listed(number, lake.land(f"flights/{number}.csv", "year,month,day\n2013,1,1\n"))
+        bronze.plan(number, {"logOffset": number}).commit(number)
+        silver.plan(number, delta_offset(1, table_id=ids["bronze.flights"])).commit(number)
+        gold.plan(number, delta_offset(1, table_id=ids["silver.flights"])).commit(number)
+    for each in (bronze, silver, gold):
+        (each.folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
+    return lake
+
+
+def _lengthen(ledger: Path) -> None:
+    """Add the lines of all later batches, a commit and a file each, as jobs do and in a fraction of their time."""
+    first = DeltaTable(str(ledger))
+    version = first.version()
+    lines = [pyarrow.parquet.read_table(path) for path in sorted(ledger.glob("*.parquet"))]
+    for number in range(1, BATCHES):
+        for line in lines:
+            version += 1
+            changed = line
+            for name in ("batch_id", "target_version"):
+                value = pyarrow.array([number], line.schema.field(name).type)
+                changed = changed.set_column(line.schema.get_field_index(name), line.schema.field(name), value)
+            path = ledger / f"{version}.parquet"
+            pyarrow.parquet.write_table(changed, path)
+            bounds = {"flow": line["flow"][0].as_py(), "target_version": number}
+            added = {
+                "path": path.name,
+                "partitionValues": {},
+                "size": path.stat().st_size,
+                "modificationTime": number,
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": {}}),
+            }
+            (ledger / f"_delta_log/{version:020d}.json").write_text(json.dumps({"add": added}) + "\n")
+    # As every hundredth writer does.
+    DeltaTable(str(ledger)).create_checkpoint()
+
+
+def test_a_run_without_news_in_a_lake_with_a_thousand_batches_costs_at_most_a_second_of_cpu(
+    runs: Any, old: Lake, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dags.flights import dag
+
+    assert len(DeltaTable(str(old.layout.ops("flights", "ledger"))).file_uris()) == 3 * BATCHES
+    spark_submit("sys.exit('nobody may start this')")
+    runs.start(dag)
+    assert "Airflow had not been told of new rows in silver.flights; it is now" in capsys.readouterr().out
+    assert runs.events("silver.flights")[-1]["rows"] == 10 * BATCHES
+    spent = []
+    for _ in range(2):
+        run = runs.start(dag)
+        assert runs.states(run)["run"] == "skipped"
+        told = capsys.readouterr().out
+        assert "nothing new in flights" in told
+        found = re.search(r"Looked for news in ([\d.]+) s of CPU time", told)
+        assert found is not None
+        spent.append(float(found[1]))
+    # It is 0.1 s. Time of a core and not of a clock, and the better of two: the machine may be busy with something else.
+    assert min(spent) <= 1, spent
