@@ -11,8 +11,9 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tests.cli.project import append
-from tidegate import alert_history, intervention
+from tidegate import alert_history, decision, intervention
 from tidegate.episodes import Event
+from tidegate.selection import Selection
 
 if TYPE_CHECKING:
     from tests.airflow.pages.conftest import Client
@@ -101,6 +102,17 @@ def test_the_overview_counts_batches_and_no_replays(client: Client, lake: Lake) 
     assert "The last 1 batches" in told
     told = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
     assert re.search(r"replay 7 v1 \d+ s ago replay 7 900 900 .* replay by ada", told), told
+
+
+def test_a_decision_about_the_quarantine_is_told_with_who_took_it_and_not_why(client: Client, lake: Lake) -> None:
+    lake.quarantine(3, "required(origin)")
+    decision.waive(lake.layout, "flights", "silver", Selection(), by="ada", reason="the airport's own test")
+    told = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
+    assert re.search(r"waive \d+ s ago waive 3 0 0 required\(origin\) 3 3 closed \S+ 0(\.0)? m?s waive by ada", told), (
+        told
+    )
+    assert "own test" not in told
+    assert "never" in text(client().get("/tidegate/?q=silver.flights").text), "it is no batch"
 
 
 def test_batches_are_paged(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
