@@ -6,7 +6,7 @@ import dataclasses
 import json
 import pathlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import pendulum
@@ -54,6 +54,9 @@ class RunRequest:
     """Which quarantined entries of the one flow are replayed; None but in mode ``quarantine``."""
     limit: int | None = None
     """At most so many of them; None means all."""
+    request_id: str = field(default_factory=lambda: fresh_id("q"), compare=False)
+    """New each time somebody, or `plan`, decides; retries of the application keep it. Airflow gives a run that is cleared
+    or backfilled again its old ``run_id``, so that one does not tell a new request from a retry."""
 
     @property
     def run_key(self) -> str:
@@ -164,13 +167,12 @@ class RunRequest:
 
     def write(self, layout: Layout) -> str:
         """Store it and return its id."""
-        request_id = fresh_id("q")
-        path = layout.request(self.dag_id, self.run_key, request_id)
+        path = layout.request(self.dag_id, self.run_key, self.request_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(dataclasses.asdict(self), indent=1))
         pathlib.Path(draft).replace(path)
-        return request_id
+        return self.request_id
 
     @classmethod
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:

@@ -119,6 +119,24 @@ def test_a_replay_reaches_the_application_as_it_was_checked(
     assert not request.small, "C1 loses where there is much to do"
 
 
+def test_a_cleared_run_is_another_request_and_a_cleared_task_of_a_flow_is_not(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any
+) -> None:
+    spark_submit("wrote('silver', 1, 5000 + nth); report.write(path)")
+    run = runs.start(dag, {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"})
+    asked = [runs.xcom(run, "plan", "request")]
+    for task in ("silver", "plan"):
+        runs.clear(dag, run, task)
+        run = runs.go_on(dag, run)
+        asked.append(runs.xcom(run, "plan", "request"))
+    first, shown_again, cleared = asked
+    assert shown_again == first != cleared
+    key = run_key(run.run_id)
+    requests = [RunRequest.read(_layout(landed), "flights", key, each) for each in (first, cleared)]
+    assert [request.request_id for request in requests] == [first, cleared]
+    assert requests[0] == requests[1]
+
+
 def test_an_incompatible_declaration_is_refused_before_any_application(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import date
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
+from tidegate.request import RunRequest, fresh_id
+from tidegate.spark import replay
 
 pytestmark = pytest.mark.jvm
 
@@ -129,7 +132,30 @@ def test_a_replay_whose_driver_was_killed_is_finished_once_and_each_row_is_in_on
     assert line.quarantined == len(waiting) == len({row["_row_id"] for row in waiting})
     assert len(entries) > before, "those that had passed until now are new entries"
     assert {row["attempts"] for row in waiting} == {0, 1}
-    assert flights.try_run(request).flow("silver").batches == [], "it was done already"
+    again = flights.try_run(request).flow("silver")
+    assert (again.batches, again.notes) == ([], [replay.ONCE])
+
+
+def cleared(request: RunRequest) -> RunRequest:
+    """What `plan` decides when somebody clears a run: it has the id that it had, and the request is another one."""
+    return dataclasses.replace(request, request_id=fresh_id("q"))
+
+
+def test_a_run_that_is_cleared_derives_the_window_anew_and_a_retry_does_not(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code was mended and still was not right: mended again, the same run is cleared."""
+    request = flights.request(mode="replay", from_date="2013-01-01", to_date="2013-01-02")
+    assert [flow.error for flow in flights.try_run(request).flows] == [None, None, None]
+    new_code(monkeypatch)
+
+    retried = flights.try_run(request)
+    assert [(flow.state, flow.notes) for flow in retried.flows[1:]] == [("idle", [replay.ONCE])] * 2
+    again = cleared(request)
+    assert again.run_key == request.run_key
+    flights.try_run(again)
+
+    check(flights, answer_of_new_code(flights, (FIRST, SECOND)))
 
 
 def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_alone(flights: Deployment) -> None:
@@ -169,6 +195,9 @@ def test_a_full_refresh_makes_whole_tables_anew_once_per_run(
     assert report.flow("silver").batches[-1].kind == "swap"
     again = flights.try_run(request)
     assert [(flow.state, flow.refresh) for flow in again.flows] == [("idle", 0), ("idle", 1), ("idle", 1)]
+    assert again.flow("gold").notes == [replay.ONCE]
+    cleared_run = flights.try_run(cleared(request))
+    assert [flow.refresh for flow in cleared_run.flows] == [0, 2, 2], "who clears the run wants the tables anew"
 
 
 def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Deployment) -> None:

@@ -189,7 +189,7 @@ class ShowFlow(BaseOperator):
         # No news behind a flow that is done: every row was set aside. The task is green and sends no event.
         self.outlets = tell_news(context, attempt.layout(), self._pipeline, [self._flow])
         if not self.outlets and report.state == "idle":
-            raise AirflowSkipException("Nothing was new.")
+            raise AirflowSkipException(". ".join([*report.notes, "Nothing was new."]))
         for line in tell(report):
             self.log.info("%s", line)
 

@@ -112,13 +112,15 @@ def _prepare(context: FlowContext) -> None:
 
 
 def _refresh_as_asked(context: FlowContext) -> None:
-    """Open the next refresh for a request that asks for one, once per run however often the run is tried."""
+    """Open the next refresh for a request that asks for one, once per request however often its run is tried."""
     request = context.request
     asked = request.mode in ("full_refresh", "reingest") and request.concerns(context.flow)
     pending = progress.read(context.checkpoint)
     if not asked or pending.last_planned is None:
         return
-    if checkpoint.opened(context.layout, context.ref).get("run_key") == context.run_key:
+    if checkpoint.opened(context.layout, context.ref).get("request_id") == request.request_id:
+        if request.mode == "full_refresh" and context.app_id in tables.transactions(context.spark, context.live):
+            context.report.notes.append(replay.ONCE)
         return
     if _is_half_written(context, context.ref):
         # Its split is decided and stands in two tables: only its own checkpoint can finish it.
@@ -127,6 +129,7 @@ def _refresh_as_asked(context: FlowContext) -> None:
     told = {
         "mode": request.mode,
         "run_key": context.run_key,
+        "request_id": request.request_id,
         "requested_by": request.requested_by,
         "window": dataclasses.asdict(request.window) if request.window else None,
     }

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from tidegate.spark.split import Decision, Split
     from tidegate.window import Window
 
+ONCE = "This request was done by an earlier attempt; to do it again, clear the whole run, or start a new one"
+"""What a flow's report says of a retry that finds nothing left to do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
@@ -45,11 +48,13 @@ class Replay:
     source_version: int
     planned_at_ms: int
     requested_by: str
+    request_id: str = ""
+    """Whose retries do it once; the same run asks anew when somebody clears it."""
     done: bool = False
 
 
 def replay(context: FlowContext, window: Window) -> None:
-    """Derive a window anew, once per run however often the run is tried.
+    """Derive a window anew, once per request however often its run is tried.
 
     Args:
         context: The flow, whose feed is drained.
@@ -60,7 +65,8 @@ def replay(context: FlowContext, window: Window) -> None:
         TidegateError: As a micro-batch. What a critical expectation refuses leaves the table as it was.
     """
     last = _last(context)
-    if last is not None and last.run_key == context.run_key and last.done:
+    if last is not None and last.request_id == context.request.request_id and last.done:
+        context.report.notes.append(ONCE)
         return
     _take(context, _plan(context, window, 0 if last is None else last.number + 1))
 
@@ -117,6 +123,7 @@ def _plan(context: FlowContext, window: Window, number: int) -> Replay:
         source_version=tables.version(context.spark, context.source_table),
         planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
         requested_by=context.request.requested_by,
+        request_id=context.request.request_id,
     )
     keys = _named_keys(_own(context), window, planned)
     keys.distinct().write.mode("overwrite").parquet(str(_keys(context, number)))
