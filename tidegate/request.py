@@ -44,7 +44,7 @@ class RunRequest:
     flows: tuple[str, ...] = ()
     """Only these flows, in graph order; empty means all that the mode is for."""
     window: Window | None = None
-    """The event time of a replay; of a reingested topic the time of its messages."""
+    """Of a replay the event time; of a reingest when files were changed last, or when messages were sent."""
     dry_run: bool = False
     """Say what would be done, and end."""
     small: bool = False
@@ -98,7 +98,12 @@ class RunRequest:
         Raises:
             RequestError: As `check`.
         """
-        _, dry_run = _checked(asked)
+        mode, dry_run = _checked(asked)
+        # The form and the schedule say "incremental" of whatever nobody chose.
+        if mode not in ("incremental", "replay"):
+            raise RequestError(
+                f"mode={mode!r} does not go with a backfill: each of its runs replays its own interval. Trigger one run with it"
+            )
         if asked.get("from_date") is not None or asked.get("to_date") is not None:
             raise RequestError(
                 "from_date and to_date do not go with a backfill: each of its runs replays its own interval"
