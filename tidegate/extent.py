@@ -87,7 +87,7 @@ def _of_files(layout: Layout, pipeline: str, flow: Flow, source: FileSource, win
     landed = files.list_files(layout.landing(source.path), source.glob).files
     if window is not None:
         landed = files.modified_within(landed, window)
-    held = _held_files(layout.table(flow.target.name), layout.quarantine(pipeline, flow.name))
+    held = _held_files(layout.table(flow.target.name), layout.quarantine(pipeline, flow.name), window)
     lacking = tuple(file for file in landed if (file.path, file.modified_ms) not in held)
     when = f" of {window.told()}" if window is not None else ""
     rows = 0 if not lacking else None
@@ -101,11 +101,18 @@ def _of_files(layout: Layout, pipeline: str, flow: Flow, source: FileSource, win
     )
 
 
-def _held_files(bronze: Path, quarantine: Path) -> set[tuple[str, int]]:
-    """Path and modification time (milliseconds) of the files that bronze or its quarantine hold."""
+def _held_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:
+    """Path and modification time (milliseconds) of the files that bronze, in the window, or its quarantine hold."""
     held: set[tuple[str, int]] = set()
     if {"_path", "_modified_at"} <= set(query.columns(bronze)):
-        for row in ops.select(bronze, "SELECT DISTINCT _path, _modified_at FROM held"):
+        where = "true"
+        if window is not None:
+            # The log's statistics tell which files of the table need not be read.
+            first, behind = (
+                moment.in_timezone("UTC").format("YYYY-MM-DD HH:mm:ss") for moment in (window.first, window.behind)
+            )
+            where = f"_modified_at >= TIMESTAMP '{first}' AND _modified_at < TIMESTAMP '{behind}'"
+        for row in ops.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM held WHERE {where}"):
             held.add((row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)))
     for row in ops.select(quarantine, "SELECT _row_id FROM held WHERE level = 'file'"):
         path, _, modified_ms = row["_row_id"].rpartition("@")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import date
+import os
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -215,3 +216,89 @@ def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Dep
     answer = recompute.flights(flights.environment.landing)
     assert recompute.differences(answer, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
     check(flights, answer)
+
+
+def modified(flights: Deployment, day: date, hour: int) -> None:
+    """Give a landed day's file another time, as if it had come then."""
+    (path,) = (flights.environment.landing / "flights").glob(f"*{day}*")
+    instant = datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()
+    os.utime(path, (instant, instant))
+
+
+@pytest.fixture
+def days_apart(deployment: Deployment, spark: Any) -> Deployment:
+    """Each day's file came on that day."""
+    for day in (FIRST, SECOND, THIRD):
+        flights_feed.land_day(deployment.environment.landing, day)
+        modified(deployment, day, 12)
+    assert deployment.run(flows=["bronze"]).flow("bronze").state == "done"
+    return deployment
+
+
+WINDOW = {"mode": "reingest", "from_date": "2013-01-01", "to_date": "2013-01-02", "flows": ["bronze"]}
+
+
+def test_a_reingest_of_a_window_brings_what_bronze_lacks_of_it_and_leaves_the_rest_to_others(
+    days_apart: Deployment,
+) -> None:
+    from deltalake import DeltaTable
+
+    path = days_apart.layout.table("bronze.flights")
+    before = days_apart.table("bronze.flights").num_rows
+    DeltaTable(str(path)).delete("_path LIKE '%2013-01-02%' OR _path LIKE '%2013-01-03%'")
+    request = days_apart.request(**WINDOW)
+
+    report = days_apart.try_run(request).flow("bronze")
+
+    assert (report.error, report.refresh) == (None, 0)
+    (line,) = report.batches
+    assert (line.files_listed, line.files_opened, line.files_already_read) == (2, 1, 1)
+    rows = days_apart.table("bronze.flights").to_pylist()
+    assert {row["_path"][-14:-4] for row in rows} == {str(FIRST), str(SECOND)}, "the third day is not in the window"
+    assert len({row["_row_id"] for row in rows}) == len(rows)
+    assert days_apart.try_run(request).flow("bronze").batches == [], "a retry has nothing left to do"
+    wider = days_apart.run(**{**WINDOW, "to_date": "2013-01-03"})
+    assert wider.flow("bronze").batches[0].files_opened == 1
+    assert days_apart.table("bronze.flights").num_rows == before
+    assert days_apart.run(flows=["bronze"]).flow("bronze").state == "idle", "the stream goes on where it was"
+
+
+def test_a_reingest_of_a_window_keeps_the_limits_of_its_source_and_a_bad_file_is_set_aside_once(
+    days_apart: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import DeltaTable
+
+    import pipelines.flights
+
+    declared = pipelines.flights.pipeline
+    bronze = declared.flow("bronze")
+    one = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, max_files_per_trigger=1))
+    monkeypatch.setattr(pipelines.flights, "pipeline", dataclasses.replace(declared, flows=(one, *declared.flows[1:])))
+    DeltaTable(str(days_apart.layout.table("bronze.flights"))).delete()
+    (path,) = (days_apart.environment.landing / "flights").glob(f"*{FIRST}*")
+    path.write_bytes(b"\xff\xfe\xff")
+    modified(days_apart, FIRST, 13)
+
+    batches = days_apart.run(**WINDOW).flow("bronze").batches
+
+    assert [(line.files_opened, line.files_quarantined) for line in batches] == [(0, 1), (1, 0)]
+    assert [line.batch_id for line in batches] == [0, 1]
+    again = days_apart.run(**WINDOW).flow("bronze").batches
+    assert [(line.files_already_read, line.files_quarantined) for line in again] == [(1, 0), (1, 0)]
+    assert days_apart.quarantined("bronze").num_rows == 1
+
+
+def test_a_reingest_of_a_window_whose_driver_was_killed_is_finished_once(days_apart: Deployment) -> None:
+    from deltalake import DeltaTable
+
+    before = days_apart.table("bronze.flights").num_rows
+    DeltaTable(str(days_apart.layout.table("bronze.flights"))).delete("_path LIKE '%2013-01-02%'")
+    request = days_apart.request(**WINDOW)
+
+    days_apart.run_and_kill("after:write_target:bronze", request=request)
+
+    (line,) = days_apart.run(flows=["bronze"]).flow("bronze").batches
+    assert (line.files_opened, line.imbalance()) == (1, 0), "the next run records it first, whatever it was asked"
+    assert days_apart.try_run(request).flow("bronze").batches == []
+    rows = days_apart.table("bronze.flights")["_row_id"].to_pylist()
+    assert len(rows) == len(set(rows)) == before
