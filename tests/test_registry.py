@@ -78,3 +78,17 @@ def test_the_writer_of_a_table_is_found_in_its_own_pipeline_first_and_then_in_al
     assert found is not None
     assert (found[0].name, found[1].name) == ("two", "bronze")
     assert registry.writer_of("bronze.z", one) is None
+
+
+def test_a_neighbour_that_does_not_load_hides_neither_writers_nor_readers(declare: Path) -> None:
+    (declare / "aa_wip.py").write_text("pipeline = Pipeline(")
+    (declare / "ant.py").write_text(DECLARED.format(name="ant", table="ant"))
+    (declare / "bee.py").write_text(DECLARED.format(name="bee", table="bee"))
+    ant = registry.load("ant")
+    found = registry.writer_of("bronze.bee", ant)
+    assert found is not None
+    assert found[0].name == "bee"
+    assert registry.readers_of("bronze.bee", ant) == []
+    declared = registry.declarations()
+    assert isinstance(declared["aa_wip"], SpecError)
+    assert declared["ant"] == ant

@@ -142,3 +142,19 @@ def test_a_run_of_a_backfill_replays_its_own_interval_and_takes_no_dates() -> No
     assert (request.mode, request.window) == ("replay", window)
     with pytest.raises(RequestError, match="its own interval"):
         RunRequest.of_window(FLIGHTS, "r", {"from_date": "2013-01-01"}, window)
+
+
+@pytest.mark.parametrize("mode", ["full_refresh", "reingest"])
+def test_a_backfill_that_would_do_something_whole_at_each_interval_is_refused(mode: str) -> None:
+    window = Window.of_interval(pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 1, 2), "UTC")
+    with pytest.raises(RequestError, match=f"mode='{mode}' does not go with a backfill"):
+        RunRequest.of_window(FLIGHTS, "r", {"mode": mode}, window)
+    for replays in ({"mode": "replay"}, {"mode": "incremental"}):
+        assert RunRequest.of_window(FLIGHTS, "r", replays, window).mode == "replay"
+
+
+def test_each_request_has_an_id_of_its_own_that_it_keeps_when_it_is_read_back(layout: Layout) -> None:
+    first, second = check({}), check({})
+    assert first == second
+    assert first.request_id != second.request_id
+    assert RunRequest.read(layout, "flights", first.run_key, first.write(layout)).request_id == first.request_id

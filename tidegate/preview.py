@@ -1,22 +1,26 @@
-"""What a replay, a reingest or a full refresh would do, worked out before anything runs. Starts no JVM.
+"""What a run would do, worked out before anything runs: an increment, a replay, a reingest or a full refresh.
 
-Read from the tables' logs and statistics, the landing zone and the broker. What is estimated says so.
+Read from the tables' logs and statistics, the landing zone and the broker; starts no JVM. It is advice: what is estimated
+says so, and a neighbour's declaration that does not load is told and left out.
 """
 
 from __future__ import annotations
 
-import json
-import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tidegate import lease, registry
+from tidegate.backfill import Commands, commands
+from tidegate.downstream import Downstream, below
+from tidegate.errors import TidegateError
+from tidegate.estimate import Estimate, estimate
+from tidegate.extent import Extent, of_source, rows_and_bytes
+from tidegate.lag import Lag, measure
 from tidegate.layout import Layout
 from tidegate.request import event_time, timed_table
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.spec import ChangeFeed, Flow, Pipeline
 from tidegate.wording import count
-from tidegate.wording import size as size_told
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
@@ -26,24 +30,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FlowPreview:
-    """What the mode would do in one flow."""
+    """What the run would do in one flow."""
 
     flow: str
-    reads: str
-    """What is read, for people: ``bronze.flights version 12``, ``40 files``, ``1,200 messages``."""
-    rows: int | None
-    """Rows to be read, from the log's statistics; None where nothing tells."""
-    bytes: int | None
+    reads: Extent
     rewrites: str
-    """What gives way: keys or groups of the window, or the whole table."""
+    """What gives way: keys or groups of the window, or the whole table; empty for an increment."""
     keys: int | None
     """Keys or groups that the window names in the table as it stands; the new code may name more."""
-    touches: tuple[str, ...]
-    """Flows that read the table's change feed, ``<pipeline>/<flow>``, of all pipelines."""
+    first: str
+    """What an ordinary increment does before it, or what stops it; empty when there is nothing."""
+    touches: Downstream
     busy: str | None
-    """Who holds the table now; the run would wait for it."""
-    seconds: float | None
-    """From the rows a second of this flow's recorded batches; None without a history."""
+    """Who holds the flow's checkpoint or its table now."""
+    time: Estimate | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "flow": self.flow,
+            "reads": self.reads.what,
+            "rows": self.reads.rows,
+            "rows_exact": self.reads.rows_exact,
+            "bytes": self.reads.size,
+            "bytes_exact": self.reads.size_exact,
+            "rewrites": self.rewrites,
+            "keys": self.keys,
+            "first": self.first,
+            "touches": list(self.touches.flows),
+            "tables": list(self.touches.tables),
+            "starts": list(self.touches.starts),
+            "busy": self.busy,
+            "seconds": None if self.time is None else self.time.seconds,
+            "estimate": None if self.time is None else asdict(self.time),
+        }
+
+    def lines(self) -> list[str]:
+        """For people."""
+        what = [f"reads {self.reads.told()}"]
+        if self.rewrites:
+            what.append(f"rewrites {self.rewrites}")
+        what.append("no history to estimate from" if self.time is None else self.time.told())
+        told = ["; ".join(what)]
+        if self.first:
+            told.append(f"before that: {self.first}")
+        told += self.touches.lines()
+        if self.busy:
+            told.append(
+                f"it is held by {self.busy}: now `tidegate run` would end with 75, and Airflow would try again later"
+            )
+        return [f"{self.flow}: {line}" for line in told]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,109 +87,131 @@ class Preview:
     """What a request would do."""
 
     flows: tuple[FlowPreview, ...]
-    commands: tuple[str, ...]
-    """The exact commands that would start it."""
+    commands: Commands
+    unknown: tuple[str, ...] = ()
+    """Pipelines whose files do not load: nobody can tell whether they read these tables."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return {"flows": [asdict(flow) for flow in self.flows], "commands": list(self.commands)}
+        return {
+            "flows": [flow.to_json() for flow in self.flows],
+            "unknown": list(self.unknown),
+            "commands": list(self.commands.every),
+            "backfill_runs": self.commands.runs,
+        }
 
     def lines(self) -> list[str]:
         """For people: a few lines per flow, then the commands."""
-        told = []
-        for flow in self.flows:
-            amount = "" if flow.rows is None else f", {flow.rows:,} rows"
-            size = "" if flow.bytes is None else f", {size_told(flow.bytes)}"
-            time = "no history to estimate from" if flow.seconds is None else f"about {flow.seconds:,.0f} s"
-            told.append(f"{flow.flow}: reads {flow.reads}{amount}{size}; rewrites {flow.rewrites}; {time}")
-            if flow.touches:
-                told.append(f"{flow.flow}: what changes reaches {', '.join(flow.touches)}")
-            if flow.busy:
-                told.append(f"{flow.flow}: the table is held by {flow.busy}; the run would wait")
-        return told + [f"to start it: {command}" for command in self.commands]
+        told = [line for flow in self.flows for line in flow.lines()]
+        told += [f"{name} does not load; whether it reads these tables is not known" for name in self.unknown]
+        return told + self.commands.lines()
 
 
-def preview(environment: Environment, pipeline: Pipeline, request: RunRequest) -> Preview:
-    """Work out what a request of a manual mode would do.
+def preview(
+    environment: Environment, pipeline: Pipeline, request: RunRequest, lags: tuple[Lag, ...] | None = None
+) -> Preview:
+    """Work out what a request would do.
+
+    Args:
+        environment: Places, and where the broker is.
+        pipeline: The pipeline.
+        request: Checked.
+        lags: Of an increment: what `tidegate.lag.plan` found.
 
     Raises:
         SourceError: A landing folder or a topic is not there.
         SourceUnavailableError: No broker answers. Transient.
     """
     layout = Layout.of(environment)
-    chosen = [flow for flow in request.chosen(pipeline) if request.concerns(flow)]
-    flows = tuple(_of_flow(environment, layout, pipeline, flow, request) for flow in chosen)
-    return Preview(flows=flows, commands=_commands(request))
-
-
-def _of_flow(
-    environment: Environment, layout: Layout, pipeline: Pipeline, flow: Flow, request: RunRequest
-) -> FlowPreview:
-    reads, rows, size = _reads(environment, layout, flow, request.window)
-    keys = None
-    if isinstance(flow.source, ChangeFeed):
-        if request.mode == "replay" and request.window is not None:
-            keys = _keys_within(layout, pipeline, flow, request.window)
-            what = "group" if flow.target.write_mode == "recompute" else "key"
-            told = f"an unknown number of {what}s" if keys is None else count(keys, what)
-            rewrites = f"{told} of {flow.target.name} in {request.window.told()}, where the result differs"
-        else:
-            held = _rows_and_bytes(layout, flow.target.name)[0]
-            rewrites = f"{flow.target.name} ({0 if held is None else held:,} rows), where the result differs"
-    else:
-        rewrites = f"nothing: {flow.target.name} takes what it lacks"
-    return FlowPreview(
-        flow=flow.name,
-        reads=reads,
-        rows=rows,
-        bytes=size,
-        rewrites=rewrites,
-        keys=keys,
-        touches=tuple(_readers(flow.target.name)),
-        busy=lease.holder(layout, lease.table_resource(flow.target.name)),
-        seconds=_estimate(layout, pipeline, flow, rows),
+    declared = registry.declarations() | {pipeline.name: pipeline}
+    seen = (
+        tuple(_of_increment(layout, pipeline, declared, lag, lags) for lag in lags if lag.has_work)
+        if lags is not None
+        else tuple(
+            _of_mode(environment, layout, pipeline, declared, flow, request)
+            for flow in request.chosen(pipeline)
+            if request.concerns(flow)
+        )
+    )
+    return Preview(
+        flows=seen,
+        commands=commands(pipeline, request),
+        unknown=tuple(name for name, found in declared.items() if isinstance(found, TidegateError)),
     )
 
 
-def _reads(
-    environment: Environment, layout: Layout, flow: Flow, window: Window | None
-) -> tuple[str, int | None, int | None]:
-    match flow.source:
-        case ChangeFeed(table=table):
-            from tidegate.probes import delta
-
-            rows, size = _rows_and_bytes(layout, table)
-            version = delta.current_version(layout.table(table))
-            return (
-                f"{table}, which is not there yet" if version is None else f"{table} at version {version}",
-                rows,
-                size,
-            )
-        case FileSource():
-            from tidegate.probes.files import list_files
-
-            listed = list_files(layout.landing(flow.source.path), flow.source.glob).files
-            return f"of {count(len(listed), 'landed file')} those that bronze lacks", None, sum(f.size for f in listed)
-        case KafkaSource():
-            from tidegate.probes import kafka
-
-            bounds = kafka.offset_bounds(environment.kafka, flow.source.topic)
-            first = {partition: begin for partition, (begin, _) in bounds.items()}
-            if window is not None:
-                first = kafka.offsets_at(environment.kafka, flow.source.topic, window.first)
-            offsets = sum(end - first[partition] for partition, (_, end) in bounds.items())
-            return f"{count(offsets, 'offset')} of {flow.source.topic}, those that bronze lacks", offsets, None
+def _of_increment(
+    layout: Layout,
+    pipeline: Pipeline,
+    declared: Mapping[str, Pipeline | TidegateError],
+    lag: Lag,
+    lags: tuple[Lag, ...],
+) -> FlowPreview:
+    flow = pipeline.flow(lag.flow)
+    above = pipeline.upstream_of(flow)
+    rows = lag.rows
+    if not rows and above is not None:
+        # About as many as the flow above takes in.
+        rows = next((other.rows for other in lags if other.flow == above.name), rows)
+    return FlowPreview(
+        flow=flow.name,
+        reads=Extent(
+            what=lag.reason, rows=lag.rows, size=lag.bytes, rows_exact=lag.rows_exact, size_exact=lag.bytes_exact
+        ),
+        rewrites="",
+        keys=None,
+        first="",
+        touches=below(flow.target.name, declared),
+        busy=_busy(layout, pipeline, flow),
+        time=estimate(layout, pipeline.name, flow.name, "incremental", rows, None),
+    )
 
 
-def _rows_and_bytes(layout: Layout, table: str) -> tuple[int | None, int | None]:
-    from tidegate.probes import delta
+def _of_mode(
+    environment: Environment,
+    layout: Layout,
+    pipeline: Pipeline,
+    declared: Mapping[str, Pipeline | TidegateError],
+    flow: Flow,
+    request: RunRequest,
+) -> FlowPreview:
+    reads = of_source(environment, layout, pipeline.name, flow, request.window)
+    held = rows_and_bytes(layout.table(flow.target.name))[0]
+    keys = named = None
+    if not isinstance(flow.source, ChangeFeed):
+        rewrites = f"nothing: {flow.target.name} takes what it lacks"
+    elif request.mode == "replay" and request.window is not None:
+        keys = _keys_within(layout, pipeline, flow, request.window)
+        what = "group" if flow.target.write_mode == "recompute" else "key"
+        told = f"an unknown number of {what}s" if keys is None else count(keys, what)
+        rewrites = f"{told} of {flow.target.name} in {request.window.told()}, where the result differs"
+        named = None if keys is None or not held or reads.rows is None else round(reads.rows * min(1, keys / held))
+    else:
+        rewrites = f"{flow.target.name} ({0 if held is None else held:,} rows), where the result differs"
+    return FlowPreview(
+        flow=flow.name,
+        reads=reads,
+        rewrites=rewrites,
+        keys=keys,
+        first=_first(environment, pipeline, flow),
+        touches=below(flow.target.name, declared),
+        busy=_busy(layout, pipeline, flow),
+        time=estimate(layout, pipeline.name, flow.name, request.mode, reads.rows, named),
+    )
 
-    path = layout.table(table)
-    if delta.current_version(path) is None:
-        return None, None
-    files = delta.snapshot_files(path)
-    rows = None if any(file.rows is None for file in files) else sum(file.rows or 0 for file in files)
-    return rows, sum(file.size for file in files)
+
+def _first(environment: Environment, pipeline: Pipeline, flow: Flow) -> str:
+    try:
+        lag = measure(environment, pipeline, flow)
+    except TidegateError as error:
+        return f"it would stop: {error.message}"
+    return f"an increment, {lag.reason}" if lag.has_work else ""
+
+
+def _busy(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
+    """The live run, or whoever else works on the flow now."""
+    resources = (lease.checkpoint_resource(pipeline.name, flow.name), lease.table_resource(flow.target.name))
+    return next((who for each in resources if (who := lease.holder(layout, each)) is not None), None)
 
 
 def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window) -> int | None:
@@ -181,62 +239,3 @@ def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window)
         within = (field >= start) & (field < end)
     named = dataset.to_table(columns=list(flow.target.keys), filter=within)
     return int(named.group_by(list(flow.target.keys)).aggregate([]).num_rows)
-
-
-def _readers(table: str) -> list[str]:
-    """The flows of all pipelines that read a table's change feed, and those below them."""
-    found: list[str] = []
-    waiting, seen = [table], {table}
-    while waiting:
-        current = waiting.pop(0)
-        for name in registry.names():
-            for flow in registry.load(name).flows:
-                if isinstance(flow.source, ChangeFeed) and flow.source.table == current:
-                    found.append(f"{name}/{flow.name}")
-                    if flow.target.name not in seen:
-                        seen.add(flow.target.name)
-                        waiting.append(flow.target.name)
-    return found
-
-
-def _estimate(layout: Layout, pipeline: Pipeline, flow: Flow, rows: int | None) -> float | None:
-    """Seconds for so many rows, by the median speed of the flow's last 50 batches."""
-    from tidegate.probes import delta
-
-    path = layout.ops(pipeline.name, "ledger")
-    if rows is None or delta.current_version(path) is None:
-        return None
-    import pyarrow.dataset as ds
-    from deltalake import DeltaTable
-
-    lines = (
-        DeltaTable(str(path))
-        .to_pyarrow_dataset()
-        .to_table(columns=["read", "seconds", "recorded_at"], filter=ds.field("flow") == flow.name)
-        .sort_by([("recorded_at", "descending")])
-        .slice(0, 50)
-        .to_pylist()
-    )
-    speeds = [line["read"] / line["seconds"] for line in lines if line["seconds"] and line["read"]]
-    return round(rows / median(speeds), 1) if speeds else None
-
-
-def _commands(request: RunRequest) -> tuple[str, ...]:
-    conf: dict[str, Any] = {"mode": request.mode}
-    options = ["--mode", request.mode]
-    if request.flows:
-        conf["flows"] = list(request.flows)
-        options += [part for flow in request.flows for part in ("--flow", flow)]
-    if request.window is not None:
-        first, last = request.window.dates
-        conf |= {"from_date": str(first), "to_date": str(last)}
-        options += ["--from", str(first), "--to", str(last)]
-    trigger = f"airflow dags trigger {request.dag_id} --conf {shlex.quote(json.dumps(conf))}"
-    commands = [trigger, shlex.join(["tidegate", "run", request.dag_id, *options])]
-    if request.mode == "replay" and request.window is not None and not request.flows:
-        first, last = request.window.dates
-        commands.append(
-            f"airflow backfill create --dag-id {request.dag_id} --from-date {first} --to-date {last} "
-            "--reprocess-behavior completed --max-active-runs 1"
-        )
-    return tuple(commands)

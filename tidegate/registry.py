@@ -8,9 +8,10 @@ import pkgutil
 import re
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tidegate.errors import RequestError, SpecError
+from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 
 _loaded: dict[str, int] = {}
@@ -61,23 +62,30 @@ def reload(name: str) -> Pipeline:
     return load(name)
 
 
+def declarations(get: Callable[[str], Pipeline] = load) -> dict[str, Pipeline | TidegateError]:
+    """Every declared pipeline, or why its file does not load: what somebody is still writing stops nobody else.
+
+    Args:
+        get: `load`, or `reload` in a process that outlives an edit.
+    """
+    return {name: _loaded_or_why_not(name, get) for name in names()}
+
+
 def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
-    """Who writes a table: a flow of ``first``, or else of any declared pipeline."""
+    """Who writes a table: a flow of ``first``, or else of any declared pipeline that loads."""
     if (own := first.writer_of(table)) is not None:
         return first, own
-    for name in names():
-        pipeline = load(name)
+    for pipeline in _others(first):
         if (flow := pipeline.writer_of(table)) is not None:
             return pipeline, flow
     return None
 
 
 def readers_of(table: str, first: Pipeline) -> list[tuple[Pipeline, Flow]]:
-    """The flows of all declared pipelines that read a table's change feed, those of ``first`` before the others."""
-    pipelines = [first, *(load(name) for name in names() if name != first.name)]
+    """The flows of all pipelines that load which read a table's change feed, those of ``first`` before the others."""
     return [
         (pipeline, flow)
-        for pipeline in pipelines
+        for pipeline in (first, *_others(first))
         for flow in pipeline.flows
         if isinstance(flow.source, ChangeFeed) and flow.source.table == table
     ]
@@ -91,3 +99,18 @@ def landing_behind(flow: Flow, pipeline: Pipeline) -> FileSource | KafkaSource |
     if written is None or written[1].target.keys or isinstance(written[1].source, ChangeFeed):
         return None
     return written[1].source
+
+
+def _others(first: Pipeline) -> Iterator[Pipeline]:
+    for name in names():
+        if name != first.name and isinstance(found := _loaded_or_why_not(name, load), Pipeline):
+            yield found
+
+
+def _loaded_or_why_not(name: str, get: Callable[[str], Pipeline]) -> Pipeline | TidegateError:
+    try:
+        return get(name)
+    except TidegateError as error:
+        return error
+    except Exception as error:
+        return SpecError(f"pipelines/{name}.py does not load ({type(error).__name__}): mend it")

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import pathlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import pendulum
@@ -44,7 +44,7 @@ class RunRequest:
     flows: tuple[str, ...] = ()
     """Only these flows, in graph order; empty means all that the mode is for."""
     window: Window | None = None
-    """The event time of a replay; of a reingested topic the time of its messages."""
+    """Of a replay the event time; of a reingest when files were changed last, or when messages were sent."""
     dry_run: bool = False
     """Say what would be done, and end."""
     small: bool = False
@@ -54,6 +54,9 @@ class RunRequest:
     """Which quarantined entries of the one flow are replayed; None but in mode ``quarantine``."""
     limit: int | None = None
     """At most so many of them; None means all."""
+    request_id: str = field(default_factory=lambda: fresh_id("q"), compare=False)
+    """New each time somebody, or `plan`, decides; retries of the application keep it. Airflow gives a run that is cleared
+    or backfilled again its old ``run_id``, so that one does not tell a new request from a retry."""
 
     @property
     def run_key(self) -> str:
@@ -95,7 +98,12 @@ class RunRequest:
         Raises:
             RequestError: As `check`.
         """
-        _, dry_run = _checked(asked)
+        mode, dry_run = _checked(asked)
+        # The form and the schedule say "incremental" of whatever nobody chose.
+        if mode not in ("incremental", "replay"):
+            raise RequestError(
+                f"mode={mode!r} does not go with a backfill: each of its runs replays its own interval. Trigger one run with it"
+            )
         if asked.get("from_date") is not None or asked.get("to_date") is not None:
             raise RequestError(
                 "from_date and to_date do not go with a backfill: each of its runs replays its own interval"
@@ -164,13 +172,12 @@ class RunRequest:
 
     def write(self, layout: Layout) -> str:
         """Store it and return its id."""
-        request_id = fresh_id("q")
-        path = layout.request(self.dag_id, self.run_key, request_id)
+        path = layout.request(self.dag_id, self.run_key, self.request_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".tmp")
         draft.write_text(json.dumps(dataclasses.asdict(self), indent=1))
         pathlib.Path(draft).replace(path)
-        return request_id
+        return self.request_id
 
     @classmethod
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:

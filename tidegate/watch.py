@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegate import freshness, journal, registry, standing
-from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.environment import Environment
+    from tidegate.errors import TidegateError
     from tidegate.spec import Pipeline
     from tidegate.standing import Standing
 
@@ -127,15 +127,7 @@ class Watch:
 
 def declarations() -> dict[str, Pipeline | TidegateError]:
     """Every declared pipeline as its file is now, or why it does not load."""
-    found: dict[str, Pipeline | TidegateError] = {}
-    for name in registry.names():
-        try:
-            found[name] = registry.reload(name)
-        except TidegateError as error:
-            found[name] = error
-        except Exception as error:
-            found[name] = SpecError(f"pipelines/{name}.py does not load ({type(error).__name__}): mend it")
-    return found
+    return registry.declarations(registry.reload)
 
 
 def _open(layout: Layout, told: Standing) -> int | None:

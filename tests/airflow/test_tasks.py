@@ -7,13 +7,16 @@ import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pendulum
 import pytest
 
 from pipelines.flights import pipeline
 from tidegate import plans
 from tidegate.checkpoint import write_sidecar
+from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
@@ -117,6 +120,76 @@ def test_a_replay_reaches_the_application_as_it_was_checked(
     request = RunRequest.read(_layout(landed), "flights", run_key(run.run_id), runs.xcom(run, "plan", "request"))
     assert request.told() == "replay of 2013-01-01 to 2013-01-31, flows silver"
     assert not request.small, "C1 loses where there is much to do"
+
+
+def test_a_cleared_run_is_another_request_and_a_cleared_task_of_a_flow_is_not(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any
+) -> None:
+    spark_submit("wrote('silver', 1, 5000 + nth); report.write(path)")
+    run = runs.start(dag, {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"})
+    asked = [runs.xcom(run, "plan", "request")]
+    for task in ("silver", "plan"):
+        runs.clear(dag, run, task)
+        run = runs.go_on(dag, run)
+        asked.append(runs.xcom(run, "plan", "request"))
+    first, shown_again, cleared = asked
+    assert shown_again == first != cleared
+    key = run_key(run.run_id)
+    requests = [RunRequest.read(_layout(landed), "flights", key, each) for each in (first, cleared)]
+    assert [request.request_id for request in requests] == [first, cleared]
+    assert requests[0] == requests[1]
+
+
+def of_backfill(conf: dict[str, Any] | None, user: str | None) -> Any:
+    """A run as Airflow hands it to `plan`; of one that was there before, a backfill changes neither id nor user."""
+    day = pendulum.datetime(2013, 1, 1)
+    run = SimpleNamespace(
+        run_id="scheduled__2013-01-01",
+        run_type="backfill",
+        conf=conf,
+        triggering_user_name=user,
+        data_interval_start=day,
+        data_interval_end=day.add(days=1),
+    )
+    return {"dag_run": run}
+
+
+def test_a_run_of_a_backfill_replays_its_interval_and_says_who_asked(dag: Any) -> None:
+    plan = dag.task_dict["plan"]
+    for user, told in (("ada", "ada"), (None, "airflow backfill"), ("", "airflow backfill")):
+        request = plan._request(of_backfill({"mode": "incremental"}, user))
+        assert (request.told(), request.requested_by) == ("replay of 2013-01-01", told)
+
+
+@pytest.mark.parametrize("mode", ["full_refresh", "reingest"])
+def test_a_backfill_of_another_mode_is_refused(dag: Any, mode: str) -> None:
+    with pytest.raises(RequestError, match="does not go with a backfill"):
+        dag.task_dict["plan"]._request(of_backfill({"mode": mode}, "ada"))
+
+
+def test_advice_that_cannot_be_given_stops_a_dry_run_and_no_other(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise SyntaxError("of a neighbour")
+
+    monkeypatch.setattr("tidegate.airflow.tasks.preview", broken)
+    spark_submit("wrote('silver', 1, 7000); report.write(path)")
+    asked = {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"}
+    assert runs.states(runs.start(dag, asked))["silver"] == "success"
+    monkeypatch.setattr(dag.task_dict["plan"], "retries", 0)
+    assert runs.states(runs.start(dag, {**asked, "dry_run": True}))["plan"] == "failed"
+
+
+def test_a_dry_run_of_an_increment_tells_as_much_as_that_of_a_replay(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark_submit("sys.exit('nobody may start this')")
+    run = runs.start(dag, {"dry_run": True})
+    assert runs.xcom(run, "plan", "reason").startswith("dry run: bronze: 1 new file in flights")
+    told = capsys.readouterr().out
+    assert "what changes reaches flights/silver, flights/gold" in told
+    assert "to start it: airflow dags trigger flights" in told
 
 
 def test_an_incompatible_declaration_is_refused_before_any_application(

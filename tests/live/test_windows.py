@@ -6,6 +6,7 @@ had always run.
 
 from __future__ import annotations
 
+import getpass
 import json
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from airflow_client.client.exceptions import ApiException, ConflictException
 from airflow_client.client.models import BackfillPostBody, ReprocessBehavior, TriggerDAGRunPostBody
 
 from tests.live_airflow import until
+from tidegate.layout import run_key
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -209,6 +211,7 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), 60)
     assert live.end(second, seconds=240) | {"bronze": "any"} == REPLAYED
     assert live.tasks(first)["run"].try_number == 1, "what had gone well was left alone"
+    assert requested_by(live, first) == requested_by(live, second) == {getpass.getuser()}
     assert lower_case(live) - {LAST} == {FIRST, SECOND}
 
     jobs.write_text(old_code)
@@ -216,6 +219,7 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     run = trigger(live, {"mode": "replay", **window})
     assert run is not None
     assert live.end(run)["gold"] == "success"
+    assert requested_by(live, run) == {"admin"}
     assert lower_case(live) == set()
     assert live.wrong() == []
 
@@ -244,6 +248,16 @@ def backfilled(live: Live, runs: int) -> list[str]:
 
     until(lambda: len(found()) == runs, 60)
     return found()
+
+
+def requested_by(live: Live, run: str) -> set[str | None]:
+    """Whom the ledger names for what a run replayed."""
+    from deltalake import DeltaTable
+
+    lines = DeltaTable(str(live.layout.ops("flights", "ledger"))).to_pyarrow_table().to_pylist()
+    ours = [line for line in lines if line["run_key"] == run_key(run) and line["mode"] == "replay"]
+    assert ours
+    return {line["requested_by"] for line in ours}
 
 
 def lower_case(live: Live) -> set[int]:

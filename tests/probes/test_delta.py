@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pyarrow
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.written import TABLE_ID, DeltaLog, add, change, remove, txn
 from tidegate.probes import delta
@@ -163,3 +166,28 @@ def test_a_log_can_be_read_while_somebody_writes_it(log: DeltaLog) -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def test_versions_behind_the_retention_of_log_or_files_are_no_longer_served(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    for number in range(5):
+        write_deltalake(str(path), pyarrow.table({"n": [number]}), mode="append")
+    assert delta.served_ranges(path, 0, 9) == [(0, 4)]
+    assert delta.served_ranges(path, 1, 2) == [(1, 2)]
+
+    (removed,) = delta_files(path, 1)
+    removed.unlink()
+    assert delta.served_ranges(path, 0, 4) == [(0, 0), (2, 4)]
+    assert [delta.is_whole(path, version) for version in (0, 1, 4)] == [True, False, False]
+
+    DeltaTable(str(path), version=3).create_checkpoint()
+    for version in (0, 1):
+        (path / "_delta_log" / f"{version:020d}.json").unlink()
+    assert delta.served_ranges(path, 0, 4) == [(3, 4)], "before a checkpoint nothing can be put together"
+    assert not delta.is_whole(path, 0)
+
+
+def delta_files(path: Path, version: int) -> list[Path]:
+    """The files that a commit added."""
+    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+    return [path / action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,47 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
 
     assert report.flow("bronze").total("read") == len(sent)
     expect_the_answer_of_duckdb(clicks)
+
+
+def test_a_reingest_of_a_window_reads_the_messages_of_its_days_and_no_others(clicks: Deployment) -> None:
+    from confluent_kafka import Producer
+    from deltalake import DeltaTable
+
+    topic = topic_of(clicks)
+    producer = Producer({"bootstrap.servers": clicks.environment.kafka, "log_level": 3})
+    for number in range(1200):
+        sent = datetime(2026, 3, 1 + number // 300, 12, second=number % 60, tzinfo=UTC)
+        producer.produce(topic, b"{}", partition=number % 3, timestamp=int(sent.timestamp() * 1000))
+    # Older than its neighbours: within the range of offsets, and not of the window.
+    late = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
+    producer.produce(topic, b"late", partition=0, timestamp=late)
+    assert producer.flush(20) == 0
+    clicks.run("clickstream", ["bronze"])
+    bronze = DeltaTable(str(clicks.layout.table("bronze.clicks")))
+    whole = {row["_row_id"]: row for row in clicks.table("bronze.clicks").to_pylist()}
+    bronze.delete("_offset % 2 = 0")
+    lacking = clicks.table("bronze.clicks").num_rows
+    window = {"mode": "reingest", "from_date": "2026-03-02", "to_date": "2026-03-03"}
+    request = clicks.request("clickstream", ["bronze"], **window)
+
+    report = clicks.try_run(request).flow("bronze")
+
+    assert (report.error, report.refresh) == (None, 0)
+    assert len(report.batches) == 2, "600 messages, at most 300 a batch"
+    assert [line.imbalance() for line in report.batches] == [0, 0]
+    assert (report.total("read"), report.total("written"), report.total("already_read")) == (600, 300, 300)
+    rows = {row["_row_id"]: row for row in clicks.table("bronze.clicks").to_pylist()}
+    assert clicks.table("bronze.clicks").num_rows == len(rows) == lacking + 300
+    within = {row_id for row_id, row in whole.items() if row["_timestamp"].day in (2, 3)}
+    assert within <= rows.keys()
+    columns = ("value", "_partition", "_offset", "_timestamp")
+    assert [[rows[each][name] for name in columns] for each in within] == [
+        [whole[each][name] for name in columns] for each in within
+    ]
+    assert clicks.try_run(request).flow("bronze").batches == [], "a retry has nothing left to do"
+    clicks.run("clickstream", ["bronze"], mode="reingest")
+    assert {row["_row_id"] for row in clicks.table("bronze.clicks").to_pylist()} == whole.keys()
+    assert clicks.run("clickstream", ["bronze"]).flow("bronze").state == "idle"
 
 
 def test_an_unknown_topic_needs_a_person_and_is_not_created(

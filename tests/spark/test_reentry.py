@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from datetime import date
 from typing import Any
@@ -154,9 +155,9 @@ def test_a_file_that_was_mended_in_place_is_read_again_and_a_bad_one_comes_back(
     assert report.flow("silver").total("read") == len(RECORDS)
 
 
-def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_from_its_feed(
-    deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def punctual(deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """A row flow behind a keyed table, which keeps all that is not late."""
     import dataclasses
 
     import spark_jobs.flights
@@ -180,6 +181,39 @@ def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_from_its_
         report = deployment.run()
         assert [flow.error for flow in report.flows] == [None, None, None]
     assert states(deployment, "punctual") == {"open": len(late(5))}
+    return deployment
+
+
+def test_entries_older_than_the_log_of_their_keyed_table_come_back_and_stop_no_other(punctual: Deployment) -> None:
+    from deltalake import DeltaTable
+
+    table = punctual.layout.table("silver.flights")
+    entries = punctual.quarantined("punctual").to_pylist()
+    newest = DeltaTable(str(table)).version()
+    old = {row["_row_id"] for row in entries if json.loads(row["source"])["version"] < newest}
+    assert 0 < len(old) < len(entries)
+    # What Delta does when the log is older than its retention.
+    DeltaTable(str(table)).create_checkpoint()
+    for log in (table / "_delta_log").glob("*"):
+        if log.name[:20].isdigit() and int(log.name[:20]) < newest:
+            log.unlink()
+    punctual.edit_suite("flights/punctual", within(2000))
+
+    told = punctual.replay("punctual")
+
+    assert told.error is None
+    assert told.total("written") == len(entries) - len(old)
+    kept = {row["_row_id"]: row for row in punctual.quarantined("punctual").to_pylist() if row["state"] == "open"}
+    assert kept.keys() == old
+    assert {(tuple(row["rules"]), row["_in_hand"]) for row in kept.values()} == {
+        (("between(dep_delay)", quarantine.GONE), None)
+    }
+    again = punctual.replay("punctual")
+    assert (again.error, again.total("read")) == (None, 0), "nothing is left in hand, and nothing is stuck"
+
+
+def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_from_its_feed(punctual: Deployment) -> None:
+    deployment = punctual
     deployment.edit_suite("flights/punctual", within(20))
 
     told = deployment.replay("punctual")

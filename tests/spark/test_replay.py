@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
+import dataclasses
+import os
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from tests.deployment import Deployment
 from tidegate import decision, registry
 from tidegate.journal import Journal
 from tidegate.pages import rebuild
+from tidegate.request import RunRequest, fresh_id
 from tidegate.selection import Selection
+from tidegate.spark import replay
 
 pytestmark = pytest.mark.jvm
 
@@ -133,7 +137,30 @@ def test_a_replay_whose_driver_was_killed_is_finished_once_and_each_row_is_in_on
     assert line.quarantined == len(waiting) == len({row["_row_id"] for row in waiting})
     assert len(entries) > before, "those that had passed until now are new entries"
     assert {row["attempts"] for row in waiting} == {0, 1}
-    assert flights.try_run(request).flow("silver").batches == [], "it was done already"
+    again = flights.try_run(request).flow("silver")
+    assert (again.batches, again.notes) == ([], [replay.ONCE])
+
+
+def cleared(request: RunRequest) -> RunRequest:
+    """What `plan` decides when somebody clears a run: it has the id that it had, and the request is another one."""
+    return dataclasses.replace(request, request_id=fresh_id("q"))
+
+
+def test_a_run_that_is_cleared_derives_the_window_anew_and_a_retry_does_not(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code was mended and still was not right: mended again, the same run is cleared."""
+    request = flights.request(mode="replay", from_date="2013-01-01", to_date="2013-01-02")
+    assert [flow.error for flow in flights.try_run(request).flows] == [None, None, None]
+    new_code(monkeypatch)
+
+    retried = flights.try_run(request)
+    assert [(flow.state, flow.notes) for flow in retried.flows[1:]] == [("idle", [replay.ONCE])] * 2
+    again = cleared(request)
+    assert again.run_key == request.run_key
+    flights.try_run(again)
+
+    check(flights, answer_of_new_code(flights, (FIRST, SECOND)))
 
 
 def test_what_was_given_up_and_passes_after_all_is_in_one_place_and_says_who_gave_it_up(flights: Deployment) -> None:
@@ -200,6 +227,9 @@ def test_a_full_refresh_makes_whole_tables_anew_once_per_run(
     assert report.flow("silver").batches[-1].kind == "swap"
     again = flights.try_run(request)
     assert [(flow.state, flow.refresh) for flow in again.flows] == [("idle", 0), ("idle", 1), ("idle", 1)]
+    assert again.flow("gold").notes == [replay.ONCE]
+    cleared_run = flights.try_run(cleared(request))
+    assert [flow.refresh for flow in cleared_run.flows] == [0, 2, 2], "who clears the run wants the tables anew"
 
 
 def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Deployment) -> None:
@@ -217,3 +247,89 @@ def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Dep
     answer = recompute.flights(flights.environment.landing)
     assert recompute.differences(answer, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
     check(flights, answer)
+
+
+def modified(flights: Deployment, day: date, hour: int) -> None:
+    """Give a landed day's file another time, as if it had come then."""
+    (path,) = (flights.environment.landing / "flights").glob(f"*{day}*")
+    instant = datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()
+    os.utime(path, (instant, instant))
+
+
+@pytest.fixture
+def days_apart(deployment: Deployment, spark: Any) -> Deployment:
+    """Each day's file came on that day."""
+    for day in (FIRST, SECOND, THIRD):
+        flights_feed.land_day(deployment.environment.landing, day)
+        modified(deployment, day, 12)
+    assert deployment.run(flows=["bronze"]).flow("bronze").state == "done"
+    return deployment
+
+
+WINDOW = {"mode": "reingest", "from_date": "2013-01-01", "to_date": "2013-01-02", "flows": ["bronze"]}
+
+
+def test_a_reingest_of_a_window_brings_what_bronze_lacks_of_it_and_leaves_the_rest_to_others(
+    days_apart: Deployment,
+) -> None:
+    from deltalake import DeltaTable
+
+    path = days_apart.layout.table("bronze.flights")
+    before = days_apart.table("bronze.flights").num_rows
+    DeltaTable(str(path)).delete("_path LIKE '%2013-01-02%' OR _path LIKE '%2013-01-03%'")
+    request = days_apart.request(**WINDOW)
+
+    report = days_apart.try_run(request).flow("bronze")
+
+    assert (report.error, report.refresh) == (None, 0)
+    (line,) = report.batches
+    assert (line.files_listed, line.files_opened, line.files_already_read) == (2, 1, 1)
+    rows = days_apart.table("bronze.flights").to_pylist()
+    assert {row["_path"][-14:-4] for row in rows} == {str(FIRST), str(SECOND)}, "the third day is not in the window"
+    assert len({row["_row_id"] for row in rows}) == len(rows)
+    assert days_apart.try_run(request).flow("bronze").batches == [], "a retry has nothing left to do"
+    wider = days_apart.run(**{**WINDOW, "to_date": "2013-01-03"})
+    assert wider.flow("bronze").batches[0].files_opened == 1
+    assert days_apart.table("bronze.flights").num_rows == before
+    assert days_apart.run(flows=["bronze"]).flow("bronze").state == "idle", "the stream goes on where it was"
+
+
+def test_a_reingest_of_a_window_keeps_the_limits_of_its_source_and_a_bad_file_is_set_aside_once(
+    days_apart: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake import DeltaTable
+
+    import pipelines.flights
+
+    declared = pipelines.flights.pipeline
+    bronze = declared.flow("bronze")
+    one = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, max_files_per_trigger=1))
+    monkeypatch.setattr(pipelines.flights, "pipeline", dataclasses.replace(declared, flows=(one, *declared.flows[1:])))
+    DeltaTable(str(days_apart.layout.table("bronze.flights"))).delete()
+    (path,) = (days_apart.environment.landing / "flights").glob(f"*{FIRST}*")
+    path.write_bytes(b"\xff\xfe\xff")
+    modified(days_apart, FIRST, 13)
+
+    batches = days_apart.run(**WINDOW).flow("bronze").batches
+
+    assert [(line.files_opened, line.files_quarantined) for line in batches] == [(0, 1), (1, 0)]
+    assert [line.batch_id for line in batches] == [0, 1]
+    again = days_apart.run(**WINDOW).flow("bronze").batches
+    assert [(line.files_already_read, line.files_quarantined) for line in again] == [(1, 0), (1, 0)]
+    assert days_apart.quarantined("bronze").num_rows == 1
+
+
+def test_a_reingest_of_a_window_whose_driver_was_killed_is_finished_once(days_apart: Deployment) -> None:
+    from deltalake import DeltaTable
+
+    before = days_apart.table("bronze.flights").num_rows
+    DeltaTable(str(days_apart.layout.table("bronze.flights"))).delete("_path LIKE '%2013-01-02%'")
+    request = days_apart.request(**WINDOW)
+
+    days_apart.run_and_kill("after:write_target:bronze", request=request)
+
+    (line,) = days_apart.run(flows=["bronze"]).flow("bronze").batches
+    assert (line.files_opened, line.imbalance()) == (1, 0), "the next run records it first, whatever it was asked"
+    assert days_apart.try_run(request).flow("bronze").batches == []
+    rows = days_apart.table("bronze.flights")["_row_id"].to_pylist()
+    assert len(rows) == len(set(rows)) == before

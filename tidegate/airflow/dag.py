@@ -130,7 +130,11 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             description="Only these flows; empty means all that the mode is for.",
         ),
         "from_date": Param(
-            None, **day, title="From", description="First day of a replay or a reingest, in the pipeline's time zone."
+            None,
+            **day,
+            title="From",
+            description="First day, in the pipeline's time zone: of a replay by event time, of a reingest by when files were "
+            "changed or messages sent.",
         ),
         "to_date": Param(None, **day, title="To", description="Last day, included."),
         "dry_run": Param(

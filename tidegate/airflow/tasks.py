@@ -17,7 +17,7 @@ from tidegate.airflow.telling import tell
 from tidegate.checkpoint import check_compatible
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, RequestError, TidegateError
-from tidegate.lag import plan
+from tidegate.lag import Lag, plan
 from tidegate.layout import Layout
 from tidegate.preview import preview
 from tidegate.report import FlowReport
@@ -88,13 +88,22 @@ class PlanRun(BaseOperator, SkipMixin):
             return self._decide_increment(environment, layout, request, chosen)
         for flow in chosen:
             check_compatible(layout, self._pipeline, flow)
-        if request.mode != "incremental":
-            for line in preview(environment, self._pipeline, request).lines():
+        decided = plan(environment, self._pipeline, chosen) if request.mode == "incremental" else None
+        self._tell_preview(environment, request, decided.lags if decided is not None else None)
+        if request.dry_run:
+            return None, f"dry run: {decided.reason if decided is not None else request.told()}; nothing was run"
+        return request, request.told()
+
+    def _tell_preview(self, environment: Environment, request: RunRequest, lags: tuple[Lag, ...] | None) -> None:
+        try:
+            for line in preview(environment, self._pipeline, request, lags).lines():
                 self.log.info("%s", line)
+        except Exception as error:
             if request.dry_run:
-                return None, f"dry run: {request.told()}; nothing was run"
-            return request, request.told()
-        return None, f"dry run: {plan(environment, self._pipeline, chosen).reason}; nothing was run"
+                raise
+            # It is advice. What stops the run itself, the run will say.
+            why = error.message if isinstance(error, TidegateError) else type(error).__name__
+            self.log.warning("what this run will do could not be told beforehand: %s", why)
 
     def _decide_increment(
         self, environment: Environment, layout: Layout, request: RunRequest, chosen: tuple[Flow, ...]
@@ -122,10 +131,12 @@ class PlanRun(BaseOperator, SkipMixin):
         """What a person asked for; a run of a backfill replays its data interval."""
         dag_run = context["dag_run"]
         asked = dict(dag_run.conf or {})
-        by = dag_run.triggering_user_name or ""
         # Its run_id may begin with "scheduled__" (orchestration of Airflow 3.3): the type alone tells.
-        if dag_run.run_type != _BACKFILL or asked.get("mode") not in (None, "incremental", "replay"):
+        if dag_run.run_type != _BACKFILL:
+            by = dag_run.triggering_user_name or ""
             return RunRequest.check(self._pipeline, dag_run.run_id, asked, requested_by=by)
+        # A run that was there before keeps the name that it had: none, when the schedule made it.
+        by = dag_run.triggering_user_name or "airflow backfill"
         start, end = dag_run.data_interval_start, dag_run.data_interval_end
         if start is None or end is None or start == end:
             raise RequestError(
@@ -205,7 +216,7 @@ class ShowFlow(BaseOperator):
         # No news behind a flow that is done: every row was set aside. The task is green and sends no event.
         self.outlets = tell_news(context, attempt.layout(), self._pipeline, [self._flow])
         if not self.outlets and report.state == "idle":
-            raise AirflowSkipException("Nothing was new.")
+            raise AirflowSkipException(". ".join([*report.notes, "Nothing was new."]))
         for line in tell(report):
             self.log.info("%s", line)
 

@@ -29,8 +29,8 @@ def plan(
 ) -> None:
     """Say what a run would do, and why. Starts no JVM and changes nothing.
 
-    For a replay, a reingest or a full refresh: what is read, what is rewritten, whom it touches, how long it may take, and
-    the exact commands.
+    What is read, what is rewritten, whom it touches, who holds the tables now, how long it may take by the flow's own
+    history, and the exact commands: for an increment as for a replay, a reingest or a full refresh.
 
     The exit code is 0 whether there is work or none; a declaration or a source that would stop the run gives its own.
     """
@@ -48,11 +48,17 @@ def plan(
         decided = decide(environment, pipeline, flows)
     except TidegateError:
         raise typer.Exit(_tell_troubles(environment, pipeline, flows, as_json=as_json)) from None
+    from tidegate.preview import preview
+
+    seen = preview(environment, pipeline, request, decided.lags)
     if as_json:
-        console.print_json(_plain(pipeline, decided))
+        console.print_json({**_plain(pipeline, decided), "preview": seen.to_json()})
         return
     print_plan(decided.lags)
     console.say(f"{name}: {conclusion(decided)}")
+    if decided.work:
+        for line in seen.lines():
+            console.say(f"  {line}")
 
 
 def _tell_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 MODE = typer.Option(
     "--mode", metavar="MODE", help="incremental, replay (of a window), reingest (the source again), or full_refresh."
 )
-FROM = typer.Option("--from", metavar="DAY", help="First day of a replay or a reingest, YYYY-MM-DD.")
+FROM = typer.Option(
+    "--from",
+    metavar="DAY",
+    help="First day, YYYY-MM-DD: of a replay by event time, of a reingest by when files were changed or messages sent.",
+)
 TO = typer.Option("--to", metavar="DAY", help="Last day, included.")
 
 

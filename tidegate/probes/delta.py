@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
 
@@ -142,6 +143,58 @@ def read_commit(path: Path, version: int) -> Commit:
     files = tuple(cdc) if cdc else tuple(_data_file(action) for _, _, action in changed)
     rows = _rows_told(metrics) if cdc else _rows_of(changed)
     return Commit(version=version, files=files, rows=rows, whole=bool(cdc), table_id=table)
+
+
+def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
+    """The parts of a range of versions whose changes can still be read, first and last version each, oldest first.
+
+    A version is gone when the log was cleaned behind it, or when VACUUM removed a file that its changes stand in.
+    """
+    found: list[tuple[int, int]] = []
+    for version in range(max(first, _oldest(path)), last + 1):
+        if not _is_served(path, version):
+            continue
+        if found and found[-1][1] == version - 1:
+            found[-1] = (found[-1][0], version)
+        else:
+            found.append((version, version))
+    return found
+
+
+def is_whole(path: Path, version: int) -> bool:
+    """Whether the table can still be read as of a version: the log goes back that far, and no file is gone."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        held = DeltaTable(str(path), version=version).get_add_actions().column("path").to_pylist()
+    except (DeltaError, OSError):
+        return False
+    return all((path / unquote(name)).exists() for name in held)
+
+
+def _oldest(path: Path) -> int:
+    """The oldest version whose snapshot can be put together: Delta needs it to read changes from there on."""
+    names = [entry.name for entry in (path / "_delta_log").iterdir()]
+    commits = {
+        int(name[:20]) for name in names if _VERSION.fullmatch(name) and name.endswith(".json") and len(name) == 25
+    }
+    checkpoints = {int(name[:20]) for name in names if _VERSION.fullmatch(name) and ".checkpoint" in name}
+    oldest = max(commits, default=0)
+    while oldest - 1 in commits:
+        oldest -= 1
+    return oldest if oldest == 0 else min((each for each in checkpoints if each >= oldest), default=oldest)
+
+
+def _is_served(path: Path, version: int) -> bool:
+    try:
+        lines = (path / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return False
+    actions = [next(iter(json.loads(line).items())) for line in lines if line.strip()]
+    changes = [action for kind, action in actions if kind == "cdc"]
+    data = [action for kind, action in actions if kind in ("add", "remove") and action.get("dataChange", True)]
+    return all((path / unquote(action["path"])).exists() for action in changes or data)
 
 
 def _logged(path: Path) -> list[int]:

@@ -13,9 +13,12 @@ import stat
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.errors import SourceError
+
+if TYPE_CHECKING:
+    from tidegate.window import Window
 
 _SAMPLE_BYTES = 64 * 1024
 _SAMPLED_FILES = 3
@@ -60,6 +63,12 @@ def list_files(folder: Path, glob: str) -> Listing:
     listed = _Listed()
     _walk(os.path.normpath(folder), fits, listed, frozenset(), True)
     return Listing(files=tuple(sorted(listed.files, key=lambda file: file.path)), ignored=listed.ignored)
+
+
+def modified_within(listed: tuple[LandedFile, ...], window: Window) -> tuple[LandedFile, ...]:
+    """Those that were changed last within a window, to the millisecond, which is what bronze knows of a file's time."""
+    begin, end = (int(moment.timestamp() * 1000) for moment in (window.first, window.behind))
+    return tuple(file for file in listed if begin <= file.modified_ms < end)
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:

@@ -44,7 +44,26 @@ def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int,
     return _asked(bootstrap, topic, timeout, _bounds)
 
 
-def offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float = 5.0) -> dict[int, int]:
+def offsets_within(
+    bootstrap: str, topic: str, start: datetime, end: datetime, timeout: float = 5.0
+) -> dict[int, tuple[int, int]]:
+    """The range of each partition from its first message not older than ``start`` up to the first not older than ``end``.
+
+    Messages before the range are older than the window. Timestamps that producers set may lie in any order: then some
+    within the range are older too, and a message of the window may lie behind the range.
+
+    Returns:
+        Partition to its first offset, and the offset behind its last; both alike where there is none.
+
+    Raises:
+        SourceError: The broker knows no such topic.
+        SourceUnavailableError: No broker answers in time. Transient.
+    """
+    first, behind = (_offsets_at(bootstrap, topic, moment, timeout) for moment in (start, end))
+    return {partition: (offset, max(offset, behind[partition])) for partition, offset in first.items()}
+
+
+def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float) -> dict[int, int]:
     """The first offset of each partition whose message is not older than a moment; the end where there is none.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +162,16 @@ class FlowContext:
             )
             return
         self.report.docs = str(page.relative_to(self.layout.lake))
+
+    def of_windows(self) -> FlowContext:
+        """The flow under the transaction id of what it does for a window, beside its stream."""
+        return replace(
+            self,
+            spark=self.spark.newSession(),
+            ref=replace(self.ref, purpose=identity.WINDOW),
+            target=self.live,
+            persisted=[],
+        )
 
     def release(self) -> None:
         """Give back what the batch persisted."""

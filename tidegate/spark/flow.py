@@ -6,7 +6,6 @@ and swaps it in with one commit once the feed is drained, so that readers never 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.lease import checkpoint_resource, table_resource
-from tidegate.spark import contracts, lease, micro_batch, replay, sources, swap, tables
+from tidegate.spark import contracts, lease, micro_batch, reingest, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.listener import recorded_progress
 from tidegate.spark.split import check_not_ahead
@@ -54,16 +53,16 @@ def run_flow(context: FlowContext) -> None:
             context.spark, context.layout, resources, what=f"attempt {context.attempt} of {context.pipeline.name}"
         ):
             _prepare(context)
-            if context.flow.target.keys:
-                replay.finish_pending(context)
+            (replay if context.flow.target.keys else reingest).finish_pending(context)
             _drain(context)
             if context.target != context.live:
                 swap.swap_in(context)
             if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
                 decision.retire(context.layout, context.ref)
-            if context.request.mode == "replay" and context.request.concerns(context.flow):
-                assert context.request.window is not None
-                replay.replay(context, context.request.window)
+            if context.request.window is not None and context.request.concerns(context.flow):
+                (replay.replay if context.request.mode == "replay" else reingest.reingest)(
+                    context, context.request.window
+                )
     except TidegateError:
         raise
     except Exception as error:
@@ -112,13 +111,16 @@ def _prepare(context: FlowContext) -> None:
 
 
 def _refresh_as_asked(context: FlowContext) -> None:
-    """Open the next refresh for a request that asks for one, once per run however often the run is tried."""
+    """Open the next refresh for a request that asks for one, once per request however often its run is tried."""
     request = context.request
-    asked = request.mode in ("full_refresh", "reingest") and request.concerns(context.flow)
+    # What is asked for a window is done beside the stream, behind its increment.
+    asked = request.mode in ("full_refresh", "reingest") and request.window is None and request.concerns(context.flow)
     pending = progress.read(context.checkpoint)
     if not asked or pending.last_planned is None:
         return
-    if checkpoint.opened(context.layout, context.ref).get("run_key") == context.run_key:
+    if checkpoint.opened(context.layout, context.ref).get("request_id") == request.request_id:
+        if request.mode == "full_refresh" and context.app_id in tables.transactions(context.spark, context.live):
+            context.report.notes.append(replay.ONCE)
         return
     if _is_half_written(context, context.ref):
         # Its split is decided and stands in two tables: only its own checkpoint can finish it.
@@ -127,8 +129,8 @@ def _refresh_as_asked(context: FlowContext) -> None:
     told = {
         "mode": request.mode,
         "run_key": context.run_key,
+        "request_id": request.request_id,
         "requested_by": request.requested_by,
-        "window": dataclasses.asdict(request.window) if request.window else None,
     }
     checkpoint.note_opened(context.layout, ref, told)
     context.refresh(ref)

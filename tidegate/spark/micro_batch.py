@@ -58,6 +58,8 @@ def take(
     batch_id: int,
     split_it: Callable[[Decision], Split | None],
     planned_at_ms: Callable[[], int],
+    *,
+    planning: float = 0.0,
 ) -> None:
     """The six steps over rows from wherever: a stream's micro-batch, or what a replay derives anew.
 
@@ -66,11 +68,12 @@ def take(
         batch_id: The batch.
         split_it: Steps 1 and 2; None for nothing.
         planned_at_ms: When the batch was planned; the same on every rerun.
+        planning: Seconds that it took before, to be counted with the batch's own.
 
     Raises:
         TidegateError: See `tidegate.errors`; nothing is half done that a rerun does not finish.
     """
-    started = time.monotonic()
+    started = time.monotonic() - planning
     try:
         # 0. already decided?
         decision = decide(context, batch_id)
@@ -106,7 +109,7 @@ def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     if isinstance(context.flow.source, FileSource):
         return split_files(context, batch, batch_id, decision)
     if isinstance(context.flow.source, KafkaSource):
-        return split_messages(context, batch, batch_id, decision)
+        return split_messages(context, batch, batch_id, decision, context.planned_ms(batch_id))
     if context.flow.target.write_mode == "recompute":
         return split_groups(context, batch, batch_id, decision)
     return split_rows(context, batch, batch_id, decision)

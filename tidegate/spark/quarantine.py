@@ -176,7 +176,7 @@ def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
     """The ids that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
-    if context.ref.purpose:
+    if context.ref.purpose and context.source_table is not None:
         # `judge_anew` ended the entries of all others.
         held = _of_this_checkpoint(context, spark)
         return held.groupBy("_row_id").agg(F.first("rules").alias("rules"))

@@ -29,14 +29,35 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         batch_id: The batch.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.
     """
+    listed = _listed(context, batch_id)
+    return split_landed(context, batch.sparkSession, batch_id, listed, context.planned_ms(batch_id), decision)
+
+
+def split_landed(
+    context: FlowContext,
+    spark: SparkSession,
+    batch_id: int,
+    listed: dict[str, int],
+    planned_at_ms: int,
+    decision: Decision,
+) -> Split | None:
+    """Open files, whoever listed them; None for none.
+
+    Args:
+        context: The flow.
+        spark: The batch's session.
+        batch_id: The batch.
+        listed: Path to modification time, in milliseconds.
+        planned_at_ms: When the batch was planned; the same on every rerun.
+        decision: What an earlier attempt wrote: files that it quarantined are not judged again.
+    """
     from pyspark.sql import functions as F
 
-    spark, source = batch.sparkSession, context.flow.source
+    source = context.flow.source
     assert isinstance(source, FileSource)
-    listed = _listed(context, batch_id)
     if not listed:
         return None
-    fresh = _unread(context, spark, listed)
+    fresh = _unread(context, spark, listed, batch_id)
     skipped = _skipped(context, fresh)
     opened = sorted((path, modified) for path, modified in fresh.items() if path not in skipped)
     checked = [*landing.check_files(spark, opened, source.format), *skipped.values()]
@@ -46,7 +67,7 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         good, failed = _as_decided(context, spark, batch_id, checked)
     rows = _lines(context, spark, good, source.format).select(
         "*",
-        F.timestamp_millis(F.lit(context.planned_ms(batch_id))).alias("_ingested_at"),
+        F.timestamp_millis(F.lit(planned_at_ms)).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
     count = rows.count() if good else 0
@@ -75,7 +96,9 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     )
 
 
-def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def split_messages(
+    context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, planned_at_ms: int
+) -> Split | None:
     """Keep Kafka messages as they are: key, value and headers raw, with topic, partition, offset and timestamp."""
     from pyspark.sql import functions as F
 
@@ -88,7 +111,7 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
-        F.timestamp_millis(F.lit(context.planned_ms(batch_id))).alias("_ingested_at"),
+        F.timestamp_millis(F.lit(planned_at_ms)).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     ).persist()
     context.persisted.append(rows)
@@ -151,7 +174,7 @@ def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     """Leave out messages that bronze holds from an earlier checkpoint version or refresh."""
     from pyspark.sql import functions as F
 
-    if (context.ref.version, context.ref.refresh) == (1, 0) or not tables.exists(context.target):
+    if _is_first(context) or not tables.exists(context.target):
         return rows
     ends = rows.agg(F.min("_offset"), F.max("_offset"), F.first("_topic")).first()
     assert ends is not None
@@ -171,7 +194,12 @@ def _lines(context: FlowContext, spark: SparkSession, good: list[landing.Checked
     return landing.read_lines(spark, good, context.persisted, has_header=kind == "csv")
 
 
-def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -> dict[str, int]:
+def _is_first(context: FlowContext) -> bool:
+    """Whether the batch is of a stream before which nothing can have been read."""
+    return (context.ref.version, context.ref.refresh, context.ref.purpose) == (1, 0, "")
+
+
+def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:
     """Leave out files that bronze or its quarantine hold from an earlier checkpoint version or refresh.
 
     Within one checkpoint Spark's own source log sees to that, so the first one never pays for the look-up. A replay asks
@@ -179,7 +207,7 @@ def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -
     """
     from pyspark.sql import functions as F
 
-    if context.replay is None and (context.ref.version, context.ref.refresh) == (1, 0):
+    if context.replay is None and _is_first(context):
         return listed
     names = [f"{path}@{modified}" for path, modified in listed.items()]
     known = spark.createDataFrame([(name,) for name in names], "_file_id string")
@@ -191,7 +219,9 @@ def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int]) -
         held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}
     if context.replay is None and tables.exists(context.quarantine):
         ours = tables.read(spark, context.quarantine).where(
-            (F.col("level") == "file") & (F.col("_app_id") != context.app_id)
+            (F.col("level") == "file")
+            # What this batch itself set aside before a crash is its own.
+            & ~((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id))
         )
         ids = ours.select(F.col("_row_id").alias("_file_id"))
         held |= {row["_file_id"] for row in ids.join(F.broadcast(known), "_file_id", "left_semi").collect()}

@@ -24,6 +24,7 @@ import pendulum
 from tidegate import checkpoint, decision, identity, quarantine
 from tidegate.errors import RequestError, TidegateError
 from tidegate.lease import checkpoint_resource, table_resource
+from tidegate.probes import delta
 from tidegate.spark import lease, micro_batch, parse, tables
 from tidegate.spark.context import FlowContext, Replay
 from tidegate.spark.failures import translate
@@ -199,34 +200,53 @@ def _places(context: FlowContext, entries: Sequence[Mapping[str, str]]) -> Colum
 
 
 def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:
-    """Changes of a keyed table by their ids: from its feed, or, of a first load, from the version that was loaded."""
+    """Changes of a keyed table by their ids: from its feed, or, of a first load, from the version that was loaded.
+
+    What neither the feed nor the table's log goes back to is missing.
+    """
     from pyspark.sql import functions as F
 
-    assert context.source_table is not None
-    feed = (
-        session.read.format("delta")
-        .option("readChangeFeed", "true")
-        .option("startingVersion", min(versions))
-        .option("endingVersion", max(versions))
-        .load(str(context.source_table))
-        .where("_change_type != 'update_preimage'")
-    )
+    path = context.source_table
+    assert path is not None
 
     def wanted(rows: DataFrame) -> DataFrame:
         return rows.withColumn("_row_id", parse.change_id(context.source_keys)).join(ids, "_row_id", "left_semi")
 
-    found = wanted(feed)
+    def feed(first: int, last: int) -> DataFrame:
+        return (
+            session.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", first)
+            .option("endingVersion", last)
+            .load(str(path))
+            .where("_change_type != 'update_preimage'")
+        )
+
+    # An entry may be older than the retention of the log: asked for one such version, Delta would refuse all others too.
+    served = [part for part in delta.served_ranges(path, min(versions), max(versions)) if _holds_any(part, versions)]
+    newest = tables.version(session, path)
+    found = wanted(feed(*served[0]) if served else feed(newest, newest).limit(0))
+    for part in served[1:]:
+        found = found.unionByName(wanted(feed(*part)), allowMissingColumns=True)
     missing = ids.join(found, "_row_id", "left_anti").select(F.element_at(F.split("_row_id", r"\|"), -2).alias("v"))
     for row in missing.distinct().collect():
-        loaded = tables.read(session, context.source_table, int(row["v"])).withColumns(
+        if not delta.is_whole(path, int(row["v"])):
+            continue
+        loaded = tables.read(session, path, int(row["v"])).withColumns(
             {
                 "_change_type": F.lit("insert"),
                 "_commit_version": F.lit(int(row["v"])).cast("bigint"),
                 "_commit_timestamp": F.current_timestamp(),
             }
         )
-        found = found.unionByName(wanted(loaded).join(found.select("_row_id"), "_row_id", "left_anti"))
+        found = found.unionByName(
+            wanted(loaded).join(found.select("_row_id"), "_row_id", "left_anti"), allowMissingColumns=True
+        )
     return found
+
+
+def _holds_any(part: tuple[int, int], versions: Sequence[int]) -> bool:
+    return any(part[0] <= version <= part[1] for version in versions)
 
 
 def _let_go_of_the_lost(context: FlowContext, batch: DataFrame) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import identity
 from tidegate.errors import SpecError
 from tidegate.request import event_time, timed_table
 from tidegate.spark import micro_batch, parse, tables
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from tidegate.spark.split import Decision, Split
     from tidegate.window import Window
 
+ONCE = "This request was done by an earlier attempt; to do it again, clear the whole run, or start a new one"
+"""What a flow's report says of a retry that finds nothing left to do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
@@ -46,11 +49,15 @@ class Replay:
     source_version: int
     planned_at_ms: int
     requested_by: str
+    seconds: float = 0.0
+    """That it took to find the keys."""
+    request_id: str = ""
+    """Whose retries do it once; the same run asks anew when somebody clears it."""
     done: bool = False
 
 
 def replay(context: FlowContext, window: Window) -> None:
-    """Derive a window anew, once per run however often the run is tried.
+    """Derive a window anew, once per request however often its run is tried.
 
     Args:
         context: The flow, whose feed is drained.
@@ -61,7 +68,8 @@ def replay(context: FlowContext, window: Window) -> None:
         TidegateError: As a micro-batch. What a critical expectation refuses leaves the table as it was.
     """
     last = _last(context)
-    if last is not None and last.run_key == context.run_key and last.done:
+    if last is not None and last.request_id == context.request.request_id and last.done:
+        context.report.notes.append(ONCE)
         return
     _take(context, _plan(context, window, 0 if last is None else last.number + 1))
 
@@ -72,7 +80,7 @@ def finish_pending(context: FlowContext) -> None:
     if last is None or last.done:
         return
     written = [
-        tables.transactions(context.spark, path).get(_own(context).app_id, -1)
+        tables.transactions(context.spark, path).get(context.of_windows().app_id, -1)
         for path in (context.quarantine, context.live)
     ]
     if last.number in written:
@@ -83,7 +91,7 @@ def finish_pending(context: FlowContext) -> None:
 
 
 def _take(context: FlowContext, planned: Replay) -> None:
-    own = _own(context)
+    own = context.of_windows()
 
     def split(decision: Decision) -> Split | None:
         keys = own.spark.read.parquet(str(_keys(context, planned.number))).persist()
@@ -92,25 +100,15 @@ def _take(context: FlowContext, planned: Replay) -> None:
             return split_groups(own, _as_feed(own, keys, planned), planned.number, decision)
         return split_rows(own, _source_rows(own, keys, planned), planned.number, decision, anew=keys)
 
-    micro_batch.take(own, planned.number, split, lambda: planned.planned_at_ms)
+    micro_batch.take(own, planned.number, split, lambda: planned.planned_at_ms, planning=planned.seconds)
     _write(context, dataclasses.replace(planned, done=True))
     shutil.rmtree(_keys(context, planned.number), ignore_errors=True)
-
-
-def _own(context: FlowContext) -> FlowContext:
-    """The flow under the transaction id of its replays."""
-    return dataclasses.replace(
-        context,
-        spark=context.spark.newSession(),
-        ref=dataclasses.replace(context.ref, purpose=identity.WINDOW),
-        target=context.live,
-        persisted=[],
-    )
 
 
 def _plan(context: FlowContext, window: Window, number: int) -> Replay:
     """Write down what is replayed, before anything is written."""
     assert context.source_table is not None
+    started = time.monotonic()
     planned = Replay(
         number=number,
         run_key=context.run_key,
@@ -118,9 +116,11 @@ def _plan(context: FlowContext, window: Window, number: int) -> Replay:
         source_version=tables.version(context.spark, context.source_table),
         planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
         requested_by=context.request.requested_by,
+        request_id=context.request.request_id,
     )
-    keys = _named_keys(_own(context), window, planned)
+    keys = _named_keys(context.of_windows(), window, planned)
     keys.distinct().write.mode("overwrite").parquet(str(_keys(context, number)))
+    planned = dataclasses.replace(planned, seconds=round(time.monotonic() - started, 3))
     _write(context, planned)
     return planned
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tidegate import checkpoint
 from tidegate.spark import tables
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,16 +86,11 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     }
     if not held:
         return "earliest"
-    from tidegate.probes.kafka import end_offsets, offsets_at
+    if checkpoint.opened(context.layout, context.ref).get("mode") == "reingest":
+        return "earliest"
+    from tidegate.probes.kafka import end_offsets
 
-    opened = checkpoint.opened(context.layout, context.ref)
     partitions = end_offsets(context.kafka, source.topic)
-    if opened.get("mode") == "reingest":
-        if opened.get("window") is None:
-            return "earliest"
-        begun = offsets_at(context.kafka, source.topic, Window(**opened["window"]).first)
-        # A window behind what bronze holds must not leave a hole before it.
-        held = {partition: min(begun[partition], offset) for partition, offset in held.items() if partition in begun}
     return json.dumps({source.topic: {str(partition): held.get(partition, -2) for partition in partitions}})
 
 
