@@ -118,7 +118,8 @@ def _attempt(batch: int) -> dict[str, Any]:
         "checkpoint_version": 1,
         "refresh": 0,
         "recorded_at": at,
-        "app_id": "a",
+        "mode": "incremental",
+        "requested_by": None,
     }
 
 
