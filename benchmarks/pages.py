@@ -112,7 +112,8 @@ def _attempt(batch: int) -> dict[str, Any]:
         "mode": "incremental",
         "requested_by": None,
         "recorded_at": at,
-        "app_id": "a",
+        "mode": "incremental",
+        "requested_by": None,
     }
 
 
