@@ -104,6 +104,14 @@ def test_another_connection_or_setting_in_the_shell_starts_it_anew(
     assert server.changed({"TIDEGATE_LAKE": "/other"}) == sorted([variable, "TIDEGATE_LAKE"])
 
 
+def test_where_nobody_can_tell_what_it_was_given_it_is_started_anew(server: AirflowServer, tmp_path: Path) -> None:
+    server.start(LAKE)
+    (tmp_path / ".airflow/services/given.json").write_text('{"TIDEGATE_LA')
+    assert "TIDEGATE_LAKE" in server.changed(LAKE)
+    assert len(server.start(LAKE)) == 2
+    assert server.changed(LAKE) == []
+
+
 def test_nothing_that_is_kept_of_a_connection_tells_its_password(
     server: AirflowServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -100,7 +100,11 @@ class AirflowServer:
         """
         if not self.running():
             return []
-        before = json.loads(_text(self._folder / "given.json") or "{}")
+        try:
+            before = json.loads(_text(self._folder / "given.json"))
+        except ValueError:
+            # Nothing, or half of it: the disk was full. Nobody can tell what runs, so all of it counts as changed.
+            before = {}
         now = self._given(variables)
         return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
