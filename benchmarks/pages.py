@@ -112,8 +112,6 @@ def _attempt(batch: int) -> dict[str, Any]:
         "mode": "incremental",
         "requested_by": None,
         "recorded_at": at,
-        "mode": "incremental",
-        "requested_by": None,
     }
 
 
