@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegate import freshness, journal, registry, standing
+from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.environment import Environment
-    from tidegate.errors import TidegateError
     from tidegate.spec import Pipeline
     from tidegate.standing import Standing
 
