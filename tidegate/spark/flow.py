@@ -7,7 +7,6 @@ and swaps it in with one commit once the feed is drained, so that readers never 
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 from tidegate import checkpoint, decision, progress
@@ -18,13 +17,12 @@ from tidegate.errors import (
     ContractRefusedError,
     GateRefusedError,
     SpecDriftError,
-    TidegateError,
 )
-from tidegate.lease import checkpoint_resource, table_resource
-from tidegate.spark import contracts, lease, micro_batch, reingest, replay, sources, swap, tables
+from tidegate.spark import contracts, micro_batch, reingest, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.listener import recorded_progress
 from tidegate.spark.split import check_not_ahead
+from tidegate.spark.turn import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,36 +39,20 @@ def run_flow(context: FlowContext) -> None:
     Raises:
         TidegateError: See `tidegate.errors`. Finished batches stay; the batch in hand is finished by the next run.
     """
-    started = time.monotonic()
-    resources = (
-        checkpoint_resource(context.pipeline.name, context.flow.name),
-        table_resource(context.flow.target.name),
-    )
-    try:
-        if context.source_table is not None and not tables.exists(context.source_table):
-            return
-        with lease.hold(
-            context.spark, context.layout, resources, what=f"attempt {context.attempt} of {context.pipeline.name}"
-        ):
-            _prepare(context)
-            (replay if context.flow.target.keys else reingest).finish_pending(context)
-            _drain(context)
-            if context.target != context.live:
-                swap.swap_in(context)
-            if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
-                decision.retire(context.layout, context.ref)
-            if context.request.window is not None and context.request.concerns(context.flow):
-                (replay.replay if context.request.mode == "replay" else reingest.reingest)(
-                    context, context.request.window
-                )
-    except TidegateError:
-        raise
-    except Exception as error:
-        raise translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint)) from error
-    finally:
-        context.report.seconds = round(time.monotonic() - started, 3)
-        if tables.exists(context.live):
-            context.report.target_version = tables.version(context.spark, context.live)
+    if context.source_table is not None and not tables.exists(context.source_table):
+        return
+    name = context.flow.name
+    with turn(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
+        _prepare(context)
+        (replay if context.flow.target.keys else reingest).finish_pending(context)
+        _drain(context)
+        if context.target != context.live:
+            swap.swap_in(context)
+        if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
+            decision.retire(context.layout, context.ref)
+        if context.request.window is not None and context.request.concerns(context.flow):
+            again = replay.replay if context.request.mode == "replay" else reingest.reingest
+            again(context, context.request.window)
 
 
 def _prepare(context: FlowContext) -> None:

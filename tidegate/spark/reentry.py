@@ -16,19 +16,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
 from tidegate import checkpoint, decision, identity, quarantine
-from tidegate.errors import RequestError, TidegateError
-from tidegate.lease import checkpoint_resource, table_resource
+from tidegate.errors import RequestError
 from tidegate.probes import delta
-from tidegate.spark import lease, micro_batch, parse, tables
+from tidegate.spark import micro_batch, parse, tables
 from tidegate.spark.context import FlowContext, Replay
-from tidegate.spark.failures import translate
 from tidegate.spark.split import Decision, check_balance, decide
+from tidegate.spark.turn import turn
 from tidegate.spec import ChangeFeed, FileSource
 
 if TYPE_CHECKING:
@@ -58,24 +56,13 @@ def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None
         RequestError: The live table belongs to another checkpoint: a full refresh is on its way.
         TidegateError: As a run; what is in hand is finished by the next replay.
     """
-    started = time.monotonic()
-    name, flow = context.pipeline.name, context.flow
-    resources = (checkpoint_resource(name, flow.name), table_resource(flow.target.name))
-    try:
-        with lease.hold(context.spark, context.layout, resources, what=f"replay {context.attempt} of {name}"):
-            _check_ready(context, dry_run=dry_run)
-            if dry_run:
-                _foresee(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
-            else:
-                _replay(context, selection, limit)
-    except TidegateError:
-        raise
-    except Exception as error:
-        raise translate(error, what=f"replay of flow {flow.name!r}", checkpoint=str(context.checkpoint)) from error
-    finally:
-        context.report.seconds = round(time.monotonic() - started, 3)
-        if tables.exists(context.live):
-            context.report.target_version = tables.version(context.spark, context.live)
+    name, flow = context.pipeline.name, context.flow.name
+    with turn(context, work=f"replay of flow {flow!r}", holder=f"replay {context.attempt} of {name}"):
+        _check_ready(context, dry_run=dry_run)
+        if dry_run:
+            _foresee(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
+        else:
+            _replay(context, selection, limit)
 
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
