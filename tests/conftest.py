@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[1]
 
-ONE_AIRFLOW = ("tests/live/test_tasks_tell_the_truth.py", "tests/live/test_no_values.py", "tests/live/test_windows.py")
-"""Files whose tests share one live Airflow, and so one worker."""
+TOGETHER = {
+    "one live Airflow": ("test_tasks_tell_the_truth", "test_no_values", "test_windows"),
+    "the port that make up takes": ("test_console", "test_guides"),
+}
+"""Files of tests/live whose tests run in one worker, because they share something."""
 LONGEST_FIRST = ("tests/live/", "tests/chaos/", "tests/airflow/", "tests/demo/", "tests/docs/", "tests/spark/")
 """So that no worker is left alone with a long file in the end."""
 
@@ -31,8 +34,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            scope = super()._split_scope(nodeid)
-            return "tests/live" if scope in ONE_AIRFLOW else scope
+            scope: str = super()._split_scope(nodeid)
+            shared = (what for what, names in TOGETHER.items() for name in names if scope == f"tests/live/{name}.py")
+            return next(shared, scope)
 
     return Together(config, log)
 
