@@ -130,7 +130,7 @@ def _start_airflow(parts: Parts, environment: Environment, undo: contextlib.Exit
     begun = time.monotonic()
     wanted = set(registry.names())
     with parts.console.status("Airflow …") as shown:
-        while not (healthy := airflow.healthy()) or not wanted <= set(airflow.dags()):
+        while not (healthy := airflow.healthy()) or not airflow.lists(wanted):
             what = "reads the pipelines" if healthy else "starts"
             shown.update(f"Airflow {what} … {time.monotonic() - begun:.0f} s")
             if gone := [service for service in started if service.leader is None]:

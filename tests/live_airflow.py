@@ -146,7 +146,7 @@ class Live:
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
             }
         )
-        until(lambda: self.server.healthy() and set(DAGS) <= set(self.server.dags()), 90)
+        until(lambda: self.server.healthy() and self.server.lists(DAGS), 90)
         self.ready_after = time.monotonic() - begun
         self.client = ApiClient(Configuration(host=self.server.url, access_token=self.server.token()))
 

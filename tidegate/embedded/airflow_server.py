@@ -22,7 +22,7 @@ from tidegate.embedded.service import Service, stop
 from tidegate.errors import EX_TEMPFAIL, SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 USER = "admin"
@@ -146,6 +146,17 @@ class AirflowServer:
         except NoAnswerError:
             return False
         return all(part.get("status") == "healthy" for part in told.values())
+
+    def lists(self, names: Collection[str]) -> bool:
+        """Whether Airflow lists these DAGs; its first answer may take longer than it is waited for.
+
+        Args:
+            names: The DAGs' ids.
+        """
+        try:
+            return set(names) <= set(self.dags())
+        except NoAnswerError:
+            return False
 
     def dags(self) -> dict[str, bool]:
         """Every DAG that Airflow lists, and whether it is paused.

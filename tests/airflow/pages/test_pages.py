@@ -98,7 +98,7 @@ def test_the_overview_counts_batches_and_no_replays(client: Client, lake: Lake) 
     lake.batch("flights", "silver", 0, read=120, written=120)
     lake.batch("flights", "silver", 7, purpose="window", asked=ada, kind="rederive", read=900, written=900)
     told = text(client().get("/tidegate/").text)
-    assert re.search(r"silver silver.flights not begun \d+ s ago nothing 0 120 0 0", told), told
+    assert re.search(r"silver silver.flights not begun \d+ s ago ingested \d+ s ago nothing 0 120 0 0", told), told
     assert "The last 1 batches" in told
     told = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
     assert re.search(r"replay 7 v1 \d+ s ago replay 7 900 900 .* replay by ada", told), told
