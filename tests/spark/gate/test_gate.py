@@ -312,4 +312,6 @@ def jobs(spark: SparkSession, gate: SuiteGate, rows: DataFrame) -> int:
         gate.judge(flagged, flow="silver", batch_id=0)
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # clears it
+    # Jobs are counted by a listener, which may be behind.
+    context._jsc.sc().listenerBus().waitUntilEmpty(30_000)
     return len(context.statusTracker().getJobIdsForGroup(group))
