@@ -309,7 +309,7 @@ def jobs(spark: SparkSession, gate: SuiteGate, rows: DataFrame) -> int:
     group = f"judge-{len(gate.suite.expectations)}"
     context.setJobGroup(group, group)
     try:
-        gate.judge(flagged, flow="silver", batch_id=0)
+        gate.judge(flagged, flow="silver", app_id="flights/silver/v1/0", batch_id=0)
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # clears it
     # Jobs are counted by a listener, which may be behind.
