@@ -145,17 +145,20 @@ def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bo
     )
     bronze = Flow(name="bronze", source=source, target=Table("bronze.orders"))
     layout = Layout(folder / "lake", folder / "landing")
+    ref = CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)
     context = SimpleNamespace(
         layout=layout,
         pipeline=Pipeline(name="orders", flows=(bronze, silver)),
         flow=silver,
-        ref=CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0),
+        ref=ref,
+        app_id=ref.app_id,
         landing=source,
         registry=arrived.registry,
         transform=None,
         request=SimpleNamespace(dry_run=dry_run),
         run_key="run-1",
         report=SimpleNamespace(notes=[]),
+        tell_drift=lambda *_: None,
     )
     told = cast("FlowContext", context)
     records, drift = rows._records(told, arrived.bronze)
