@@ -218,7 +218,7 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     window = {"from_date": f"2013-01-{FIRST:02}", "to_date": f"2013-01-{LAST:02}"}
     run = trigger(live, {"mode": "replay", **window})
     assert run is not None
-    assert live.end(run)["gold"] == "success"
+    assert live.end(run, seconds=240)["gold"] == "success"
     assert requested_by(live, run) == {"admin"}
     assert lower_case(live) == set()
     assert live.wrong() == []
