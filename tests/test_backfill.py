@@ -41,7 +41,8 @@ def by_airflow(
 
 @pytest.mark.parametrize("timezone", ["UTC", "America/New_York", "Europe/Paris", "Asia/Kolkata"])
 @pytest.mark.parametrize(
-    "schedule", ["@daily", "@hourly", "*/20 * * * *", "@weekly", "@monthly", "30 1 * * *", "30 2 * * 1-5", "0 */6 * * *"]
+    "schedule",
+    ["@daily", "@hourly", "*/20 * * * *", "@weekly", "@monthly", "30 1 * * *", "30 2 * * 1-5", "0 */6 * * *"],
 )
 def test_intervals_are_counted_as_airflow_cuts_them_also_where_the_clocks_change(schedule: str, timezone: str) -> None:
     made = 0
