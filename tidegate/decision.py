@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tidegate import identity, ledger, ops, quarantine
 from tidegate.errors import RequestError
+from tidegate.probes import delta
 from tidegate.report import BatchRecord
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class _Decisions:
             return 0
         planned = BatchRecord(
             flow=self.flow,
-            batch_id=(-1 if (held := ledger.last(self.entries, self.app_id)) is None else held) + 1,
+            batch_id=(-1 if (held := delta.transaction_version(self.entries, self.app_id)) is None else held) + 1,
             app_id=self.app_id,
             kind=kind,
             read=counted[0]["entries"],
@@ -119,14 +120,14 @@ class _Decisions:
 
     def _finish(self) -> None:
         """Write the line of a decision that ended between its two commits."""
-        number = ledger.last(self.entries, self.app_id)
-        recorded = ledger.last(self.layout.ops(self.pipeline, "ledger"), self.app_id)
+        number = delta.transaction_version(self.entries, self.app_id)
+        recorded = delta.transaction_version(self.layout.ops(self.pipeline, "ledger"), self.app_id)
         if number is None or (recorded is not None and recorded >= number):
             return
         from deltalake import DeltaTable
 
         for info in DeltaTable(str(self.entries)).history():
-            told = _told(info)
+            told = delta.user_metadata(info)
             if (told.get("app_id"), told.get("batch_id")) == (self.app_id, number):
                 planned = BatchRecord.from_json(told["planned"])
                 self._record(planned, int(info["operationMetrics"]["num_updated_rows"]), told["by"])
@@ -144,12 +145,3 @@ def _by_rule(entries: Path, where: str) -> dict[str, int]:
         f"SELECT rule, count(*) AS entries FROM (SELECT unnest(rules) AS rule FROM held WHERE {where}) GROUP BY rule",
     )
     return {row["rule"]: row["entries"] for row in rows}
-
-
-def _told(info: dict[str, Any]) -> dict[str, Any]:
-    """What a commit says of the transaction that made it; nothing where it says none, or is not ours."""
-    try:
-        told = json.loads(info.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate import ops
+from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict, now
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, asked: Mapping[str
 
     path = layout.ops(pipeline, "ledger")
     app_id = f"{batch.app_id}/swap" if batch.kind == "swap" else batch.app_id
-    held = last(path, app_id)
+    held = delta.transaction_version(path, app_id)
     if held is not None and held >= batch.batch_id:
         return
     commit = CommitProperties(app_transactions=[Transaction(app_id=app_id, version=batch.batch_id)])
@@ -61,18 +62,6 @@ def judged(layout: Layout, pipeline: str, verdict: Verdict, asked: Mapping[str, 
     plain = verdict.to_json()
     line = {**plain, "app_id": verdict.app_id or None, "results": json.dumps(plain["results"]), **UNKNOWN, **asked}
     _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line, None)
-
-
-def last(path: Path, app_id: str) -> int | None:
-    """The last number that a Delta table took under a transaction id; None when it took none, or is not there."""
-    if not (path / "_delta_log").is_dir():
-        return None
-    from deltalake import DeltaTable
-
-    if not DeltaTable.is_deltatable(str(path)):
-        return None
-    number: int | None = DeltaTable(str(path)).transaction_version(app_id)
-    return number
 
 
 def schema() -> pyarrow.Schema:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,19 @@ def transaction_version(path: Path, app_id: str) -> int | None:
     from deltalake import DeltaTable
 
     return DeltaTable(str(path)).transaction_version(app_id)
+
+
+def user_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What the transaction that made a commit said of itself; nothing where it said none, or is not ours.
+
+    Args:
+        info: Of the commit, as Delta's log or delta-rs' history tells it.
+    """
+    try:
+        told = json.loads(info.get("userMetadata") or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def table_id(path: Path) -> str:

@@ -18,6 +18,7 @@ from tidegate.errors import (
     GateRefusedError,
     SpecDriftError,
 )
+from tidegate.probes import delta
 from tidegate.spark import contracts, micro_batch, reingest, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.listener import recorded_progress
@@ -130,15 +131,10 @@ def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
 def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -> None:
     if not has_history or context.app_id in held:
         return
-    ledger_path = context.layout.ops(context.pipeline.name, "ledger")
     if tables.exists(swap.staging(context)):
         return
-    from deltalake import DeltaTable
-
-    if (
-        DeltaTable.is_deltatable(str(ledger_path))
-        and DeltaTable(str(ledger_path)).transaction_version(context.app_id) is not None
-    ):
+    ledger = context.layout.ops(context.pipeline.name, "ledger")
+    if delta.transaction_version(ledger, context.app_id) is not None:
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table {context.flow.target.name!r}, "
             f"which is gone or was replaced. Restore the table, or set checkpoint_version={context.ref.version + 1} to derive it anew.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import LedgerImbalanceError
+from tidegate.probes import delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +96,7 @@ def commits(path: Path, first: int, last: int) -> Iterator[Commit]:
 
 def _commit(number: int, info: dict[str, Any]) -> Commit:
     metrics = {name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()}
-    return Commit(version=number, metrics=metrics, metadata=_metadata(info))
+    return Commit(version=number, metrics=metrics, metadata=delta.user_metadata(info))
 
 
 def _commit_info(entry: Path) -> dict[str, Any]:
@@ -105,14 +106,6 @@ def _commit_info(entry: Path) -> dict[str, Any]:
                 info: dict[str, Any] = json.loads(line)["commitInfo"]
                 return info
     return {}
-
-
-def _metadata(info: dict[str, Any]) -> dict[str, Any]:
-    try:
-        told = json.loads(info.get("userMetadata") or "{}")
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def _snapshot(spark: SparkSession, path: Path) -> Any:
