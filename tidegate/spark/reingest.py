@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate.probes import files, kafka
-from tidegate.spark import micro_batch, tables
+from tidegate.spark import micro_batch, written_plan
 from tidegate.spark.raw import split_landed, split_messages
 from tidegate.spec import FileSource, KafkaSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
@@ -61,8 +60,9 @@ def reingest(context: FlowContext, window: Window) -> None:
     Raises:
         TidegateError: As a micro-batch; what is in hand is finished by the flow's next run.
     """
-    taken = [each for each in _pieces(context) if each.request_id == context.request.request_id]
-    number = max((each.number for each in _pieces(context)), default=-1) + 1
+    pieces = _pieces(context)
+    taken = [each for each in pieces if each.request_id == context.request.request_id]
+    number = pieces[-1].number + 1 if pieces else 0
     for part in _parts(context, window, taken):
         piece = Piece(
             number=number,
@@ -72,22 +72,20 @@ def reingest(context: FlowContext, window: Window) -> None:
             requested_by=context.request.requested_by,
             **part,
         )
-        _write(context, piece)
+        written_plan.write(context, piece)
         _take(context, piece)
         number += 1
 
 
 def finish_pending(context: FlowContext) -> None:
     """Finish a piece that a crash left half-written; forget one that wrote nothing."""
-    last = max(_pieces(context), key=lambda piece: piece.number, default=None)
-    if last is None or last.done:
+    pieces = _pieces(context)
+    if not pieces or (last := pieces[-1]).done:
         return
-    app_id = context.of_windows().app_id
-    held = (tables.transactions(context.spark, path).get(app_id, -1) for path in (context.quarantine, context.live))
-    if last.number in held:
+    if written_plan.has_begun(context, last.number):
         _take(context, last)
     else:
-        _path(context, last.number).unlink()
+        written_plan.drop(context, last.number)
 
 
 def _take(context: FlowContext, piece: Piece) -> None:
@@ -99,7 +97,7 @@ def _take(context: FlowContext, piece: Piece) -> None:
         return split_messages(own, _messages(own, piece), piece.number, decision, piece.planned_at_ms)
 
     micro_batch.take(own, piece.number, split, lambda: piece.planned_at_ms)
-    _write(context, dataclasses.replace(piece, done=True))
+    written_plan.write(context, dataclasses.replace(piece, done=True))
 
 
 def _parts(context: FlowContext, window: Window, taken: list[Piece]) -> Iterator[dict[str, Any]]:
@@ -169,21 +167,4 @@ def _messages(context: FlowContext, piece: Piece) -> DataFrame:
 
 
 def _pieces(context: FlowContext) -> list[Piece]:
-    folder = context.layout.replays(context.pipeline.name, context.flow.name)
-    found: list[Piece] = []
-    for path in folder.glob("*.json"):
-        plain: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found.append(Piece(**plain))
-    return found
-
-
-def _path(context: FlowContext, number: int) -> Path:
-    return context.layout.replays(context.pipeline.name, context.flow.name) / f"{number}.json"
-
-
-def _write(context: FlowContext, piece: Piece) -> None:
-    path = _path(context, piece.number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(dataclasses.asdict(piece), indent=1), encoding="utf-8")
-    draft.replace(path)
+    return [Piece(**written_plan.read(context, number)) for number in written_plan.numbers(context)]

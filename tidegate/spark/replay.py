@@ -11,17 +11,16 @@ checkpoint. If the process dies after the first write, the next run of the flow 
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pendulum
 
 from tidegate.errors import SpecError
 from tidegate.request import event_time, timed_table
-from tidegate.spark import micro_batch, parse, tables
+from tidegate.spark import micro_batch, parse, tables, written_plan
 from tidegate.spark.groups import split_groups
 from tidegate.spark.rows import split_rows, transform_records
 
@@ -79,14 +78,10 @@ def finish_pending(context: FlowContext) -> None:
     last = _last(context)
     if last is None or last.done:
         return
-    written = [
-        tables.transactions(context.spark, path).get(context.of_windows().app_id, -1)
-        for path in (context.quarantine, context.live)
-    ]
-    if last.number in written:
+    if written_plan.has_begun(context, last.number):
         _take(context, last)
     else:
-        _path(context, last.number).unlink()
+        written_plan.drop(context, last.number)
         shutil.rmtree(_keys(context, last.number), ignore_errors=True)
 
 
@@ -101,7 +96,7 @@ def _take(context: FlowContext, planned: Replay) -> None:
         return split_rows(own, _source_rows(own, keys, planned), planned.number, decision, anew=keys)
 
     micro_batch.take(own, planned.number, split, lambda: planned.planned_at_ms, planning=planned.seconds)
-    _write(context, dataclasses.replace(planned, done=True))
+    written_plan.write(context, dataclasses.replace(planned, done=True))
     shutil.rmtree(_keys(context, planned.number), ignore_errors=True)
 
 
@@ -121,7 +116,7 @@ def _plan(context: FlowContext, window: Window, number: int) -> Replay:
     keys = _named_keys(context.of_windows(), window, planned)
     keys.distinct().write.mode("overwrite").parquet(str(_keys(context, number)))
     planned = dataclasses.replace(planned, seconds=round(time.monotonic() - started, 3))
-    _write(context, planned)
+    written_plan.write(context, planned)
     return planned
 
 
@@ -203,29 +198,10 @@ def _within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
     )
 
 
-def _folder(context: FlowContext) -> Path:
-    return context.layout.replays(context.pipeline.name, context.flow.name)
-
-
-def _path(context: FlowContext, number: int) -> Path:
-    return _folder(context) / f"{number}.json"
-
-
 def _keys(context: FlowContext, number: int) -> Path:
-    return _folder(context) / f"{number}.keys"
+    return written_plan.folder(context) / f"{number}.keys"
 
 
 def _last(context: FlowContext) -> Replay | None:
-    known = sorted((int(path.stem) for path in _folder(context).glob("*.json") if path.stem.isdigit()), reverse=True)
-    for number in known[:1]:
-        plain: dict[str, Any] = json.loads(_path(context, number).read_text(encoding="utf-8"))
-        return Replay(**plain)
-    return None
-
-
-def _write(context: FlowContext, planned: Replay) -> None:
-    path = _path(context, planned.number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(dataclasses.asdict(planned), indent=1), encoding="utf-8")
-    draft.replace(path)
+    known = written_plan.numbers(context)
+    return Replay(**written_plan.read(context, known[-1])) if known else None
