@@ -22,7 +22,6 @@ from rich.console import Console
 
 from demo import clicks_feed, flights_feed
 from demo.stage import check_set_up
-from tidegate import registry
 from tidegate.embedded import jars, places
 from tidegate.embedded.airflow_server import PORT, USER, AirflowServer, NoAnswerError
 from tidegate.embedded.broker import Broker
@@ -35,6 +34,7 @@ EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092
 """Where the project's commands look for a broker that nobody named; taken when it is free."""
 _READY_SECONDS = 240.0
+_QUIET_SECONDS = 30.0
 _LANDED_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 
@@ -50,6 +50,12 @@ class Parts:
     def data(self) -> Path:
         """The folder of broker, feeder, and by default of lake and landing zone."""
         return self.project / ".data"
+
+    @property
+    def dag_files(self) -> set[str]:
+        """The files that Airflow is to read, relative to ``dags``."""
+        folder = self.project / "dags"
+        return {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
 
     @property
     def airflow(self) -> AirflowServer:
@@ -128,9 +134,18 @@ def _start_airflow(parts: Parts, environment: Environment, undo: contextlib.Exit
     if not airflow.url.endswith(f":{PORT}"):
         parts.console.print(f"Port {PORT} is taken by another program: Airflow gets another one.")
     begun = time.monotonic()
-    wanted = set(registry.names())
+    _wait_until_ready(parts, airflow, started)
+    parts.console.print(f"Airflow … ready after {time.monotonic() - begun:.0f} s")
+
+
+def _wait_until_ready(parts: Parts, airflow: AirflowServer, started: list[Service]) -> None:
+    files, read = parts.dag_files, set[str]()
+    begun = news = time.monotonic()
     with parts.console.status("Airflow …") as shown:
-        while not (healthy := airflow.healthy()) or not airflow.lists(wanted):
+        # A file without a DAG is one that Airflow never speaks of: after some quiet, nothing more will come.
+        while not (healthy := airflow.healthy()) or (
+            not files <= read and not (read and time.monotonic() - news > _QUIET_SECONDS)
+        ):
             what = "reads the pipelines" if healthy else "starts"
             shown.update(f"Airflow {what} … {time.monotonic() - begun:.0f} s")
             if gone := [service for service in started if service.leader is None]:
@@ -140,7 +155,8 @@ def _start_airflow(parts: Parts, environment: Environment, undo: contextlib.Exit
                 logs = airflow.services["api-server"].folder
                 raise SetupError(f"Airflow did not become ready in {_READY_SECONDS:.0f} s; its logs are in {logs}")
             time.sleep(_LOOK_SECONDS)
-    parts.console.print(f"Airflow … ready after {time.monotonic() - begun:.0f} s")
+            if not read >= (now := set(airflow.files())):
+                read, news = read | now, time.monotonic()
 
 
 def down(parts: Parts) -> None:
@@ -169,6 +185,9 @@ def status(parts: Parts) -> None:
         with contextlib.suppress(NoAnswerError):
             told = [f"{name} (paused)" if paused else name for name, paused in sorted(airflow.dags().items())]
             say(f"Pipelines     {', '.join(told)}")
+            for file, error in sorted(airflow.files().items()):
+                if error:
+                    say(f"              dags/{file} does not load: {error}", style="red", markup=False, soft_wrap=True)
         say(f"Commands      source {_from_here(places.airflow_home(parts.project) / 'env')}")
         say("              makes `airflow` and `tidegate` in a shell those of this project")
     else:

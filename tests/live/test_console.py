@@ -88,6 +88,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 
 def test_up_is_ready_in_time_on_loopback_only_comes_back_after_kills_and_goes_down_whole(project: Project) -> None:
+    (project.folder / "dags/broken.py").write_text("from airflow.sdk import dag\n\nraise ValueError('no such table')\n")
     with contextlib.ExitStack() as taken:
         if is_free(PORT):
             taken.enter_context(socket.create_server((LOOPBACK, PORT)))
@@ -100,6 +101,7 @@ def test_up_is_ready_in_time_on_loopback_only_comes_back_after_kills_and_goes_do
     paused = project.airflow.dags()
     assert set(paused) == {"clickstream", "flights", "quarantine", "schema_approval", "alerts"}
     assert not any(paused.values())
+    assert "dags/broken.py does not load: ValueError: no such table" in told, "and nobody waits for it"
     # Both pipelines run at once: what the feeder landed is there.
     until(lambda: any("SparkSubmit" in word for process in project.processes() for word in _words(process)), 60)
 

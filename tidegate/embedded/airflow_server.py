@@ -22,7 +22,7 @@ from tidegate.embedded.service import Service, stop
 from tidegate.errors import EX_TEMPFAIL, SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 USER = "admin"
@@ -147,16 +147,18 @@ class AirflowServer:
             return False
         return all(part.get("status") == "healthy" for part in told.values())
 
-    def lists(self, names: Collection[str]) -> bool:
-        """Whether Airflow lists these DAGs; its first answer may take longer than it is waited for.
+    def files(self) -> dict[str, str]:
+        """Files of the DAG folder that Airflow has read: relative to the folder, each with its error or an empty text.
 
-        Args:
-            names: The DAGs' ids.
+        Empty while the API server does not answer: its first answer may take longer than it is waited for.
         """
         try:
-            return set(names) <= set(self.dags())
+            errors = self._ask("/api/v2/importErrors?limit=1000", token=self.token())["import_errors"]
+            dags = self._dags()
         except NoAnswerError:
-            return False
+            return {}
+        found = {dag["relative_fileloc"]: "" for dag in dags}
+        return found | {error["filename"]: error["stack_trace"].rstrip().rpartition("\n")[2] for error in errors}
 
     def dags(self) -> dict[str, bool]:
         """Every DAG that Airflow lists, and whether it is paused.
@@ -164,8 +166,7 @@ class AirflowServer:
         Raises:
             NoAnswerError: The API server does not answer.
         """
-        listed = self._ask("/api/v2/dags?limit=1000&exclude_stale=true", token=self.token())["dags"]
-        return {dag["dag_id"]: dag["is_paused"] for dag in listed}
+        return {dag["dag_id"]: dag["is_paused"] for dag in self._dags()}
 
     def token(self) -> str:
         """A token for the REST API, of the user ``admin``.
@@ -177,6 +178,12 @@ class AirflowServer:
         return str(self._ask("/auth/token", token=None, body=login)["access_token"])
 
     # -------------------------------------------------------------------------------------------------------- private
+
+    def _dags(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = self._ask("/api/v2/dags?limit=1000&exclude_stale=true", token=self.token())[
+            "dags"
+        ]
+        return listed
 
     @property
     def _port(self) -> int | None:
