@@ -64,10 +64,10 @@ def _make(folder: Path, names: list[str], batches: int) -> None:
 
 
 def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
-    from tidegate import ledger, ops
+    from tidegate.ops import ledger, store
 
     schema = ledger.schema() if kind == "ledger" else ledger.verdict_schema()
-    ops.append(path, schema, [line(flow, batch, schema.names)])
+    store.append(path, schema, [line(flow, batch, schema.names)])
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:

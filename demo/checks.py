@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from demo import recompute
-from tidegate import quarantine
 from tidegate.layout import Layout
+from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Pipeline
 from tidegate.wording import count
@@ -71,7 +71,7 @@ def set_aside(layout: Layout, pipeline: Pipeline) -> Check:
     states: Counter[str] = Counter()
     wrong = 0
     for flow in pipeline.flows:
-        held = quarantine.held(layout.quarantine(pipeline.name, flow.name))
+        held = lifecycle.held(layout.quarantine(pipeline.name, flow.name))
         states.update(held.states)
         own = [line for line in plain if line["flow"] == flow.name]
         landing = not isinstance(flow.source, ChangeFeed)
@@ -88,8 +88,8 @@ def set_aside(layout: Layout, pipeline: Pipeline) -> Check:
         else:
             moved = not any(off.values())
         wrong += held.in_hand + (not aside <= sum(held.states.values()) <= aside + again) + (not moved)
-        wrong += sum(number for state, number in held.states.items() if state not in quarantine.STATES)
-    told = ", ".join(f"{states[state]:,} {state}" for state in quarantine.STATES if states[state]) or "nothing"
+        wrong += sum(number for state, number in held.states.items() if state not in lifecycle.STATES)
+    told = ", ".join(f"{states[state]:,} {state}" for state in lifecycle.STATES if states[state]) or "nothing"
     return Check(f"{pipeline.name}: every entry of the quarantine is in one place", told, wrong == 0)
 
 

@@ -12,10 +12,10 @@ from rich.table import Table
 from demo.checks import Check, query, table
 from demo.flights_feed import Landed
 from demo.runs import DagRun
-from tidegate.lag import Lag
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport
 from tidegate.spec import Pipeline
+from tidegate.status.lag import Lag
 from tidegate.wording import count, size
 
 LANDED_FILES_SHOWN = 8

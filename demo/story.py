@@ -13,9 +13,10 @@ from demo import checks, clicks_feed, flights_feed, recompute, scenes
 from demo.runs import RunCrashedError
 from demo.stage import Stage, check_set_up, set_up
 from demo.watch import reports_there, watch
-from tidegate import lag, registry
+from tidegate import registry
 from tidegate.report import RunReport
 from tidegate.spec import Pipeline
+from tidegate.status import lag
 
 STORM = (
     f"SELECT * REPLACE (round(mean_delay, 1) AS mean_delay) FROM gold WHERE day = '{flights_feed.STORM_DAY}'"

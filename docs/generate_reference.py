@@ -13,8 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from tidegate import cli, contract, environment, errors, spec, thresholds
+from tidegate import cli, environment, errors, spec
 from tidegate.errors import TidegateError
+from tidegate.schema import contract
+from tidegate.spec import thresholds
 
 FOLDER = Path(__file__).parent / "reference"
 _NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it reads, then run it again. -->"

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.quarantine.selection import Selection
 from tidegate.report import FlowReport, RunReport
 from tidegate.request import RunRequest, fresh_id
-from tidegate.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spec.trips import SILVER
+from tidegate import fingerprints
 from tidegate.errors import SpecError
 from tidegate.fingerprints import code_fingerprint, suite_fingerprint
 
@@ -79,3 +81,9 @@ def test_edited_code_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest
 def test_a_module_that_is_not_there_is_told(module: str) -> None:
     with pytest.raises(SpecError, match="spark_jobs/"):
         code_fingerprint(module)
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_fields() -> None:
+    told = SILVER.remembered()
+    assert fingerprints.fingerprint(dict(reversed(told.items()))) == fingerprints.fingerprint(told)
+    assert len(fingerprints.fingerprint(told)) == 16

@@ -12,8 +12,8 @@ import pytest
 from tidegate import registry
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.selection import Selection
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")

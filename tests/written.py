@@ -11,7 +11,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import checkpoint, evolution, registry
+from tidegate import registry
+from tidegate.checkpoints import checkpoint
+from tidegate.ops import evolution
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout

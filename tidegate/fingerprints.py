@@ -1,14 +1,27 @@
-"""Fingerprints of what a gate decides by: when one changed, judging a refused batch again may end otherwise. No JVM."""
+"""Short hashes of what decides: of a declaration, a suite, a transform. When one changed, another answer is possible.
+
+No JVM.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tidegate.errors import SpecError
+
+
+def fingerprint(remembered: Mapping[str, Any]) -> str:
+    """A short, stable hash of plain values; the order of fields does not matter.
+
+    SHA-256 over canonical JSON, 16 hex digits: enough that two declarations of one lake never meet by chance.
+    """
+    canonical = json.dumps(remembered, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def suite_fingerprint(path: Path) -> str:
@@ -21,8 +34,7 @@ def suite_fingerprint(path: Path) -> str:
         OSError: The file cannot be read.
         json.JSONDecodeError: It is not JSON.
     """
-    said = json.dumps(_without_ids(json.loads(path.read_text(encoding="utf-8"))), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    return fingerprint(_without_ids(json.loads(path.read_text(encoding="utf-8"))))
 
 
 def code_fingerprint(module_name: str) -> str:

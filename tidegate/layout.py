@@ -92,7 +92,7 @@ class Layout:
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.opened.json"
 
     def interventions(self, dag_id: str, flow: str) -> Path:
-        """What people decided about a flow at run time (`tidegate.intervention`): a line of JSON for each decision."""
+        """What people decided about a flow at run time (`tidegate.checkpoints.intervention`): a line of JSON for each decision."""
         return self.checkpoints(dag_id, flow) / "interventions.jsonl"
 
     def replays(self, dag_id: str, flow: str) -> Path:

@@ -180,7 +180,7 @@ class FlowReport:
     batches: list[BatchRecord] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     lag_before: dict[str, Any] | None = None
-    """Rows and bytes behind the source when the flow began, as `tidegate.lag` tells them."""
+    """Rows and bytes behind the source when the flow began, as `tidegate.status.lag` tells them."""
     lag_after: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""

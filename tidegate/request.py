@@ -13,7 +13,7 @@ import pendulum
 
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
-from tidegate.selection import Selection
+from tidegate.quarantine.selection import Selection
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 from tidegate.window import Window
 

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.cli.project import append, quarantined
-from tidegate import checkpoint, registry
-from tidegate.checkpoint import CheckpointRef
+from tidegate import registry
+from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout, run_key
 from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
 from tidegate.request import RunRequest

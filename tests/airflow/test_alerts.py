@@ -17,10 +17,10 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidegate import alert_history, plans
 from tidegate.airflow import channels
-from tidegate.episodes import Episode
+from tidegate.alerting.episodes import Episode
 from tidegate.layout import Layout
+from tidegate.ops import alert_history, plans
 
 pytestmark = pytest.mark.airflow
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.written import drift_waits
-from tidegate import evolution
-from tidegate.drift import Change
 from tidegate.layout import Layout
+from tidegate.ops import evolution
+from tidegate.schema.drift import Change
 
 pytestmark = pytest.mark.airflow
 

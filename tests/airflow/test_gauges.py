@@ -16,7 +16,7 @@ import pytest
 from airflow.sdk import Context
 
 from tests.airflow.lake import Lake
-from tidegate.alerts import Observation
+from tidegate.alerting.alerts import Observation
 from tidegate.layout import Layout
 
 pytestmark = pytest.mark.airflow
@@ -31,7 +31,7 @@ report.ended_at = now()
 report.write(path)
 
 from datetime import datetime, timedelta, timezone
-from tidegate import metrics
+from tidegate.ops import metrics
 
 def progress(batch_id, **changed):
     told = dict(

@@ -10,11 +10,12 @@ import pytest
 
 from pipelines.flights import pipeline as flights
 from tests.cli.project import append, quarantined
-from tidegate import lease, quarantine
 from tidegate.airflow import build_dag
 from tidegate.airflow.quarantine import build_quarantine_dag
+from tidegate.checkpoints import lease
 from tidegate.errors import FieldError
 from tidegate.layout import Layout, run_key
+from tidegate.quarantine import lifecycle
 from tidegate.request import RunRequest
 
 pytestmark = pytest.mark.airflow
@@ -86,7 +87,7 @@ def test_waiving_is_done_by_plan_without_an_application(
     run = runs.start(dag, {**SILVER, "action": "waive", "reason": "the airport's own test"})
     assert runs.states(run) == {"plan": "success", "run": "skipped", "show": "skipped"}
     assert runs.xcom(run, "plan", "reason") == "silver: 3 waived"
-    assert quarantine.held(held).states == {"waived": 3}
+    assert lifecycle.held(held).states == {"waived": 3}
 
 
 def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
@@ -103,7 +104,7 @@ def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
         run = runs.start(dag, asked)
         assert runs.states(run)["plan"] == "failed", asked
         assert says in capsys.readouterr().out
-    assert quarantine.held(held).states == {"open": 3}
+    assert lifecycle.held(held).states == {"open": 3}
 
 
 def test_a_replay_goes_to_one_application_that_is_given_its_request(
@@ -143,7 +144,7 @@ def test_a_run_that_holds_the_lease_is_waited_for(
     with lease.hold(layout, ("checkpoint:flights/silver",), what="attempt a1 of flights"):
         run = runs.start(dag, {**SILVER, "action": "waive", "reason": "x"})
     assert runs.states(run)["plan"] == "failed"
-    assert quarantine.held(held).states == {"open": 3}
+    assert lifecycle.held(held).states == {"open": 3}
 
 
 def test_no_pipeline_can_have_the_name_of_this_dag() -> None:

@@ -14,10 +14,10 @@ import pendulum
 import pytest
 
 from pipelines.flights import pipeline
-from tidegate import plans
-from tidegate.checkpoint import write_sidecar
+from tidegate.checkpoints.checkpoint import write_sidecar
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
+from tidegate.ops import plans
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 

@@ -11,7 +11,7 @@ import pytest
 from demo import flights_feed
 from tests.deployment import Deployment
 from tests.spark.test_reentry import expect_every_row_in_one_place, within
-from tidegate import quarantine
+from tidegate.quarantine import lifecycle
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
@@ -33,8 +33,8 @@ def test_one_more_replay_after_a_kill_leaves_every_row_in_exactly_one_place(
 
     deployment.run_and_kill(step, request=deployment.replay_request("silver"))
 
-    in_hand = quarantine.in_hand(deployment.layout.quarantine("flights", "silver"))
-    assert in_hand == quarantine.Claim(number=0, entries=delays(5))
+    in_hand = lifecycle.in_hand(deployment.layout.quarantine("flights", "silver"))
+    assert in_hand == lifecycle.Claim(number=0, entries=delays(5))
     if step == "after:write_quarantine:silver":
         # The split stands: a suite that would let everything pass moves no row of this claim.
         deployment.edit_suite("flights/silver", within(2000))

@@ -10,7 +10,7 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
-from tidegate.lease import holder
+from tidegate.checkpoints.lease import holder
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 

@@ -9,7 +9,7 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tidegate.lease import holder
+from tidegate.checkpoints.lease import holder
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
 
-from tidegate import checkpoint
+from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord

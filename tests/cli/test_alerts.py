@@ -9,9 +9,9 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
-from tidegate import alert_history
-from tidegate.episodes import Event
-from tidegate.thresholds import Thresholds
+from tidegate.alerting.episodes import Event
+from tidegate.ops import alert_history
+from tidegate.spec.thresholds import Thresholds
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tests.written import drift_waits
-from tidegate import evolution
-from tidegate.drift import Change
+from tidegate.ops import evolution
+from tidegate.schema.drift import Change
 
 DRIFT = "0a1b2c3d4e5f"
 

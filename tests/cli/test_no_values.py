@@ -14,7 +14,9 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, Result
-from tidegate import alert_history, episodes, observation
+from tidegate.alerting import episodes
+from tidegate.ops import alert_history
+from tidegate.status import observation
 
 pytestmark = pytest.mark.jvm
 

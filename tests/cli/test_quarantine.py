@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.report import BatchRecord
-from tidegate.thresholds import Thresholds
+from tidegate.spec.thresholds import Thresholds
 
 SECRET = "ada@example.org"
 
@@ -229,7 +229,7 @@ def test_what_is_older_than_an_age_expires_in_all_flows(held: Project) -> None:
 
 
 def test_a_run_that_holds_the_lease_is_waited_for_with_75(held: Project) -> None:
-    from tidegate import lease
+    from tidegate.checkpoints import lease
 
     with lease.hold(held.layout, ("checkpoint:orders/silver",), what="attempt a1 of orders"):
         told = held.run("quarantine", "waive", "orders", "silver", "--reason", "x")

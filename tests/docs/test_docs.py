@@ -209,7 +209,7 @@ def columns_of(title: str) -> list[str]:
 
 
 def test_the_columns_of_the_platforms_own_tables_are_those_of_the_code() -> None:
-    from tidegate import alert_history, evolution, ledger, metrics
+    from tidegate.ops import alert_history, evolution, ledger, metrics
 
     assert sorted(columns_of("Progress")) == sorted(metrics.schema().names)
     assert sorted(columns_of("Alerts")) == sorted(alert_history.schema().names)

@@ -14,7 +14,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tidegate import registry
-from tidegate.ddl import parse_ddl
+from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 PROJECT = Path(__file__).parents[2]

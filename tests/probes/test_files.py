@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate import progress
+from tidegate.checkpoints import progress
 from tidegate.errors import SourceError
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
 from tidegate.spec import FileSource

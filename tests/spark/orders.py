@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.deployment import Deployment
-from tidegate import evolution, lag, registry
+from tidegate import registry
+from tidegate.ops import evolution
+from tidegate.status import lag
 
 DECLARATION = """
 from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table

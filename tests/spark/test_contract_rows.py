@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from tests.spark.orders import Declare, Orders, row
-from tidegate import evolution
+from tidegate.ops import evolution
 
 pytestmark = pytest.mark.jvm
 

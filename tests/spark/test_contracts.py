@@ -9,8 +9,10 @@ from datetime import date
 import pytest
 
 from tests.spark.orders import Declare, Orders, row
-from tidegate import evolution, progress, quarantine
-from tidegate.selection import Selection
+from tidegate.checkpoints import progress
+from tidegate.ops import evolution
+from tidegate.quarantine import lifecycle
+from tidegate.quarantine.selection import Selection
 
 pytestmark = pytest.mark.jvm
 
@@ -199,7 +201,7 @@ def test_every_name_that_is_shown_can_be_chosen_by_and_only_identifiers_are_show
     assert len([name for name in shown if re.fullmatch("name#[0-9a-f]{8}", name)]) == 3
     for rule in rules:
         chosen = orders.deployment.layout.quarantine("orders", "silver")
-        assert quarantine.count_free(chosen, Selection.check(rule=rule)) > 0
+        assert lifecycle.count_free(chosen, Selection.check(rule=rule)) > 0
 
 
 def test_a_dry_run_of_a_replay_leaves_the_history_as_it_was(orders: Orders, declare: Declare) -> None:

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tests.deployment import Deployment
-from tidegate import checkpoint, intervention, registry
+from tidegate import registry
+from tidegate.checkpoints import checkpoint, intervention
 
 pytestmark = pytest.mark.jvm
 

@@ -257,7 +257,7 @@ def test_avro_values_with_a_registered_schema_flow_like_json_and_a_new_field_is_
 
     import pipelines.clickstream
     from tests.schema_registry import SchemaRegistry, framed
-    from tidegate import evolution
+    from tidegate.ops import evolution
     from tidegate.spec import Contract, KafkaSource
 
     pipeline = pipelines.clickstream.pipeline

@@ -11,7 +11,7 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tidegate import ops
+from tidegate.ops import store
 from tidegate.spark.context import FlowContext
 from tidegate.spark.listener import Recorder
 
@@ -36,7 +36,7 @@ def test_every_batch_of_every_flow_has_its_line(two_batches: Deployment, spark: 
     report = two_batches.run()
     assert [flow.state for flow in report.flows] == ["done", "done", "done"]
     path = two_batches.layout.ops("flights", "progress")
-    lines = ops.select(path, "SELECT * FROM held ORDER BY started_at")
+    lines = store.select(path, "SELECT * FROM held ORDER BY started_at")
     told = {(line["app_id"], line["batch_id"]) for line in lines}
     assert told == {(line["app_id"], line["batch_id"]) for line in two_batches.ledger()}
     assert len(lines) == len(told)

@@ -13,8 +13,8 @@ import fastavro
 import pytest
 
 from tests.schema_registry import SchemaRegistry, framed
-from tidegate import writers
-from tidegate.ddl import Column
+from tidegate.schema import writers
+from tidegate.schema.ddl import Column
 from tidegate.spark.parse import Parsed, parse
 from tidegate.spec import KafkaSource, ValueFormat
 

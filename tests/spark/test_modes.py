@@ -21,11 +21,11 @@ import pyarrow.parquet
 import pytest
 
 from tests.schema_registry import SchemaRegistry, framed
-from tidegate import evolution
-from tidegate.checkpoint import CheckpointRef
-from tidegate.contract import Contract
+from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
+from tidegate.ops import evolution
+from tidegate.schema.contract import Contract
 from tidegate.spark import landing, raw, rows
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 

@@ -12,7 +12,8 @@ import pytest
 
 from demo import checks, flights_feed
 from tests.deployment import Deployment
-from tidegate import quarantine, registry
+from tidegate import registry
+from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
 
 pytestmark = pytest.mark.jvm
@@ -129,7 +130,7 @@ def test_an_entry_whose_record_is_gone_stays_open_and_says_so(flights: Deploymen
     assert told.error is None
     assert told.total("read") == told.total("written") == len(late(5)) - 1
     (row,) = [row for row in flights.quarantined("silver").to_pylist() if row["state"] == "open"]
-    assert (row["_row_id"], row["rules"], row["attempts"]) == (lost, ["between(dep_delay)", quarantine.GONE], 1)
+    assert (row["_row_id"], row["rules"], row["attempts"]) == (lost, ["between(dep_delay)", lifecycle.GONE], 1)
     expect_every_row_in_one_place(flights)
 
 
@@ -206,7 +207,7 @@ def test_entries_older_than_the_log_of_their_keyed_table_come_back_and_stop_no_o
     kept = {row["_row_id"]: row for row in punctual.quarantined("punctual").to_pylist() if row["state"] == "open"}
     assert kept.keys() == old
     assert {(tuple(row["rules"]), row["_in_hand"]) for row in kept.values()} == {
-        (("between(dep_delay)", quarantine.GONE), None)
+        (("between(dep_delay)", lifecycle.GONE), None)
     }
     again = punctual.replay("punctual")
     assert (again.error, again.total("read")) == (None, 0), "nothing is left in hand, and nothing is stuck"

@@ -10,7 +10,9 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tidegate import checkpoint, lag, progress, refusal, registry
+from tidegate import registry
+from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.status import lag
 
 pytestmark = pytest.mark.jvm
 

@@ -11,11 +11,12 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
-from tidegate import decision, registry
-from tidegate.journal import Journal
+from tidegate import registry
+from tidegate.ops.journal import Journal
 from tidegate.pages import rebuild
+from tidegate.quarantine import decision
+from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.selection import Selection
 from tidegate.spark import replay
 
 pytestmark = pytest.mark.jvm

@@ -97,7 +97,7 @@ def test_with_the_bump_silver_and_gold_become_what_the_new_code_makes_of_bronze(
 def test_without_the_bump_the_change_is_refused_before_spark_and_names_the_fields(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.checkpoint import check_compatible
+    from tidegate.checkpoints.checkpoint import check_compatible
     from tidegate.errors import CheckpointIncompatibleError
 
     pipeline = declare(monkeypatch, silver={"transform": "flights:clean_anew"})

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import registry
-from tidegate.ddl import parse_ddl
+from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import ChangeFeed
 
 Rows = Callable[..., DataFrame]

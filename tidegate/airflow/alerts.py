@@ -23,16 +23,16 @@ from tidegate import wording
 from tidegate.airflow import channels, gauges
 from tidegate.airflow.attempt import ALERTS
 from tidegate.airflow.channels import Notice
+from tidegate.alerting.episodes import Event, settle, untold
 from tidegate.environment import Environment
-from tidegate.episodes import Event, settle, untold
 from tidegate.errors import SetupError
 from tidegate.layout import Layout
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from tidegate.episodes import Episode
-    from tidegate.observation import Judged
+    from tidegate.alerting.episodes import Episode
+    from tidegate.status.observation import Judged
 
 TASK = "look"
 """The id of the one task."""
@@ -71,7 +71,8 @@ class LookAround(BaseOperator):
             AirflowFailException: A history could not be written or a channel was not told; the next run does it. All
                 other pipelines and notices were seen to.
         """
-        from tidegate import observation, plans, watch
+        from tidegate.ops import plans
+        from tidegate.status import observation, watch
 
         environment = Environment.read()
         layout = Layout.of(environment)
@@ -94,7 +95,7 @@ class LookAround(BaseOperator):
 
     def _record(self, layout: Layout, judged: Judged, now: datetime) -> tuple[Episode, ...]:
         """Record what begins and what ends, tell the log, and return all episodes."""
-        from tidegate import alert_history
+        from tidegate.ops import alert_history
 
         history = alert_history.episodes(layout, judged.pipeline)
         flows = sorted({each.flow for each in history if each.resolved_at is None})
@@ -143,7 +144,7 @@ class LookAround(BaseOperator):
         return [f"{wording.count(many, 'notice waits', 'notices wait')}: {reason}" for reason, many in reasons.items()]
 
     def _tell(self, layout: Layout, connection: Connection, notice: Notice, now: datetime, context: Context) -> None:
-        from tidegate import alert_history
+        from tidegate.ops import alert_history
 
         channels.send(connection, notice, context)
         episode = notice.episode

@@ -14,11 +14,11 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 
-from tidegate import evolution
 from tidegate.airflow import attempt
-from tidegate.contract import Answer
 from tidegate.errors import RequestError
-from tidegate.fields import NAME
+from tidegate.ops import evolution
+from tidegate.schema.contract import Answer
+from tidegate.spec.fields import NAME
 
 DAG_ID = "schema_approval"
 ASK = "ask"

@@ -31,7 +31,7 @@ from tidegate import wording
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
-    from tidegate.episodes import Episode, Kind
+    from tidegate.alerting.episodes import Episode, Kind
 
 CONNECTION = "tidegate_alerts"
 """The id of the connection."""

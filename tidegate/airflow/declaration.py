@@ -6,7 +6,8 @@ says, so the declaration itself stands in the DAG's documentation, with its fing
 
 from __future__ import annotations
 
-from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline, fingerprint
+from tidegate.fingerprints import fingerprint
+from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline
 
 
 def describe(pipeline: Pipeline) -> str:

@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.observability import stats
 
 if TYPE_CHECKING:
-    from tidegate.alerts import Observation
-    from tidegate.episodes import Episode
-    from tidegate.lag import Lag
+    from tidegate.alerting.alerts import Observation
+    from tidegate.alerting.episodes import Episode
     from tidegate.report import FlowReport
+    from tidegate.status.lag import Lag
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def tell_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
     Args:
         pipeline: Its name.
         report: What the application reported of the flow.
-        progress: What Spark told of the same batches (`tidegate.metrics.read`); empty when nobody heard it.
+        progress: What Spark told of the same batches (`tidegate.ops.metrics.read`); empty when nobody heard it.
     """
     if not report.batches:
         return

@@ -13,16 +13,18 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidegate import checkpoint, decision, lease, quarantine, refusal, registry
+from tidegate import registry
 from tidegate.airflow import attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.telling import tell
+from tidegate.checkpoints import checkpoint, lease, refusal
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
+from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.request import RunRequest
-from tidegate.selection import AGE, DATE, RULE, Selection
 from tidegate.spec import Flow, Pipeline
 
 ACTIONS = ("replay", "waive", "expire", "take")
@@ -98,8 +100,8 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         if asked["action"] != "replay":
             return None, decide(layout, pipeline, flow, selection, asked, by=by)
         path = layout.quarantine(pipeline.name, flow.name)
-        entries = quarantine.count_free(path, selection)
-        if not entries and quarantine.in_hand(path) is None:
+        entries = lifecycle.count_free(path, selection)
+        if not entries and lifecycle.in_hand(path) is None:
             return None, f"{flow.name}: nothing is open"
         request = RunRequest.of_quarantine(
             pipeline,
@@ -149,7 +151,7 @@ def decide(
     if asked["dry_run"]:
         if action == "take":
             raise RequestError("taking a batch out has no dry run; `tidegate plan` shows which batch waits")
-        return f"{flow.name}: {quarantine.count_free(path, selection):,} open entries would be changed"
+        return f"{flow.name}: {lifecycle.count_free(path, selection):,} open entries would be changed"
     resource = lease.checkpoint_resource(pipeline.name, flow.name)
     with lease.hold(layout, (resource,), what=f"{action} of {pipeline.name}/{flow.name} in quarantine, by {by}"):
         if action == "take":

@@ -9,20 +9,20 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tidegate import evolution, metrics, plans
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import table_asset, tell_news
 from tidegate.airflow.links import ReportsLink
 from tidegate.airflow.telling import tell
-from tidegate.checkpoint import check_compatible
+from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, RequestError, TidegateError
-from tidegate.lag import Lag, plan
 from tidegate.layout import Layout
-from tidegate.preview import preview
+from tidegate.ops import evolution, metrics, plans
+from tidegate.planning.preview import preview
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
+from tidegate.status.lag import Lag, plan
 from tidegate.window import Window
 
 _BACKFILL = "backfill"

@@ -11,7 +11,7 @@ from tidegate.cli import project
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate.observation import Open
+    from tidegate.status.observation import Open
 
 _HEADERS = ("flow", "rule", "open since", "why")
 
@@ -34,9 +34,9 @@ def alerts(
     """
     import pendulum
 
-    from tidegate import observation
     from tidegate.cli import console
     from tidegate.layout import Layout
+    from tidegate.status import observation
 
     environment = project.read()
     now = pendulum.now("UTC")

@@ -41,7 +41,7 @@ def checkpoint(
 
 
 def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str, Any]]:
-    from tidegate import checkpoint
+    from tidegate.checkpoints import checkpoint
     from tidegate.errors import TidegateError
 
     used = checkpoint.current(layout, pipeline, flow)
@@ -63,7 +63,7 @@ def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str,
 def _progress(
     layout: Layout, pipeline: Pipeline, flow: Flow, version: int, refresh: int, *, in_use: bool
 ) -> dict[str, Any]:
-    from tidegate import checkpoint, progress
+    from tidegate.checkpoints import checkpoint, progress
     from tidegate.errors import TidegateError
 
     told: dict[str, Any] = {}

@@ -9,8 +9,8 @@ import typer
 from tidegate.cli import project
 
 if TYPE_CHECKING:
-    from tidegate.ddl import Column
     from tidegate.layout import Layout
+    from tidegate.schema.ddl import Column
 
 app = typer.Typer(
     help="Show how schemas changed, answer a drift that waits, or see how to promote a field to a column.",
@@ -29,8 +29,8 @@ def show(
     """Print the history of a pipeline's schemas, oldest first, and which drift waits for an answer. Starts no JVM."""
     import dataclasses
 
-    from tidegate import evolution
     from tidegate.cli import console
+    from tidegate.ops import evolution
 
     project_layout = _layout()
     pipeline = project.load(name)
@@ -75,8 +75,8 @@ def answer(
     by: Annotated[str, typer.Option(metavar="WHO", help="Who decided; you by default.")] = "",
 ) -> None:
     """Answer a drift that a frozen contract refused; the next run acts on it. The same as in Airflow. Starts no JVM."""
-    from tidegate import evolution
     from tidegate.cli import console
+    from tidegate.ops import evolution
 
     project_layout = _layout()
     project.load(name)
@@ -96,10 +96,11 @@ def promote(
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="The column's type, as in DDL.")] = "STRING",
 ) -> None:
     """Print the edits that make a field a declared column, with its history from bronze. Edits nothing. Starts no JVM."""
-    from tidegate import evolution, registry
+    from tidegate import registry
     from tidegate.cli import console
-    from tidegate.ddl import parse_ddl
     from tidegate.errors import RequestError
+    from tidegate.ops import evolution
+    from tidegate.schema.ddl import parse_ddl
 
     project_layout = _layout()
     pipeline = project.load(name)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.layout import Layout
-    from tidegate.selection import Selection
+    from tidegate.quarantine.selection import Selection
     from tidegate.spec import Flow
 
 Name = Annotated[
@@ -38,9 +38,9 @@ def waive(
 
     The entries stay in the table with state `waived`. Exit code 75 while a run holds the flow's lease.
     """
-    from tidegate import decision
     from tidegate.errors import RequestError
-    from tidegate.selection import Selection
+    from tidegate.quarantine import decision
+    from tidegate.quarantine.selection import Selection
 
     if not reason.strip():
         raise RequestError("--reason is empty: say why these records will not be mended")
@@ -64,7 +64,7 @@ def take(
     committed, and the flow goes on. `tidegate plan` shows that there is work. Exit code 75 while a run holds the
     flow's lease.
     """
-    from tidegate import checkpoint, lease, refusal
+    from tidegate.checkpoints import checkpoint, lease, refusal
     from tidegate.cli import console
     from tidegate.errors import RequestError
 
@@ -93,8 +93,8 @@ def expire(
 
     The entries stay in the table with state `expired`. Exit code 75 while a run holds a flow's lease.
     """
-    from tidegate import decision
-    from tidegate.selection import Selection
+    from tidegate.quarantine import decision
+    from tidegate.quarantine.selection import Selection
 
     selection = Selection.check(rule=rule, older_than=older_than)
     layout, flows = chosen(name, flow)
@@ -123,13 +123,14 @@ def _decide(
     act: Callable[[str], int],
 ) -> None:
     """Act on each flow's entries under its lease, and say how many are open still."""
-    from tidegate import lease, quarantine
+    from tidegate.checkpoints import lease
     from tidegate.cli import console
+    from tidegate.quarantine import lifecycle
 
     for flow in flows:
         path = layout.quarantine(name, flow.name)
         if dry_run:
-            entries = quarantine.count_free(path, selection)
+            entries = lifecycle.count_free(path, selection)
             console.say(f"{flow.name}: {entries:,} would be {state}")
             continue
         if not path.exists():
@@ -138,4 +139,4 @@ def _decide(
         resource = lease.checkpoint_resource(name, flow.name)
         with lease.hold(layout, (resource,), what=f"tidegate quarantine of {name}/{flow.name}"):
             entries = act(flow.name)
-        console.say(f"{flow.name}: {entries:,} {state}, {quarantine.held(path).open:,} still open")
+        console.say(f"{flow.name}: {entries:,} {state}, {lifecycle.held(path).open:,} still open")

@@ -169,7 +169,7 @@ def _profiled(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     from tidegate.errors import RequestError
     from tidegate.expectations import profile
     from tidegate.layout import Layout
-    from tidegate.query import query
+    from tidegate.ops.query import query
 
     path = Layout.of(environment).table(flow.target.name)
     schema = DeltaTable(str(path)).schema().to_json()

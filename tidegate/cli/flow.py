@@ -53,7 +53,7 @@ def skip(
     Bad files go there by themselves; this is for one that brings the whole application down. Its entry has the rule
     `skipped_file`, and `tidegate quarantine replay` reads it after all.
     """
-    from tidegate import checkpoint, intervention
+    from tidegate.checkpoints import checkpoint, intervention
     from tidegate.cli import console
 
     layout, only = _chosen(name, flow)
@@ -68,7 +68,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what people decided about a pipeline's flows, oldest first. Starts no JVM."""
-    from tidegate import intervention
+    from tidegate.checkpoints import intervention
     from tidegate.cli import console
     from tidegate.layout import Layout
 
@@ -87,7 +87,7 @@ def show(
 
 
 def _switch(name: str, flow: str, reason: str, *, on: bool) -> None:
-    from tidegate import intervention
+    from tidegate.checkpoints import intervention
     from tidegate.cli import console
 
     layout, only = _chosen(name, flow)

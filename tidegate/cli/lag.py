@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import project
-from tidegate.standing import PATIENCE, Standing
+from tidegate.status.standing import PATIENCE, Standing
 
 _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
@@ -28,8 +28,8 @@ def lag(
 
     The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
     """
-    from tidegate import standing
     from tidegate.cli import console
+    from tidegate.status import standing
 
     environment = project.read()
     standings = standing.gather(environment, project.load_all(name), timeout)

@@ -60,8 +60,8 @@ def ledger(
 
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, oldest first, each with its ``imbalance``."""
-    from tidegate.ledger import COUNTS
-    from tidegate.query import columns, query
+    from tidegate.ops.ledger import COUNTS
+    from tidegate.ops.query import columns, query
     from tidegate.report import BatchRecord
 
     path = layout.ops(pipeline, "ledger")

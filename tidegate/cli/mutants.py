@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.ddl import Column
     from tidegate.environment import Environment
     from tidegate.layout import Layout
+    from tidegate.schema.ddl import Column
     from tidegate.spark.gate.mutants import Caught
     from tidegate.spec import Flow, Pipeline
 
@@ -98,7 +98,7 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
 
     A row that is kept has NULL in that column, so what catches it is what catches NULL.
     """
-    from tidegate import evolution
+    from tidegate.ops import evolution
 
     upstream = pipeline.upstream_of(flow)
     typed = [field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"]
@@ -119,7 +119,7 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
 
 def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
     """The fields that the landing source behind a flow declares; none behind another table."""
-    from tidegate.ddl import parse_ddl
+    from tidegate.schema.ddl import parse_ddl
 
     upstream = pipeline.upstream_of(flow)
     if upstream is None or isinstance(upstream.source, ChangeFeed):

@@ -10,9 +10,9 @@ from tidegate.cli import project
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
-    from tidegate.lag import Lag, Plan
     from tidegate.request import RunRequest
     from tidegate.spec import Flow, Pipeline
+    from tidegate.status.lag import Lag, Plan
 
 _HEADERS = ("flow", "work", "rows", "bytes", "why")
 
@@ -48,7 +48,7 @@ def plan(
         decided = decide(environment, pipeline, flows)
     except TidegateError:
         raise typer.Exit(_tell_troubles(environment, pipeline, flows, as_json=as_json)) from None
-    from tidegate.preview import preview
+    from tidegate.planning.preview import preview
 
     seen = preview(environment, pipeline, request, decided.lags)
     if as_json:
@@ -63,7 +63,7 @@ def plan(
 
 def _tell_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
     from tidegate.cli import console
-    from tidegate.preview import preview
+    from tidegate.planning.preview import preview
 
     seen = preview(environment, pipeline, request)
     if as_json:
@@ -80,8 +80,9 @@ def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]
     Raises:
         TidegateError: What would stop the run before its first batch.
     """
-    from tidegate import checkpoint, lag
+    from tidegate.checkpoints import checkpoint
     from tidegate.layout import Layout
+    from tidegate.status import lag
 
     layout = Layout.of(environment)
     if (layout.lake / "lake.json").exists():
@@ -123,10 +124,10 @@ def _plain(pipeline: Pipeline, decided: Plan) -> dict[str, Any]:
 
 def _tell_troubles(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...], *, as_json: bool) -> int:
     """Show every chosen flow by itself, so that one that fails does not hide the others."""
-    from tidegate import standing
     from tidegate.cli import console
     from tidegate.cli.status import lag_cells
     from tidegate.report import describe_error
+    from tidegate.status import standing
 
     names = {flow.name for flow in flows}
     found = [

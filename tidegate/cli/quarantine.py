@@ -55,12 +55,12 @@ def list_open(
 
     A row that broke several rules counts under each; the total counts it once.
     """
-    from tidegate import quarantine
     from tidegate.cli import console
+    from tidegate.quarantine import lifecycle
 
     layout, flows = decisions.chosen(name, flow)
     counted = [(each.name, *_count(layout, name, each.name)) for each in flows]
-    held = {each.name: quarantine.held(layout.quarantine(name, each.name)) for each in flows}
+    held = {each.name: lifecycle.held(layout.quarantine(name, each.name)) for each in flows}
     if as_json:
         found = [
             {"flow": each, "open": total, "states": dict(held[each].states), "by_rule": lines}
@@ -105,13 +105,13 @@ def show(
 
     Of those that are no longer open it says who closed them, when and why.
     """
-    from tidegate import quarantine
     from tidegate.cli import console
     from tidegate.errors import RequestError
-    from tidegate.query import query
+    from tidegate.ops.query import query
+    from tidegate.quarantine import lifecycle
 
-    if state not in quarantine.STATES:
-        raise RequestError(f"--state {state!r} is not allowed; allowed: {', '.join(quarantine.STATES)}")
+    if state not in lifecycle.STATES:
+        raise RequestError(f"--state {state!r} is not allowed; allowed: {', '.join(lifecycle.STATES)}")
 
     layout, (only,) = decisions.chosen(name, flow)
     records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=f"state = '{state}'")
@@ -133,7 +133,7 @@ def show(
 
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
     """How many entries are open, and the lines by level, rule and source."""
-    from tidegate.query import query
+    from tidegate.ops.query import query
 
     path = layout.quarantine(pipeline, flow)
     total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM held", where=_OPEN)

@@ -31,20 +31,20 @@ def replay(
 
     Exit codes: those of `tidegate run`.
     """
-    from tidegate import quarantine
     from tidegate.cli import console
     from tidegate.cli.run import attempt
     from tidegate.layout import Layout
+    from tidegate.quarantine import lifecycle
+    from tidegate.quarantine.selection import Selection
     from tidegate.report import now
     from tidegate.request import RunRequest
-    from tidegate.selection import Selection
 
     selection = Selection.check(rule=rule, since=since, until=until)
     environment = project.read()
     pipeline = project.load(name)
     (only,) = project.choose(pipeline, [flow])
     path = Layout.of(environment).quarantine(name, only.name)
-    free, unfinished = quarantine.count_free(path, selection), quarantine.in_hand(path)
+    free, unfinished = lifecycle.count_free(path, selection), lifecycle.in_hand(path)
     if not free and (unfinished is None or dry_run):
         console.say(
             f"{only.name}: nothing {f'{selection.told()} ' if selection.told() else ''}is open; no JVM was started"
@@ -56,6 +56,6 @@ def replay(
         pipeline, only.name, f"cli__{now()}", selection, requested_by=project.who(), limit=limit, dry_run=dry_run
     )
     code = attempt(environment, request)
-    held = quarantine.held(path)
+    held = lifecycle.held(path)
     console.say(f"{only.name}: {held.open:,} open, {held.states.get('replayed', 0):,} replayed")
     raise typer.Exit(code)

@@ -35,10 +35,10 @@ def run(
     whole job failed (75 when it heals by waiting, 78 when a person must mend something); 70 when the job crashed
     without a report; 130 after Ctrl-C.
     """
-    from tidegate import plans
     from tidegate.cli import console
     from tidegate.cli.plan import conclusion, decide, print_plan
     from tidegate.layout import Layout
+    from tidegate.ops import plans
 
     environment = project.read()
     pipeline = project.load(name)

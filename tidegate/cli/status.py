@@ -8,7 +8,7 @@ import typer
 
 from tidegate import wording
 from tidegate.cli import project
-from tidegate.standing import PATIENCE, Standing
+from tidegate.status.standing import PATIENCE, Standing
 
 _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
@@ -31,8 +31,8 @@ def status(
 
     The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
     """
-    from tidegate import standing
     from tidegate.cli import console
+    from tidegate.status import standing
 
     environment = project.read()
     standings = standing.gather(environment, project.load_all(name), timeout)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import identity, progress, refusal
-from tidegate.checkpoint import CheckpointRef
+from tidegate import identity
+from tidegate.checkpoints import progress, refusal
+from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.pages import Batch, publish
@@ -21,7 +22,7 @@ from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.refusal import Taken
+    from tidegate.checkpoints.refusal import Taken
     from tidegate.spark.gate import SuiteGate
 
 log = logging.getLogger("tidegate")

@@ -1,7 +1,7 @@
 """What a batch brings that its schema does not say, classed and settled before a row is written.
 
 What a transform carries along in ``_origin`` is enough to see it: no record is parsed twice for it. The words are those of
-`tidegate.drift` (what changed) and `tidegate.contract` (what is done about it); the history is `tidegate.evolution`.
+`tidegate.schema.drift` (what changed) and `tidegate.schema.contract` (what is done about it); the history is `tidegate.ops.evolution`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from tidegate import checkpoint, evolution, writers
-from tidegate.contract import Action
-from tidegate.ddl import Column, parse_ddl
-from tidegate.drift import Change, compare, fingerprint, normal
+from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
+from tidegate.ops import evolution
+from tidegate.schema import writers
+from tidegate.schema.contract import Action
+from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.drift import Change, compare, fingerprint, normal
 from tidegate.spark import parse
 from tidegate.spark.values import MASK_BITS, cast
 from tidegate.spec import KafkaSource
@@ -40,7 +42,7 @@ _DECLARED = re.compile(r"[A-Za-z0-9_ .@-]{1,128}")
 def record_declared(context: FlowContext) -> None:
     """Write into the history how the declared schema changed since the flow ran last, and remember it as it is now.
 
-    `tidegate.checkpoint.check_compatible` has refused by now what this checkpoint version cannot follow.
+    `tidegate.checkpoints.checkpoint.check_compatible` has refused by now what this checkpoint version cannot follow.
     """
     pipeline, flow = context.pipeline, context.flow
     version, changes = checkpoint.schema_changes(context.layout, pipeline, flow)

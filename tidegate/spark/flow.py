@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidegate import checkpoint, decision, progress
-from tidegate.checkpoint import CheckpointRef
+from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
@@ -19,6 +19,7 @@ from tidegate.errors import (
     SpecDriftError,
 )
 from tidegate.probes import delta
+from tidegate.quarantine import decision
 from tidegate.spark import contracts, micro_batch, reingest, replay, sources, swap, tables
 from tidegate.spark.failures import translate
 from tidegate.spark.listener import recorded_progress

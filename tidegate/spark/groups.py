@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.progress import decoded
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, sinks, tables
 from tidegate.spark.split import Decision, Split

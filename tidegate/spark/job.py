@@ -11,7 +11,8 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from tidegate import checkpoint, fingerprints, intervention, registry
+from tidegate import fingerprints, registry
+from tidegate.checkpoints import checkpoint, intervention
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
 from tidegate.layout import Layout
@@ -137,7 +138,7 @@ class _Job:
 
     def _preflight(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
         """Look at declarations and sources before there is a session; what is wrong with a flow is that flow's error."""
-        from tidegate import lag
+        from tidegate.status import lag
 
         self.layout.open()
         for flow, told in zip(flows, self.report.flows, strict=True):
@@ -238,7 +239,7 @@ class _Job:
             log.error("%s: all that is known of it stands in %s", flow.name, path)
 
     def _measure_after(self, pipeline: Pipeline, flow: Flow, told: FlowReport) -> None:
-        from tidegate import lag
+        from tidegate.status import lag
 
         try:
             told.lag_after = lag.measure(self.environment, pipeline, flow).to_json()

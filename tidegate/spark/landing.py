@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from tidegate.progress import decoded
+from tidegate.checkpoints.progress import decoded
 from tidegate.spark import records
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 The lock is a ``FileChannel.tryLock`` in that JVM, so an orphaned driver keeps it and a killed one frees it. POSIX
 locks vanish when the owning process opens and closes the file again, so nothing else in the JVM may touch it; who
-holds it is told in a file beside it. Probing from other processes: `tidegate.lease.holder`.
+holds it is told in a file beside it. Probing from other processes: `tidegate.checkpoints.lease.holder`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+from tidegate.checkpoints.lease import write_owner
 from tidegate.errors import LeaseHeldError
-from tidegate.lease import write_owner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate import ledger
+from tidegate.ops import ledger
 from tidegate.report import BatchRecord, Verdict
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from tidegate import metrics
+from tidegate.ops import metrics
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext

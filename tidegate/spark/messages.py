@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidegate.ddl import Column
+from tidegate.schema.ddl import Column
+from tidegate.schema.writers import HEADER_BYTES, WriterSchema
 from tidegate.spark import records
-from tidegate.writers import HEADER_BYTES, WriterSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate import refusal
+from tidegate.checkpoints import refusal
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, quarantine, tables
 from tidegate.spark.groups import split_groups

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.contract import Terms
-from tidegate.ddl import Column, parse_ddl
+from tidegate.schema.contract import Terms
+from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark import messages
 from tidegate.spark.values import as_values, text_name
 from tidegate.spec import FileSource, KafkaSource, ValueFormat
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from tidegate.writers import WriterSchema
+    from tidegate.schema.writers import WriterSchema
 
 
 @dataclass(frozen=True, kw_only=True)

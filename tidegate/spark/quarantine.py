@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidegate import quarantine as life
+from tidegate.quarantine import lifecycle as life
 from tidegate.spark import sinks, tables
 from tidegate.spec import FileSource
 
@@ -24,7 +24,7 @@ CHANGED = {
     "_replay": "bigint",
     "_in_hand": "string",
 }
-"""Columns that are empty until the entry's life goes on (`tidegate.quarantine`)."""
+"""Columns that are empty until the entry's life goes on (`tidegate.quarantine.lifecycle`)."""
 
 
 def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate import intervention, progress
+from tidegate.checkpoints import intervention, progress
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
 from tidegate.spark import landing, quarantine, records, sinks, tables

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import checkpoint, decision, identity, quarantine
+from tidegate import identity
+from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.probes import delta
+from tidegate.quarantine import decision, lifecycle
 from tidegate.spark import micro_batch, parse, tables
 from tidegate.spark.context import FlowContext, Replay
 from tidegate.spark.split import Decision, check_balance, decide
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tidegate.selection import Selection
+    from tidegate.quarantine.selection import Selection
 
 ENTRIES_AT_ONCE = 10_000
 """Of one claim, so that memory does not grow with the quarantine."""
@@ -79,7 +81,7 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
 
 
 def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
-    unfinished = quarantine.in_hand(context.quarantine)
+    unfinished = lifecycle.in_hand(context.quarantine)
     if unfinished is not None:
         work_through(context, unfinished.number)
     first = number = _highest(context) + 1
@@ -94,17 +96,15 @@ def _replay(context: FlowContext, selection: Selection, limit: int | None) -> No
         left = None if left is None else left - taken.entries
 
 
-def claim(
-    context: FlowContext, selection: Selection, *, number: int, first: int, limit: int
-) -> quarantine.Claim | None:
+def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> lifecycle.Claim | None:
     """Step a: take entries in hand; None when nothing is left."""
     by = context.request.requested_by or "tidegate"
-    return quarantine.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+    return lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
 
 
 def work_through(context: FlowContext, number: int) -> None:
     """Steps b and c of one claim, whatever an earlier attempt did of them."""
-    replaying = _with(context, number, quarantine.entries_in_hand(context.quarantine, number))
+    replaying = _with(context, number, lifecycle.entries_in_hand(context.quarantine, number))
     session = context.spark.newSession()
     if decide(replaying, number).written:
         batch = session.range(0).toDF("_row_id")
@@ -117,7 +117,7 @@ def work_through(context: FlowContext, number: int) -> None:
 
 def settle(context: FlowContext, number: int) -> None:
     """Step c: what broke a rule again is open, the others are replayed."""
-    quarantine.settle(context.quarantine, number)
+    lifecycle.settle(context.quarantine, number)
 
 
 def _highest(context: FlowContext) -> int:
@@ -125,11 +125,11 @@ def _highest(context: FlowContext) -> int:
     app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
     places = (context.quarantine, context.live)
     written = [tables.transactions(context.spark, path).get(app_id, -1) for path in places]
-    return max(*written, quarantine.highest_claim(context.quarantine))
+    return max(*written, lifecycle.highest_claim(context.quarantine))
 
 
 def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
-    entries = quarantine.free_entries(context.quarantine, selection, limit)
+    entries = lifecycle.free_entries(context.quarantine, selection, limit)
     context.report.dry_run = True
     if not entries:
         return
@@ -246,4 +246,4 @@ def _let_go_of_the_lost(context: FlowContext, batch: DataFrame) -> None:
     lost = [entry["_row_id"] for entry in context.replay.entries if entry["_row_id"] not in found]
     if lost:
         ids = pyarrow.table({"_row_id": pyarrow.array(lost, pyarrow.string())})
-        quarantine.let_go(context.quarantine, context.replay.number, ids)
+        lifecycle.let_go(context.quarantine, context.replay.number, ids)

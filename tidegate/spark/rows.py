@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tidegate import refusal, report
+from tidegate import report
+from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.spark import contracts, groups, parse, quarantine, sinks, tables
 from tidegate.spark.split import Decision, Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tidegate import checkpoint
+from tidegate.checkpoints import checkpoint
 from tidegate.spark import tables
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 

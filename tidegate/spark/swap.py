@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate import checkpoint, progress
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.report import BatchRecord
 from tidegate.spark import ledger, sinks, tables
 from tidegate.spark.rows import BOOKKEEPING
@@ -22,7 +22,7 @@ from tidegate.spark.rows import BOOKKEEPING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.checkpoint import CheckpointRef
+    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.context import FlowContext
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints.lease import checkpoint_resource, table_resource
 from tidegate.errors import TidegateError
-from tidegate.lease import checkpoint_resource, table_resource
 from tidegate.spark import lease, tables
 from tidegate.spark.failures import translate
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidegate.contract import Terms
-from tidegate.ddl import Column
+from tidegate.schema.contract import Terms
+from tidegate.schema.ddl import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -16,10 +16,11 @@ from tests.airflow.lake import Lake
 from tests.airflow.server import serving
 from tests.cli.project import Checkpoint, append
 from tests.written import delta_offset
-from tidegate import alert_history, fingerprints, registry
+from tidegate import fingerprints, registry
+from tidegate.alerting.episodes import Event
 from tidegate.environment import Environment
-from tidegate.episodes import Event
 from tidegate.layout import Layout
+from tidegate.ops import alert_history
 from tidegate.pages import rebuild
 from tidegate.report import FlowReport, now
 

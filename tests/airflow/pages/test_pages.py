@@ -11,9 +11,11 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tests.cli.project import append
-from tidegate import alert_history, decision, intervention
-from tidegate.episodes import Event
-from tidegate.selection import Selection
+from tidegate.alerting.episodes import Event
+from tidegate.checkpoints import intervention
+from tidegate.ops import alert_history
+from tidegate.quarantine import decision
+from tidegate.quarantine.selection import Selection
 
 if TYPE_CHECKING:
     from tests.airflow.pages.conftest import Client
@@ -130,7 +132,7 @@ def test_batches_are_paged(client: Client, lake: Lake, monkeypatch: pytest.Monke
 
 
 def test_the_next_look_opens_only_what_is_new(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegate.mirror import Mirror
+    from tidegate.ops.mirror import Mirror
 
     opened: list[int] = []
     refresh = Mirror.refresh

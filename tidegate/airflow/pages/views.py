@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import HTTPException
 
-from tidegate import alert_history, checkpoint, journal, query
 from tidegate.airflow.pages import plot
+from tidegate.checkpoints import checkpoint
 from tidegate.errors import TidegateError
-from tidegate.journal import TREND, Journal, Line, Summary
 from tidegate.layout import Layout, run_key
+from tidegate.ops import alert_history, journal, query
+from tidegate.ops.journal import TREND, Journal, Line, Summary
 from tidegate.report import RunReport
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
-from tidegate.watch import Seen, Watch
+from tidegate.status.watch import Seen, Watch
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment

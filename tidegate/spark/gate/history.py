@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tidegate import identity, ops, query
+from tidegate import identity
+from tidegate.ops import query, store
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -49,7 +50,7 @@ def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str,
     newer = ", ".join(name if name in there else f"CAST(NULL AS string) AS {name}" for name in ("app_id", "mode"))
     bulk = ", ".join(f"'{mode}'" for mode in _BULK)
     # All names in it are checked ones, so none can end the literal that it stands in.
-    return ops.select(
+    return store.select(
         path,
         f"""
         SELECT * FROM (

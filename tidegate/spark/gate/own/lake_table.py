@@ -9,8 +9,8 @@ from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
 from tidegate.errors import FieldError, SpecError
-from tidegate.fields import check_table
 from tidegate.spark.gate.surroundings import current
+from tidegate.spec.fields import check_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

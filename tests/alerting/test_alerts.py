@@ -1,0 +1,285 @@
+"""When each rule is true, when it is not, and when nobody can tell."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tidegate.alerting.alerts import RULES, FlowRun, Observation, PlannedLag, evaluate
+from tidegate.alerting.episodes import Event, episodes_of, settle
+from tidegate.spec.thresholds import Thresholds
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def ago(hours: float) -> datetime:
+    return NOW - hours * HOUR
+
+
+def plans(*behind: int | None) -> tuple[PlannedLag, ...]:
+    """One an hour, the last just now; so much was behind at each."""
+    count = len(behind)
+    return tuple(PlannedLag(at=ago(count - 1 - nth), behind=rows or 0, rows=rows) for nth, rows in enumerate(behind))
+
+
+def run(hours_ago: float = 0.0, **given: Any) -> FlowRun:
+    return FlowRun(**({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0, "set_aside": 0.0} | given))
+
+
+def seen(**given: Any) -> Observation:
+    """A flow about which everything is known and all is well, but for what is given."""
+    well: dict[str, Any] = {
+        "flow": "bronze",
+        "from_outside": True,
+        "interval_seconds": 3600.0,
+        "plans": plans(5, 4, 5, 4, 5, 4),
+        "runs": (run(1), run()),
+        "lag_rows": 4,
+        "quarantine_open": 0,
+        "newest_event": ago(1),
+    }
+    return Observation(**(well | given))
+
+
+def found(limits: Thresholds, **given: Any) -> dict[str, str]:
+    return {alert.rule: alert.message for alert in evaluate(limits, seen(**given), NOW).alerts}
+
+
+FRESH = Thresholds(freshness_hours=6, quarantine_rows=100)
+"""With the rules that have no limit of their own."""
+
+
+def test_where_all_is_well_no_rule_is_true_and_none_is_undecided() -> None:
+    findings = evaluate(FRESH, seen(), NOW)
+    assert findings.alerts == ()
+    assert findings.undecided == frozenset()
+
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("unreadable", {"error": "no broker answers"}, {"error": None}, "no broker answers"),
+    ("refused", {"refused": "waits: batch 3"}, {"refused": None}, "waits: batch 3"),
+    (
+        "missed",
+        {"plans": tuple(PlannedLag(at=ago(4.1), behind=1, rows=1) for _ in range(6))},
+        {"plans": (*plans(1, 2, 1, 2), PlannedLag(at=ago(3.9), behind=1, rows=1))},
+        "no run was planned for 4 h 6 min: 3 runs or more of the schedule did not happen",
+    ),
+    (
+        "no_input",
+        {"plans": plans(9, 0, 0, 0, 0, 0)},
+        {"plans": plans(0, 0, 1, 0, 0, 0)},
+        "nothing new in the last 5 runs",
+    ),
+    (
+        "slow",
+        {"runs": (run(1), run(rows=36_000, seconds=4600.0)), "interval_seconds": None},
+        {"runs": (run(1), run(rows=36_000, seconds=4400.0)), "interval_seconds": None},
+        "7.8 rows/s processed, 10.0 rows/s arrive: 78%, under 80%",
+    ),
+    (
+        "long",
+        {"runs": (run(9), run(seconds=3601.0))},
+        {"runs": (run(9), run(seconds=3600.0))},
+        "the last run's batches took 1 h 1 s, more than 1 h",
+    ),
+    ("lag", {"lag_rows": 1_000_001}, {"lag_rows": 1_000_000}, "1,000,001 rows behind, more than 1,000,000"),
+    (
+        "lag_growing",
+        {"plans": plans(9, 1, 2, 3, 4, 5, 6)},
+        {"plans": plans(1, 2, 3, 3, 4, 5)},
+        "lag grew 5 runs in a row, from 1 to 6 rows",
+    ),
+    (
+        "state",
+        {"runs": (run(1), run(state_rows=10_000_001))},
+        {"runs": (run(1, state_rows=10_000_001), run(state_rows=10_000_000))},
+        "10,000,001 rows of state, more than 10,000,000",
+    ),
+    (
+        "late",
+        {"runs": (run(1), run(late_rows=1))},
+        {"runs": (run(1, late_rows=1), run())},
+        "the last run dropped 1 row behind the watermark, more than 0",
+    ),
+    (
+        "quarantine",
+        {"runs": (run(1), run(set_aside=0.051))},
+        {"runs": (run(1, set_aside=1.0), run(set_aside=0.05))},
+        "5.1% of the last run went to quarantine, more than 5.0%",
+    ),
+    (
+        "quarantine_rows",
+        {"quarantine_open": 101},
+        {"quarantine_open": 100},
+        "101 entries are open in quarantine, more than 100",
+    ),
+    (
+        "quarantine_age",
+        {"quarantine_open": 2, "quarantine_oldest": ago(169)},
+        {"quarantine_open": 2, "quarantine_oldest": ago(168)},
+        "2 entries are open in quarantine, the oldest for 7 d 1 h, more than 7 d",
+    ),
+    (
+        "freshness",
+        {"newest_event": ago(6.5)},
+        {"newest_event": ago(6)},
+        "the newest event is 6 h 30 min old, more than 6 h",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "over", "under", "message"), CASES, ids=[case[0] for case in CASES])
+def test_a_rule_is_true_past_its_limit_and_not_at_it(
+    rule: str, over: dict[str, Any], under: dict[str, Any], message: str
+) -> None:
+    assert found(FRESH, **over) == {rule: message}
+    assert found(FRESH, **under) == {}
+
+
+def test_every_rule_has_its_case() -> None:
+    assert [case[0] for case in CASES] == list(RULES)
+
+
+OFF: dict[str, dict[str, Any]] = {
+    "missed": {"missed_runs": None},
+    "no_input": {"no_input_runs": None},
+    "slow": {"processed_share": None},
+    "lag": {"lag_rows": None},
+    "lag_growing": {"lag_growing_runs": None},
+    "state": {"state_rows": None},
+    "late": {"late_rows": None},
+    "quarantine": {"quarantine_share": None},
+    "quarantine_rows": {"quarantine_rows": None},
+    "quarantine_age": {"quarantine_hours": None},
+    "freshness": {"freshness_hours": None},
+}
+
+
+@pytest.mark.parametrize("rule", OFF)
+def test_a_rule_that_is_turned_off_is_never_true(rule: str) -> None:
+    over = next(case[1] for case in CASES if case[0] == rule)
+    findings = evaluate(dataclasses.replace(FRESH, **OFF[rule]), seen(**over), NOW)
+    assert findings.alerts == ()
+    assert rule not in findings.undecided
+
+
+UNKNOWN: dict[str, dict[str, Any]] = {
+    "unreadable": {"measured": False},
+    "refused": {"error": "no broker answers"},
+    "missed": {"plans": ()},
+    "no_input": {"plans": plans(0, 0, 0, 0)},
+    "slow": {"runs": (run(),)},
+    "long": {"runs": ()},
+    "lag": {"lag_rows": None},
+    "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
+    "state": {"runs": ()},
+    "late": {"runs": ()},
+    "quarantine": {"runs": (run(1), run(set_aside=None))},
+    "quarantine_rows": {"quarantine_open": None},
+    "quarantine_age": {"quarantine_open": None},
+    "freshness": {"newest_event": None},
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_that_lacks_what_it_asks_for_is_undecided(rule: str) -> None:
+    findings = evaluate(FRESH, seen(**UNKNOWN[rule]), NOW)
+    assert rule in findings.undecided
+    assert rule not in {alert.rule for alert in findings.alerts}
+
+
+def test_without_a_schedule_no_run_can_be_missed_and_none_takes_too_long() -> None:
+    over = {"plans": plans(1)[:1], "runs": (run(9), run(seconds=9e5, rows=1)), "interval_seconds": None}
+    assert found(Thresholds(processed_share=None), **over) == {}
+    assert "long" in found(Thresholds(processed_share=None, run_seconds=60), **over)
+
+
+def test_a_flow_behind_another_of_its_pipeline_is_not_asked_for_input() -> None:
+    assert found(FRESH, plans=plans(0, 0, 0, 0, 0, 0), from_outside=False) == {}
+
+
+def behind(*counts: int | None) -> tuple[PlannedLag, ...]:
+    return tuple(PlannedLag(at=ago(0), behind=count, rows=None) for count in counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_true", "is_undecided"),
+    [
+        ((0, 0, None, 0, 0), False, True),
+        ((None, None, None, None, None), False, True),
+        ((0, 0, None, 1, 0), False, False),
+        ((None, 0, 0, 0, 0, 0), True, False),
+    ],
+)
+def test_a_plan_that_failed_is_neither_input_nor_a_lack_of_it(
+    counts: tuple[int | None, ...], is_true: bool, is_undecided: bool
+) -> None:
+    findings = evaluate(FRESH, seen(plans=behind(*counts)), NOW)
+    assert ("no_input" in {alert.rule for alert in findings.alerts}) is is_true
+    assert ("no_input" in findings.undecided) is is_undecided
+
+
+def test_an_open_alert_of_no_input_outlives_a_broker_that_is_away_for_a_while() -> None:
+    told: list[tuple[str, str]] = []
+    history: list[Event] = []
+    for counts in ((0, 0, 0, 0, 0), (0, 0, 0, 0, None), (0, 0, 0, None, 0), (0, 0, None, 0, 0), (0, 0, None, 0, 7)):
+        events = settle(episodes_of(history), [evaluate(FRESH, seen(plans=behind(*counts)), NOW)], NOW)
+        told += [(event.rule, event.kind) for event in events]
+        history += events
+    assert told == [("no_input", "opened"), ("no_input", "resolved")]
+
+
+@pytest.mark.parametrize(
+    ("seconds_apart", "rows", "interval", "decided"),
+    [
+        (12.0, 8, 3600.0, False),
+        (12.0, 8, None, False),
+        (12.0, 1_000, 3600.0, True),
+        (1_799.0, 8, 3600.0, False),
+        (1_800.0, 8, 3600.0, True),
+        (60.0, 8, None, True),
+    ],
+)
+def test_how_fast_rows_arrive_is_told_by_an_interval_or_by_many_rows(
+    seconds_apart: float, rows: int, interval: float | None, decided: bool
+) -> None:
+    runs = (run(seconds_apart / 3600), run(rows=rows, seconds=1e5))
+    findings = evaluate(FRESH, seen(runs=runs, interval_seconds=interval), NOW)
+    assert ("slow" in {alert.rule for alert in findings.alerts}) is decided
+    assert ("slow" in findings.undecided) is not decided
+
+
+def test_a_pipeline_that_was_never_planned_is_missed_from_the_first_look_on() -> None:
+    assert found(FRESH, plans=(), last_sign=ago(4)) == {}
+    assert found(FRESH, plans=(), last_sign=ago(4.1)) == {
+        "missed": "no run was ever planned, in 4 h 6 min since this was first looked at: 3 runs or more did not happen"
+    }
+    assert found(FRESH, plans=(), last_sign=ago(4.1), interval_seconds=None) == {}
+    # A plan of this flow counts before the first look.
+    assert "missed" not in found(FRESH, plans=plans(1, 1, 1, 1, 1, 1), last_sign=ago(100))
+
+
+def test_an_estimated_lag_says_so() -> None:
+    assert found(Thresholds(lag_rows=9), lag_rows=10, lag_exact=False)["lag"].startswith("~10 rows")
+
+
+def test_a_run_without_rows_says_nothing_of_speed() -> None:
+    assert "slow" in evaluate(FRESH, seen(runs=(run(1), run(rows=0))), NOW).undecided
+
+
+def test_an_empty_quarantine_has_no_age() -> None:
+    assert found(FRESH, quarantine_open=0, quarantine_oldest=None) == {}
+
+
+def test_of_a_flow_that_is_switched_off_nobody_says_that_it_falls_behind() -> None:
+    late = {"plans": plans(0, 0, 0, 0, 0), "lag_rows": 2_000_000, "newest_event": ago(48)}
+    assert set(found(FRESH, **late)) == {"no_input", "lag", "freshness"}
+    assert found(FRESH, **late, switched_off=True) == {}
+    assert set(found(FRESH, **late, switched_off=True, refused="batch 4 waits", quarantine_open=101)) == {
+        "refused",
+        "quarantine_rows",
+    }

@@ -1,0 +1,195 @@
+"""A checkpoint belongs to one query, and a declaration that it cannot follow is refused before Spark starts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
+from tidegate.layout import Layout
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table
+
+SILVER = Flow(
+    name="silver",
+    source=ChangeFeed("bronze.trips"),
+    transform="trips:clean",
+    target=Table("silver.trips", keys=("id",), sequence_by=("at",)),
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "lake", tmp_path / "landing")
+
+
+def of(flow: Flow) -> Pipeline:
+    return Pipeline(name="trips", flows=(flow,))
+
+
+def remember(layout: Layout, flow: Flow) -> None:
+    checkpoint.write_sidecar(layout, of(flow), flow)
+
+
+def check(layout: Layout, flow: Flow) -> None:
+    checkpoint.check_compatible(layout, of(flow), flow)
+
+
+def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout) -> None:
+    ref = CheckpointRef(dag_id="trips", flow="silver", version=2, refresh=3)
+    assert ref.app_id == "trips/silver/v2/3"
+    assert ref.path(layout) == layout.checkpoint("trips", "silver", 2, 3)
+    others = {replace(ref, version=1).app_id, replace(ref, refresh=4).app_id, replace(ref, flow="gold").app_id}
+    assert len(others | {ref.app_id}) == 4
+
+
+def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(layout: Layout) -> None:
+    def current(flow: Flow) -> tuple[int, int]:
+        ref = checkpoint.current(layout, of(flow), flow)
+        return ref.version, ref.refresh
+
+    assert current(SILVER) == (1, 0)
+    for refresh in (0, 2, 10):
+        layout.checkpoint("trips", "silver", 1, refresh).mkdir(parents=True)
+    (layout.checkpoints("trips", "silver") / "v1" / "draft").mkdir()
+    assert current(SILVER) == (1, 10)
+    assert current(replace(SILVER, checkpoint_version=2)) == (2, 0)
+
+
+def test_a_flow_that_never_ran_fits(layout: Layout) -> None:
+    check(layout, SILVER)
+    assert checkpoint.versions(layout, "trips", "silver") == {}
+    assert not layout.lake.exists()
+
+
+def test_the_same_declaration_fits_and_the_sidecar_is_written_once(layout: Layout) -> None:
+    remember(layout, SILVER)
+    path = layout.sidecar("trips", "silver", 1)
+    before = path.read_text()
+    remember(layout, replace(SILVER, transform="trips:other"))
+    assert path.read_text() == before
+    check(layout, SILVER)
+    assert json.loads(before)["remembered"] == SILVER.remembered()
+    assert list(path.parent.iterdir()) == [path], "no draft is left"
+
+
+def test_what_a_checkpoint_does_not_remember_may_change(layout: Layout) -> None:
+    remember(layout, SILVER)
+    check(layout, replace(SILVER, gate=Gate("trips/silver")))
+    check(layout, replace(SILVER, source=ChangeFeed("bronze.trips", max_files_per_trigger=1)))
+
+
+def test_an_incompatible_change_names_every_field_and_the_fix(layout: Layout) -> None:
+    remember(layout, SILVER)
+    changed = replace(SILVER, transform="trips:other", target=Table("silver.trips", keys=("key",), sequence_by=("at",)))
+    with pytest.raises(CheckpointIncompatibleError, match="checkpoint_version=2") as raised:
+        check(layout, changed)
+    assert raised.value.changed == {"keys": (["id"], ["key"]), "transform": ("trips:clean", "trips:other")}
+    check(layout, replace(changed, checkpoint_version=2))
+
+
+def test_a_version_below_the_one_in_use_is_refused(layout: Layout) -> None:
+    remember(layout, replace(SILVER, checkpoint_version=3))
+    with pytest.raises(CheckpointIncompatibleError) as raised:
+        check(layout, replace(SILVER, checkpoint_version=2))
+    assert raised.value.changed == {"checkpoint_version": (3, 2)}
+
+
+def test_versions_are_ordered_as_numbers(layout: Layout) -> None:
+    for version in (10, 9, 1):
+        remember(layout, replace(SILVER, checkpoint_version=version))
+    layout.refusal("trips", "silver", 9, 0).write_text("{}")
+    assert list(checkpoint.versions(layout, "trips", "silver")) == [1, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"fingerprint": 5, "remembered": {}}', '{"fingerprint": "x", "remembered": []}']
+)
+def test_a_torn_sidecar_is_corrupt_and_never_taken_for_none(layout: Layout, content: str) -> None:
+    remember(layout, SILVER)
+    path = layout.sidecar("trips", "silver", 1)
+    path.write_text(content)
+    with pytest.raises(CheckpointCorruptError, match="backup") as raised:
+        check(layout, SILVER)
+    assert raised.value.path == str(path)
+
+
+def landing(schema: str, version: int = 1) -> Pipeline:
+    """Files into bronze, parsed in silver, counted in gold."""
+    bronze = Flow(
+        name="bronze", source=FileSource(path="trips", format="csv", schema=schema), target=Table("bronze.trips")
+    )
+    gold = Flow(
+        name="gold",
+        source=ChangeFeed("silver.trips"),
+        transform="trips:daily",
+        target=Table("gold.trips", keys=("day",)),
+    )
+    return Pipeline(name="trips", flows=(bronze, replace(SILVER, checkpoint_version=version), gold))
+
+
+def begin(layout: Layout, pipeline: Pipeline) -> None:
+    for flow in pipeline.flows:
+        checkpoint.write_sidecar(layout, pipeline, flow)
+        checkpoint.write_schema(layout, pipeline, flow)
+
+
+def check_all(layout: Layout, pipeline: Pipeline) -> None:
+    for flow in pipeline.flows:
+        checkpoint.check_compatible(layout, pipeline, flow)
+
+
+@pytest.mark.parametrize("schema", ["id INT, at DATE, fare DOUBLE, note STRING", "at DATE, id int, fare DOUBLE"])
+def test_a_nullable_field_more_or_a_not_null_less_keeps_the_checkpoint(layout: Layout, schema: str) -> None:
+    begin(layout, landing("id INT NOT NULL, at DATE, fare DOUBLE"))
+
+    check_all(layout, landing(schema))
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("id INT, at DATE", "fare is gone"),
+        ("id INT, at DATE, fare STRING", "fare has another type (double -> string)"),
+        ("id BIGINT, at DATE, fare DOUBLE", "id is widened (int -> bigint)"),
+        ("id INT, at DATE, fares DOUBLE", "fare is gone and fares is new: renamed?"),
+        ("id INT, at DATE, Fare DOUBLE", "Fare differs from fare in case alone"),
+        ("id INT, at DATE, fare DOUBLE, note STRING NOT NULL", "note is narrowed"),
+    ],
+)
+def test_another_change_of_the_schema_asks_for_a_version_with_the_steps_and_the_readers(
+    layout: Layout, schema: str, told: str
+) -> None:
+    begin(layout, landing("id INT, at DATE, fare DOUBLE"))
+
+    with pytest.raises(SchemaChangedError) as refused:
+        check_all(layout, landing(schema))
+
+    assert refused.value.breaks == ("trips/gold",)
+    for part in (
+        told,
+        "checkpoint_version=2",
+        "pipelines/trips.py",
+        "clean in spark_jobs/trips.py",
+        "`tidegate run trips`",
+    ):
+        assert part in refused.value.message
+    assert "trips/gold" in refused.value.message
+    check_all(layout, landing(schema, version=2))
+    version, changes = checkpoint.schema_changes(
+        layout, landing(schema, version=2), landing(schema, version=2).flow("silver")
+    )
+    assert (version, [change.keeps_checkpoint for change in changes]) == (1, [False])
+
+
+def test_a_schema_that_cannot_be_read_is_a_damaged_checkpoint(layout: Layout) -> None:
+    pipeline = landing("id INT")
+    begin(layout, pipeline)
+    layout.schema("trips", "silver", 1).write_text("{}")
+
+    with pytest.raises(CheckpointCorruptError, match="not the schema"):
+        check_all(layout, pipeline)

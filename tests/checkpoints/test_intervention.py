@@ -1,0 +1,103 @@
+"""A flow is switched off, and a file skipped, by a person with a reason; both are read without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import Project, orders
+from tidegate.checkpoints import checkpoint, intervention
+from tidegate.errors import CheckpointCorruptError, RequestError
+from tidegate.spec import Pipeline
+from tidegate.status.lag import plan
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.make(tmp_path / "project")
+
+
+@pytest.fixture
+def pipeline(project: Project) -> Pipeline:
+    """One file was read and one waits."""
+    pipeline = project.declare(orders())
+    read = project.land("read.csv", "order_id,amount\na,1\n")
+    made = project.checkpoint(pipeline, pipeline.flow("bronze"))
+    made.listed(0, read).plan(0, {"logOffset": 0}).commit(0)
+    project.land("day=1/poison.csv", "order_id,amount\nb,2\n")
+    return pipeline
+
+
+def test_a_flow_that_is_switched_off_has_no_work_whatever_is_behind(project: Project, pipeline: Pipeline) -> None:
+    assert plan(project.environment, pipeline, pipeline.flows).lags[0].has_work
+    intervention.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the source sends rubbish")
+
+    decided = plan(project.environment, pipeline, pipeline.flows)
+
+    bronze = decided.lags[0]
+    assert (bronze.has_work, bronze.switched_off, bronze.behind) == (False, True, 1)
+    assert bronze.reason.startswith("switched off by ada on 20")
+    assert bronze.reason.endswith(": the source sends rubbish")
+    assert not decided.work, "what is below has nothing new either"
+    intervention.switch(project.layout, "orders", "bronze", on=True, by="bob", reason="mended")
+    assert plan(project.environment, pipeline, pipeline.flows).work
+    told = [each.told() for each in intervention.history(project.layout, "orders", "bronze")]
+    assert [line.rpartition(": ")[2] for line in told] == ["the source sends rubbish", "mended"]
+
+
+def test_a_flow_below_one_with_work_stays_off(project: Project, pipeline: Pipeline) -> None:
+    intervention.switch(project.layout, "orders", "silver", on=False, by="ada", reason="a test")
+    decided = plan(project.environment, pipeline, pipeline.flows)
+    assert [lag.has_work for lag in decided.lags] == [True, False, False]
+
+
+def test_without_a_reason_or_without_a_change_nothing_is_decided(project: Project, pipeline: Pipeline) -> None:
+    with pytest.raises(RequestError, match="no reason"):
+        intervention.switch(project.layout, "orders", "gold", on=False, by="ada", reason=" ")
+    with pytest.raises(RequestError, match="is on already"):
+        intervention.switch(project.layout, "orders", "gold", on=True, by="ada", reason="a test")
+    intervention.switch(project.layout, "orders", "gold", on=False, by="ada", reason="a test")
+    with pytest.raises(RequestError, match="off: switched off by ada"):
+        intervention.switch(project.layout, "orders", "gold", on=False, by="bob", reason="me too")
+    assert len(intervention.history(project.layout, "orders", "gold")) == 1
+
+
+def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipeline) -> None:
+    bronze = pipeline.flow("bronze")
+    ref = checkpoint.current(project.layout, pipeline, bronze)
+    for name, why in (("read.csv", "read already"), ("other.csv", "no file other.csv"), ("day=1", "no file day=1")):
+        with pytest.raises(RequestError, match=why):
+            intervention.skip(project.layout, bronze, ref, name, by="ada", reason="a test")
+    with pytest.raises(RequestError, match="reads no landing folder"):
+        intervention.skip(project.layout, pipeline.flow("gold"), ref, "read.csv", by="ada", reason="a test")
+
+    intervention.skip(project.layout, bronze, ref, "day=1/poison.csv", by="ada", reason="kills the driver")
+
+    assert list(intervention.skipped_files(project.layout, "orders", "bronze")) == ["day=1/poison.csv"]
+    intervention.skip(project.layout, bronze, ref, "day=1/poison.csv", by="ada", reason="not that one", undo=True)
+    assert intervention.skipped_files(project.layout, "orders", "bronze") == {}
+    with pytest.raises(RequestError, match="not among the files"):
+        intervention.skip(project.layout, bronze, ref, "day=1/poison.csv", by="ada", reason="again", undo=True)
+
+
+def test_a_damaged_list_is_named_and_not_taken_for_an_empty_one(project: Project, pipeline: Pipeline) -> None:
+    path = project.layout.interventions("orders", "bronze")
+    path.write_text('{"act": "off", "by"')
+    with pytest.raises(CheckpointCorruptError, match=r"interventions\.jsonl"):
+        plan(project.environment, pipeline, pipeline.flows)
+
+
+def test_the_commands_decide_and_tell(project: Project, pipeline: Pipeline) -> None:
+    assert project.run("flow", "off", "orders", "gold", "--reason", "holidays").code == 0
+    assert project.run("status", "orders").row("orders/gold", "off", "v1")
+    assert "holidays" in project.run("status", "orders").out
+    assert project.run("flow", "skip", "orders", "bronze", "day=1/poison.csv", "--reason", "kills it").code == 0
+    shown = project.run("flow", "show", "orders")
+    assert shown.row("gold", "holidays")
+    assert shown.row("bronze", "day=1/poison.csv skipped", "kills it")
+    told = project.run("flow", "show", "orders", "--json").json["decisions"]
+    assert [(each["flow"], each["act"]) for each in told] == [("bronze", "skip"), ("gold", "off")]
+    assert project.run("flow", "off", "orders", "gold").code == 64
+    assert project.run("flow", "on", "orders", "gold", "--reason", "back").code == 0
+    assert "orders/gold" in project.run("status", "orders").out

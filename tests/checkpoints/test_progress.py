@@ -1,0 +1,244 @@
+"""How far a checkpoint got, from its own files."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tidegate.checkpoints import progress
+from tidegate.errors import CheckpointCorruptError
+
+WEIRD = [
+    "a?b.csv",
+    "a*b.csv",
+    "d[1].csv",
+    "e{1}.csv",
+    "back\\slash.csv",
+    "sp ace.csv",
+    "pct%20x.csv",
+    "nl\nx.csv",
+    "a+b.csv",
+]
+WEIRD += ["hash#.csv", "üñí.csv", "colon:x.csv", "semi'quo\"te.csv", "tab\tx.csv", "caret^~`|<>.csv"]
+
+
+def write(path: Path, *lines: str, checksum: bool = False) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = "\n".join(lines).encode()
+    path.write_bytes(raw)
+    if checksum:
+        sums = b"".join(zlib.crc32(raw[at : at + 512]).to_bytes(4, "big") for at in range(0, len(raw), 512))
+        (path.parent / f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + sums)
+
+
+def plan(checkpoint: Path, batch: int, offset: object) -> None:
+    write(checkpoint / "metadata", json.dumps({"id": "0b8f"}))
+    meta = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_225_600_000 + batch, "conf": {}}
+    write(checkpoint / "offsets" / str(batch), "v1", json.dumps(meta), json.dumps(offset))
+
+
+def commit(checkpoint: Path, batch: int) -> None:
+    write(checkpoint / "commits" / str(batch), "v1", '{"nextBatchWatermarkMs":0}')
+
+
+def entry(path: str, batch: int) -> str:
+    return json.dumps({"path": "file://" + quote(path), "timestamp": 1_000 + batch, "batchId": batch})
+
+
+def log_files(checkpoint: Path, batch: int, *paths: str, checksum: bool = False) -> None:
+    write(checkpoint / "sources/0" / str(batch), "v1", *(entry(path, batch) for path in paths), checksum=checksum)
+
+
+def log_compacted(checkpoint: Path, batch: int) -> None:
+    entries = [entry(f"/landing/{number}.csv", number) for number in range(batch + 1)]
+    write(checkpoint / "sources/0" / f"{batch}.compact", "v1", *entries)
+
+
+def test_a_checkpoint_that_was_never_used_has_planned_and_committed_nothing(tmp_path: Path) -> None:
+    assert progress.read(tmp_path / "none") == progress.Progress(last_planned=None, last_committed=None)
+    assert progress.read(tmp_path).pending_batch is None
+    assert progress.newest_log_batch(tmp_path) == -1
+
+
+def test_batches_are_ordered_as_numbers_and_the_unfinished_one_is_pending(tmp_path: Path) -> None:
+    for batch in range(11):
+        plan(tmp_path, batch, {"logOffset": batch})
+    for batch in range(10):
+        commit(tmp_path, batch)
+    assert progress.read(tmp_path) == progress.Progress(last_planned=10, last_committed=9)
+    assert progress.read(tmp_path).pending_batch == 10
+    commit(tmp_path, 10)
+    assert progress.read(tmp_path).pending_batch is None
+
+
+def test_positions_are_read_as_their_kind_of_source_writes_them(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"clicks": {"0": 42, "11": 7}})
+    delta = {"sourceVersion": 1, "reservoirId": "2d38", "reservoirVersion": 16, "index": -1, "isStartingVersion": False}
+    plan(tmp_path, 1, delta)
+    assert progress.planned_batch(tmp_path, 0).kafka_offsets("clicks") == {0: 42, 11: 7}
+    assert progress.planned_batch(tmp_path, 0).timestamp_ms == 1_767_225_600_000
+    assert progress.planned_batch(tmp_path, 1).delta == progress.DeltaPosition(
+        table_id="2d38", version=16, index=-1, of_snapshot=False
+    )
+
+
+def test_a_position_of_another_kind_of_source_is_told_and_not_guessed(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"logOffset": 3})
+    batch = progress.planned_batch(tmp_path, 0)
+    with pytest.raises(CheckpointCorruptError, match="offsets of topic 'clicks'"):
+        batch.kafka_offsets("clicks")
+    with pytest.raises(CheckpointCorruptError, match="position of a Delta table"):
+        _ = batch.delta
+
+
+@pytest.mark.parametrize("name", WEIRD)
+def test_a_file_is_named_as_it_lies_on_disk_whatever_its_name(tmp_path: Path, name: str) -> None:
+    plan(tmp_path, 0, {"logOffset": 0})
+    log_files(tmp_path, 0, f"/landing/{name}")
+    assert [file.path for file in progress.batch_files(tmp_path, 0)] == [f"/landing/{name}"]
+
+
+def test_letters_that_java_leaves_unencoded_stay_as_they_are() -> None:
+    assert progress.decoded("file:///landing/a*b+c:é&=;,%2520.csv") == "/landing/a*b+c:é&=;,%20.csv"
+    assert progress.decoded("file:/landing/a%3Fb.csv") == "/landing/a?b.csv"
+
+
+def test_a_batch_has_the_files_listed_since_the_batch_before(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"logOffset": 1})
+    plan(tmp_path, 1, {"logOffset": 3})
+    for number in range(5):
+        log_files(tmp_path, number, f"/landing/{number}.csv")
+    assert [file.log_batch for file in progress.batch_files(tmp_path, 0)] == [0, 1]
+    assert [file.log_batch for file in progress.batch_files(tmp_path, 1)] == [2, 3]
+    assert progress.newest_log_batch(tmp_path) == 4
+
+
+@pytest.mark.parametrize(("after", "up_to"), [(-1, 12), (-1, 4), (8, 9), (9, 12), (10, 11), (3, 11), (-1, None)])
+def test_compacted_and_plain_logs_tell_every_file_once(tmp_path: Path, after: int, up_to: int | None) -> None:
+    log_compacted(tmp_path, 9)
+    for number in (7, 8, 10, 11, 12):  # Spark deletes what was compacted some minutes later
+        log_files(tmp_path, number, f"/landing/{number}.csv")
+    found = progress.source_files(tmp_path, after=after, up_to=up_to)
+    assert [file.path for file in found] == [
+        f"/landing/{n}.csv" for n in range(after + 1, (12 if up_to is None else up_to) + 1)
+    ]
+    assert {file.modified_ms - 1_000 - file.log_batch for file in found} == {0}
+
+
+def test_the_newest_of_two_compactions_tells_all(tmp_path: Path) -> None:
+    log_compacted(tmp_path, 9)
+    log_compacted(tmp_path, 19)
+    (tmp_path / "sources/0/9.compact").write_text("")
+    assert len(progress.source_files(tmp_path, up_to=15)) == 16
+
+
+def test_a_log_with_a_hole_is_corrupt_and_never_shorter(tmp_path: Path) -> None:
+    log_files(tmp_path, 0, "/landing/0.csv")
+    log_files(tmp_path, 2, "/landing/2.csv")
+    with pytest.raises(CheckpointCorruptError, match=r"sources/0/1 .*it is gone"):
+        progress.source_files(tmp_path)
+    with pytest.raises(CheckpointCorruptError, match="goes up to 2, the offset log needs 5"):
+        progress.source_files(tmp_path, up_to=5)
+
+
+TORN = [
+    "",
+    "v1",
+    "v1\n",
+    'v1\n{"batchWater',
+    "v2\n{}\n{}",
+    "\udcff",
+    'v1\n{"batchTimestampMs":1}\n',
+    'v1\n{"batchTimestampMs":1}\n[1]',
+    "v1\n{}\n{}",
+]
+
+
+@pytest.mark.parametrize("text", TORN)
+def test_a_torn_offset_file_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
+    plan(tmp_path, 0, {"logOffset": 0})
+    torn = tmp_path / "offsets/0"
+    torn.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CheckpointCorruptError, match="checkpoint_version") as caught:
+        progress.read(tmp_path)
+    assert caught.value.path == str(torn)
+    assert str(torn) in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["", "v1", "v1\n{"])
+@pytest.mark.parametrize("name", ["commits/0", "metadata"])
+def test_a_torn_commit_or_metadata_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+    plan(tmp_path, 0, {"logOffset": 0})
+    commit(tmp_path, 0)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(CheckpointCorruptError) as caught:
+        progress.read(tmp_path)
+    assert caught.value.path == str(tmp_path / name)
+
+
+def test_a_commit_without_its_offsets_is_corrupt(tmp_path: Path) -> None:
+    commit(tmp_path, 4)
+    with pytest.raises(CheckpointCorruptError, match="commits go up to 4"):
+        progress.read(tmp_path)
+
+
+def test_a_list_of_files_cut_at_the_end_of_a_line_is_found_out_by_its_checksum(tmp_path: Path) -> None:
+    paths = [f"/landing/{number}.csv" for number in range(40)]
+    log_files(tmp_path, 0, *paths, checksum=True)
+    assert len(progress.source_files(tmp_path)) == 40
+    log = tmp_path / "sources/0/0"
+    log.write_text("\n".join(log.read_text().split("\n")[:-1]))
+    with pytest.raises(CheckpointCorruptError, match="checksum does not fit"):
+        progress.source_files(tmp_path)
+
+
+@pytest.mark.jvm
+def test_sparks_own_checkpoint_of_weird_names_is_read_as_spark_wrote_it(tmp_path: Path, spark: object) -> None:
+    from tidegate.probes.files import list_files
+
+    glob = "*.{csv,csv.gz}"
+    hidden = [
+        "_h.csv",
+        ".h.csv",
+        "x.tmp",
+        "y.csv.tmp",
+        "z.csv._COPYING_",
+        "UP.CSV",
+        "_sub/in.csv",
+        ".sub/in.csv",
+        "sub/_deep/in.csv",
+    ]
+    plain = [*WEIRD, "q.csv.gz", "_a=b.csv", "sub/in.csv", "dir.csv/in.csv", "_k=v/in.csv", "empty.csv"]
+    for name in hidden + plain:
+        place = tmp_path / "landing" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("" if name == "empty.csv" else "a,b\n1,2\n")
+    query = (
+        spark.readStream.format("binaryFile")  # type: ignore[attr-defined]
+        .schema("path string, modificationTime timestamp, length bigint, content binary")
+        .option("pathGlobFilter", glob)
+        .option("recursiveFileLookup", "true")
+        .option("maxFilesPerTrigger", 2)  # so many batches that Spark compacts its log
+        .load(str(tmp_path / "landing"))
+        .select("path", "length")
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .foreachBatch(lambda batch, _: None)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    seen = progress.source_files(tmp_path / "checkpoint")
+    assert sorted(file.path for file in seen) == sorted(str(tmp_path / "landing" / name) for name in plain)
+    listed = list_files(tmp_path / "landing", glob)
+    assert {(file.path, file.modified_ms) for file in listed.files} == {(file.path, file.modified_ms) for file in seen}
+    assert listed.ignored == len(hidden)
+    last = progress.read(tmp_path / "checkpoint").last_committed
+    assert last is not None
+    assert last >= 10
+    batches = [progress.batch_files(tmp_path / "checkpoint", batch) for batch in range(last + 1)]
+    assert [file for batch in batches for file in batch] == seen
+    assert list((tmp_path / "checkpoint/sources/0").glob("*.compact"))

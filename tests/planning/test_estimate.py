@@ -1,0 +1,61 @@
+"""How long a run may take is told from a fixed part and a part per row of what the flow did before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.project import Project, orders
+from tidegate.planning.estimate import Estimate, estimate, fitted
+from tidegate.report import BatchRecord
+
+
+def test_most_of_a_small_batch_is_the_same_however_many_rows_it_has() -> None:
+    small, large = (900, 5.0), (90_000, 5.9)
+    seconds, at_most = fitted([small, large, small], 1_000_000)
+    assert seconds == pytest.approx(15.1, abs=0.2), "and not 5,556 s, which 180 rows a second would take"
+    assert not at_most
+
+
+def test_one_slow_batch_among_many_does_not_bend_the_answer() -> None:
+    points = [(1000 * number, 5.0 + 0.1 * number) for number in range(1, 20)]
+    assert fitted([*points, (1000, 300.0)], 10_000) == pytest.approx((6.0, False), abs=0.3)
+
+
+def test_batches_of_one_size_only_bound_it() -> None:
+    assert fitted([(900, 5.0), (901, 5.2)], 450) == (5.2, False)
+    assert fitted([(900, 5.0), (901, 5.2)], 1802) == (10.4, True)
+    assert fitted([(0, 3.0)], 0) == (3.0, False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.make(tmp_path / "project")
+
+
+def record(project: Project, batch: int, kind: Any, read: int, seconds: float) -> None:
+    line = BatchRecord(flow="silver", batch_id=batch, app_id=kind, kind=kind, read=read, seconds=seconds)
+    project.record(orders(), line)
+
+
+def test_earlier_runs_of_the_same_kind_tell_more_than_increments(project: Project) -> None:
+    assert estimate(project.layout, "orders", "silver", "replay", 5000, 100) is None, "nothing was recorded yet"
+    record(project, 0, "upsert", 10, 4.0)
+    record(project, 1, "upsert", 1000, 5.0)
+    by_increments = estimate(project.layout, "orders", "silver", "replay", 5000, 100)
+    assert by_increments == Estimate(seconds=pytest.approx(9.0, abs=0.1), at_most=False, alike=False)
+    assert estimate(project.layout, "orders", "silver", "incremental", None, None) is None
+
+    record(project, 2, "rederive", 100, 20.0)
+    assert estimate(project.layout, "orders", "silver", "replay", 5000, 100) == Estimate(
+        seconds=20.0, at_most=False, alike=True
+    )
+    assert estimate(project.layout, "orders", "silver", "incremental", 10, None) == Estimate(
+        seconds=4.0, at_most=False, alike=False
+    )
+    record(project, 3, "swap", 0, 2.0)
+    refresh = estimate(project.layout, "orders", "silver", "full_refresh", 1110, None)
+    assert refresh is not None
+    assert refresh.alike

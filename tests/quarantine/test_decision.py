@@ -1,0 +1,162 @@
+"""What is decided about quarantined entries is in their table and in the ledger, once each, on real Delta tables."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pendulum
+import pytest
+from deltalake import DeltaTable
+
+from tests.cli.project import append, quarantined
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.ops import ledger
+from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine.selection import Selection
+from tidegate.report import BatchRecord
+
+EVERYTHING = Selection()
+NEXT = CheckpointRef(dag_id="orders", flow="silver", version=2, refresh=0)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Five open rows of three days, two of which break `between(amount)` (one of them another rule too), and a file."""
+    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    rows = [
+        quarantined(f"a#{number}", ["between(amount)"] if number < 2 else ["malformed_line"], {"line": number}, "x")
+        | {"quarantined_at": datetime(2026, 1, 5 + number // 2, 10, tzinfo=UTC)}
+        for number in range(5)
+    ]
+    rows[1]["rules"] = ["between(amount)", "not_null(order_id)"]
+    file = quarantined("b.gz@1", ["corrupt_compression"], {"path": "b.gz"}, "", level="file")
+    append(layout.quarantine("orders", "silver"), [*rows, file])
+    return layout
+
+
+def waive(layout: Layout, rule: str | None = None, *, by: str = "o'hara", reason: str = "the shop's own test") -> int:
+    return decision.waive(layout, "orders", "silver", Selection.check(rule=rule), by=by, reason=reason)
+
+
+def expire(layout: Layout, selection: Selection) -> int:
+    return decision.expire(layout, "orders", "silver", selection, by="ada")
+
+
+def entries(layout: Layout) -> dict[str, dict[str, Any]]:
+    rows = DeltaTable(str(layout.quarantine("orders", "silver"))).to_pyarrow_table().to_pylist()
+    return {row["_row_id"]: row for row in rows}
+
+
+def states(layout: Layout) -> dict[str, int]:
+    return dict(lifecycle.held(layout.quarantine("orders", "silver")).states)
+
+
+def lines(layout: Layout) -> list[dict[str, Any]]:
+    path = layout.ops("orders", "ledger")
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda line: line["recorded_at"])
+
+
+def versions(layout: Layout) -> int:
+    return len(list((layout.quarantine("orders", "silver") / "_delta_log").glob("*.json")))
+
+
+def test_waiving_takes_who_when_and_why_in_one_commit(layout: Layout) -> None:
+    before = versions(layout)
+    assert waive(layout, "between(amount)") == 2
+    assert versions(layout) == before + 1
+    row = entries(layout)["a#0"]
+    assert (row["state"], row["changed_by"], row["reason"]) == ("waived", "o'hara", "the shop's own test")
+    assert abs((datetime.now(UTC) - row["changed_at"]).total_seconds()) < 60
+    assert states(layout) == {"open": 4, "waived": 2}
+    assert waive(layout, "between(amount)") == 0, "a closed entry stays as it is"
+
+
+def test_a_decision_has_a_line_in_the_ledger_that_balances_and_no_words_of_a_person(layout: Layout) -> None:
+    waive(layout, "between(amount)")
+    waive(layout, "malformed_line", by="ada")
+    first, second = lines(layout)
+    record = BatchRecord.from_json({**first, "filtered": {}, "rules": dict(first["rules"])})
+    assert (record.kind, record.read, record.closed, record.imbalance()) == ("waive", 2, 2, 0)
+    assert not record.is_batch
+    assert record.rules == {"between(amount)": 2, "not_null(order_id)": 1}
+    assert (first["mode"], first["requested_by"], second["requested_by"]) == ("waive", "o'hara", "ada")
+    assert "own test" not in str(first)
+    assert [line["batch_id"] for line in (first, second)] == [0, 1]
+    short = BatchRecord(flow="silver", batch_id=0, app_id="orders/silver/decision", kind="expire", read=3, closed=2)
+    assert short.imbalance() == 1
+
+
+def test_where_nothing_fits_nothing_is_written(layout: Layout, tmp_path: Path) -> None:
+    before = versions(layout)
+    assert waive(layout, "unique(order_id)") == 0
+    assert (versions(layout), lines(layout)) == (before, [])
+    nowhere = Layout(tmp_path / "empty", tmp_path / "landing")
+    assert waive(nowhere) == 0
+    assert not nowhere.quarantine("orders", "silver").exists()
+
+
+def test_waiving_without_a_reason_is_refused(layout: Layout) -> None:
+    with pytest.raises(RequestError, match="reason"):
+        waive(layout, reason="  ")
+    assert states(layout) == {"open": 6}
+
+
+def test_what_a_replay_has_in_hand_is_left_alone(layout: Layout) -> None:
+    path = layout.quarantine("orders", "silver")
+    lifecycle.claim(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
+    assert waive(layout, "malformed_line") == 1
+    assert lifecycle.in_hand(path) == lifecycle.Claim(number=3, entries=2)
+
+
+def test_what_is_too_old_expires(layout: Layout) -> None:
+    hours = (pendulum.now("UTC") - pendulum.datetime(2026, 1, 6)).in_hours()
+    assert expire(layout, Selection.check(older_than=f"{hours}h")) == 3
+    row = entries(layout)["a#0"]
+    assert (row["state"], row["changed_by"], row["reason"]) == ("expired", "ada", f"older than {hours}h")
+    assert expire(layout, Selection.check(older_than="9999d")) == 0
+    assert [(line["kind"], line["closed"]) for line in lines(layout)] == [("expire", 3)]
+    with pytest.raises(RequestError, match="age"):
+        expire(layout, EVERYTHING)
+
+
+def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: Layout) -> None:
+    path = layout.quarantine("orders", "silver")
+    lifecycle.claim(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
+    assert decision.retire(layout, CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)) == 0
+    assert decision.retire(layout, NEXT) == 5
+    assert entries(layout)["a#0"]["reason"] == "judged anew by checkpoint v2/0"
+    assert entries(layout)["b.gz@1"]["state"] == "open"
+    assert lifecycle.held(path).in_hand == 0, "a replay that was interrupted has nothing left to finish"
+    assert [(line["kind"], line["closed"], line["requested_by"]) for line in lines(layout)] == [
+        ("retire", 5, "tidegate")
+    ]
+    before = versions(layout)
+    assert decision.retire(layout, NEXT) == 0
+    assert versions(layout) == before, "nothing to retire makes no commit"
+
+
+def test_a_decision_that_a_crash_kept_from_the_ledger_is_recorded_by_the_next_one_once(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "record", crash)
+        with pytest.raises(OSError, match="space"):
+            waive(layout, "between(amount)", by="ada")
+    assert (states(layout), lines(layout)) == ({"open": 4, "waived": 2}, [])
+
+    assert waive(layout, "unique(order_id)") == 0
+
+    (line,) = lines(layout)
+    assert (line["kind"], line["closed"], line["requested_by"]) == ("waive", 2, "ada")
+    assert waive(layout, "malformed_line") == 3
+    assert [(line["batch_id"], line["closed"]) for line in lines(layout)] == [(0, 2), (1, 3)]

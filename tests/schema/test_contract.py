@@ -1,0 +1,116 @@
+"""A contract says what happens with each change, and what people answered completes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate.errors import FieldError
+from tidegate.schema.contract import Contract, Terms
+from tidegate.schema.ddl import Column
+from tidegate.schema.drift import Change
+from tidegate.spec import FileSource, KafkaSource
+
+NEW = Change(kind="addition", field="gate")
+RENAMED = Change(kind="rename_suspect", field="departure_delay", formerly="dep_delay", before="double")
+CLASH = Change(kind="case_clash", field="Origin", formerly="origin")
+RETYPED = Change(kind="type_change", field="dep_delay", before="double")
+GONE = Change(kind="removal", field="dep_delay", before="double")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"mode": "strict"}, {"columns": {"a": "drop"}}, {"columns": {"": "rescue"}}, {"columns": 5}]
+)
+def test_a_wrong_contract_is_refused_when_it_is_declared(wrong: dict[str, Any]) -> None:
+    with pytest.raises(FieldError):
+        Contract(**wrong)
+
+
+def test_a_required_field_cannot_be_rescued_value_by_value() -> None:
+    for mode in ("rescue", "discard_value"):
+        with pytest.raises(FieldError, match="id"):
+            FileSource(path="a", format="csv", schema="id INT NOT NULL", contract=Contract(columns={"id": mode}))  # type: ignore[dict-item]
+    with pytest.raises(FieldError, match="contract"):
+        KafkaSource(topic="a", schema="id INT", contract="freeze")  # type: ignore[arg-type]
+
+
+def test_the_mode_of_a_column_comes_before_that_of_the_table() -> None:
+    terms = Terms(contract=Contract(mode="evolve", columns={"gate": "discard_value", "dep_delay": "freeze"}))
+
+    assert [terms.action(change) for change in (NEW, RENAMED, RETYPED, GONE)] == [
+        "discard_value",
+        "freeze",
+        "freeze",
+        "freeze",
+    ]
+
+
+def test_only_a_new_field_with_the_name_of_a_column_evolves() -> None:
+    terms = Terms(contract=Contract(mode="evolve"))
+
+    assert [terms.action(change) for change in (NEW, RENAMED)] == ["evolve", "evolve"]
+    assert [terms.action(change) for change in (CLASH, RETYPED, GONE)] == ["rescue", "rescue", "rescue"]
+    assert terms.action(Change(kind="addition", field="flight no")) == "rescue"
+
+
+def test_an_answer_opens_what_is_frozen_and_nothing_else() -> None:
+    answers = {NEW.identity(): "evolve", RETYPED.identity(): "evolve", GONE.identity(): "quarantine"}
+    frozen = Terms(contract=Contract(mode="freeze"), answers=answers)  # type: ignore[arg-type]
+
+    assert [frozen.action(change) for change in (NEW, RETYPED, GONE, RENAMED)] == [
+        "evolve",
+        "rescue",
+        "quarantine",
+        "freeze",
+    ]
+    assert frozen.keeps_row("dep_delay") == "rescue"
+    assert frozen.keeps_row("arr_delay") is None
+    assert Terms(contract=Contract(mode="rescue"), answers=answers).action(GONE) == "rescue"  # type: ignore[arg-type]
+
+
+WIDER = Change(kind="widening", field="seats", before="int", after="bigint")
+COLUMNS = (
+    Column("id", "int", required=True),
+    Column("seats", "INT"),
+    Column("dep_delay", "double"),
+    Column("note", "String"),
+)
+
+
+def test_values_that_an_answer_accepts_are_rescued_whether_their_type_is_another_or_a_wider_one() -> None:
+    answers = {WIDER.identity(): "evolve", RETYPED.identity(): "evolve"}
+    terms = Terms(contract=Contract(mode="freeze"), answers=answers, columns=COLUMNS)  # type: ignore[arg-type]
+    assert [terms.keeps_row(name) for name in ("seats", "dep_delay", "note")] == ["rescue", "rescue", None]
+    assert [terms.done(change, terms.action(change)) for change in (WIDER, RETYPED)] == ["rescue", "rescue"]
+    required = Terms(contract=terms.contract, answers=answers, columns=(Column("seats", "int", required=True),))  # type: ignore[arg-type]
+    assert required.keeps_row("seats") is None, "a column that is NOT NULL cannot be NULL instead"
+
+
+@pytest.mark.parametrize(
+    ("contract", "change", "done"),
+    [
+        (Contract(), RETYPED, "quarantine"),
+        (Contract(), WIDER, "quarantine"),
+        (Contract(mode="evolve"), RETYPED, "quarantine"),
+        (Contract(mode="discard_value"), RETYPED, "quarantine"),
+        (Contract(columns={"dep_delay": "rescue"}), RETYPED, "rescue"),
+        (Contract(mode="evolve", columns={"dep_delay": "discard_value"}), RETYPED, "discard_value"),
+        (Contract(mode="freeze"), RETYPED, "freeze"),
+        (Contract(), Change(kind="type_change", field="note", before="string", after="int"), "rescue"),
+        (Contract(), Change(kind="type_change", field="gate", before="int", after="boolean"), "rescue"),
+        (Contract(), GONE, "rescue"),
+        (Contract(), Change(kind="removal", field="id", before="int"), "quarantine"),
+        (Contract(), NEW, "rescue"),
+    ],
+)
+def test_the_history_says_what_becomes_of_the_rows(contract: Contract, change: Change, done: str) -> None:
+    terms = Terms(contract=contract, columns=COLUMNS, evolved={"gate": "int"})
+    assert terms.done(change, terms.action(change)) == done
+
+
+def test_what_is_left_out_is_known_by_name() -> None:
+    assert Terms().discards() == (False, ())
+    assert Terms(contract=Contract(columns={"a": "discard_value", "b": "freeze"})).discards() == (False, ("a",))
+    mostly = Contract(mode="discard_value", columns={"a": "rescue", "b": "discard_value"})
+    assert Terms(contract=mostly).discards() == (True, ("a",))

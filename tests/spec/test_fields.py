@@ -1,0 +1,93 @@
+"""A wrong declaration fails at once with the field, its value and what is allowed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.spec.trips import BRONZE, FEED, FILES, RECOMPUTED, SILVER, TOPIC, TRIPS, UPSERTED
+from tidegate.errors import FieldError
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+
+Make = Callable[..., Any]
+
+
+def made_of(declared: Any) -> Make:
+    return lambda **fields: replace(declared, **fields)
+
+
+WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
+    (
+        made_of(FILES),
+        "path",
+        ("", "/abs", "../up", "a/../b", ".", "./a", "a/", "a//b", "s3:bucket", "a\nb", "\0", 5, None),
+    ),
+    (made_of(FILES), "format", ("xml", "CSV", None, ["csv"])),
+    (made_of(FILES), "schema", ("", "id", "id INT,", "1d INT", "id INT, ID INT", 5, None)),
+    (made_of(FILES), "null_values", ("NA", ["NA"], (1,), None)),
+    (made_of(FILES), "glob", ("in/*.csv", "*.{csv", "[a", 5, None)),
+    (made_of(FILES), "contract", ("freeze", None, {"mode": "freeze"})),
+    (made_of(FILES), "max_files_per_trigger", (0, -1, 1.5, "1", True, None)),
+    (made_of(TOPIC), "topic", ("", "a b", ".", "..", "a/b", "x" * 250, 5, None)),
+    (made_of(TOPIC), "schema", ("", "id", 5)),
+    (made_of(TOPIC), "format", ("csv", None)),
+    (made_of(TOPIC), "max_offsets_per_trigger", (0, "5", True)),
+    (made_of(FEED), "table", ("trips", "iron.trips", "bronze.", "bronze.Trips", "bronze.a.b", 5, None)),
+    (made_of(FEED), "max_files_per_trigger", (0, None)),
+    (made_of(FEED), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
+    (made_of(UPSERTED), "name", ("trips", "tin.trips", "silver.", 5, None)),
+    (made_of(RECOMPUTED), "keys", (["day"], (1,), ("1st",), ("a b",), ("day", "day"), 5, None)),
+    (made_of(UPSERTED), "sequence_by", (["at"], (1,), ("_at",), ("at", "at"), None)),
+    (lambda **fields: Table("silver.trips", **fields), "sequence_by", (("at",), "at")),
+    (made_of(UPSERTED), "event_time", (("at",), "_at", "a b", "", 1)),
+    (made_of(Gate("trips/silver")), "suite", ("silver", "a/b/c", "Trips/silver", "trips/silver.json", "../a", 5, None)),
+    (made_of(SILVER), "name", ("", "Silver", "1st", "a-b", "a.b", "x" * 64, 5, None)),
+    (made_of(SILVER), "source", ("bronze.trips", None, UPSERTED)),
+    (made_of(SILVER), "target", ("silver.trips", None, FEED)),
+    (made_of(SILVER), "transform", ("clean", "a:b:c", "Trips:clean", "a.b:clean", "", 5)),
+    (made_of(SILVER), "gate", ("trips/silver", True)),
+    (made_of(SILVER), "checkpoint_version", (0, -1, 1.0, "1", True, None)),
+    (made_of(SILVER), "thresholds", ({}, 5)),
+    (made_of(TRIPS), "name", ("", "Trips", "a b", 5)),
+    (made_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),
+    (made_of(TRIPS), "schedule", ("daily", "@never", "* * *", "61 * * * *", "a b c d e", "", 5)),
+    (made_of(TRIPS), "timezone", ("Mars/Base", "", 5, None)),
+    (made_of(TRIPS), "start_date", ("2026-13-01", "2026-1-1", "yesterday", 5, None)),
+    (made_of(TRIPS), "owner", ("", " ", 5, None)),
+    (made_of(TRIPS), "description", (5, None)),
+    (made_of(TRIPS), "tags", ("a", ["a"], (1,), None)),
+    (made_of(TRIPS), "retries", (-1, 21, 1.5, "3", True, None)),
+    (made_of(TRIPS), "thresholds", (None, {}, 5)),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "field", "value"),
+    [(make, field, value) for make, field, values in WRONG for value in values],
+    ids=[f"{number}-{field}={value!r:.24}" for number, (_, field, values) in enumerate(WRONG) for value in values],
+)
+def test_a_wrong_field_fails_with_its_name_its_value_and_what_is_allowed(make: Make, field: str, value: Any) -> None:
+    with pytest.raises(FieldError) as raised:
+        make(**{field: value})
+    assert raised.value.field == field
+    assert raised.value.allowed
+    assert f"{field}=" in raised.value.message
+    assert raised.value.allowed in raised.value.message
+    assert raised.value.exit_code == 78
+
+
+def test_every_field_of_every_declaration_has_a_wrong_value_above() -> None:
+    tried = {(field) for _, field, _ in WRONG}
+    for kind in (FileSource, KafkaSource, ChangeFeed, Table, Gate, Flow, Pipeline):
+        assert {field.name for field in dataclasses.fields(kind)} <= tried, kind
+
+
+def test_a_declaration_cannot_be_changed_or_written_by_position() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SILVER.name = "other"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Flow("silver", FEED, UPSERTED)  # type: ignore[misc]

@@ -1,0 +1,56 @@
+"""Parts of a flow fit together, and its checkpoint remembers what cannot change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.spec.trips import BRONZE, GOLD, SILVER, TRIPS, UPSERTED
+from tidegate.errors import FieldError
+from tidegate.fingerprints import fingerprint
+from tidegate.spec import ChangeFeed, Flow, Gate, Table
+
+REMEMBERED = [
+    replace(SILVER, source=ChangeFeed("bronze.other")),
+    replace(SILVER, target=Table("silver.other", keys=("id",), sequence_by=("at",))),
+    replace(SILVER, target=Table("silver.trips", keys=("other",), sequence_by=("at",))),
+    replace(SILVER, target=Table("silver.trips", keys=("id",), sequence_by=("other",))),
+    replace(SILVER, transform="trips:other"),
+]
+FORGOTTEN = [
+    replace(SILVER, source=ChangeFeed("bronze.trips", max_files_per_trigger=7, max_bytes_per_trigger="2g")),
+    replace(SILVER, gate=None),
+    replace(SILVER, checkpoint_version=9),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "make"),
+    [
+        ("transform", "trips:clean", lambda: replace(BRONZE, transform="trips:clean")),
+        ("target", "silver.trips", lambda: replace(BRONZE, target=UPSERTED)),
+        ("gate", "trips/bronze", lambda: replace(BRONZE, gate=Gate("trips/bronze"))),
+        ("target", "bronze.trips", lambda: replace(SILVER, target=Table("bronze.trips"))),
+        ("transform", None, lambda: replace(SILVER, target=Table("silver.copy"), transform=None)),
+        ("transform", None, lambda: replace(GOLD, transform=None)),
+        ("flows", "bronze", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, target=Table("bronze.other"))))),
+        ("flows", "bronze.trips", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, name="other")))),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(field: str, value: Any, make: Callable[[], Any]) -> None:
+    with pytest.raises(FieldError) as raised:
+        make()
+    assert (raised.value.field, raised.value.value) == (field, repr(value))
+
+
+@pytest.mark.parametrize("changed", REMEMBERED)
+def test_what_a_checkpoint_remembers_changes_the_fingerprint(changed: Flow) -> None:
+    assert fingerprint(changed.remembered()) != fingerprint(SILVER.remembered())
+
+
+@pytest.mark.parametrize("changed", FORGOTTEN)
+def test_limits_gates_and_versions_do_not(changed: Flow) -> None:
+    assert fingerprint(changed.remembered()) == fingerprint(SILVER.remembered())

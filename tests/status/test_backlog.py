@@ -1,0 +1,108 @@
+"""What is said to be left of a change feed is what a real stream then reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidegate.checkpoints import progress
+from tidegate.probes import delta
+from tidegate.spec import ChangeFeed
+from tidegate.status import backlog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+SOURCE = ChangeFeed("silver.trips")
+
+
+def test_what_is_left_after_each_batch_is_what_later_batches_read(spark: SparkSession, tmp_path: Path) -> None:
+    from delta.tables import DeltaTable
+
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+
+    def append(first: int, last: int) -> None:
+        rows = spark.range(first, last, 1, 3).selectExpr("id", "id % 7 AS n")
+        rows.write.format("delta").mode("append").option("delta.enableChangeDataFeed", "true").save(str(table))
+
+    def merge(select: str) -> None:
+        (
+            DeltaTable.forPath(spark, str(table))
+            .alias("t")
+            .merge(spark.sql(select).alias("s"), "t.id = s.id")
+            .whenMatchedDelete("s.n < 0")
+            .whenMatchedUpdateAll()
+            .whenNotMatchedInsertAll()
+            .execute()
+        )
+
+    read: list[int] = []
+    append(0, 10)
+    append(10, 20)
+    whole = backlog.of_table(table, SOURCE, None)
+    assert (whole.rows, whole.rows_exact, whole.behind) == (20, True, 2)
+    _drain(spark, table, checkpoint, read)
+    append(20, 30)
+    merge("SELECT id, 100L AS n FROM range(25, 35)")
+    merge("SELECT id, -1L AS n FROM range(0, 5)")
+    merge("SELECT id, 1L AS n FROM range(900, 903)")
+    DeltaTable.forPath(spark, str(table)).delete("id >= 900")
+    DeltaTable.forPath(spark, str(table)).update("id = 7", {"n": "n + 1"})
+    DeltaTable.forPath(spark, str(table)).optimize().executeCompaction()
+    _drain(spark, table, checkpoint, read)
+
+    last = progress.read(checkpoint).last_committed
+    assert last is not None
+    assert last >= 6, "several batches, so that positions within versions are met"
+    newest = delta.current_version(table)
+    assert newest is not None
+    for batch in range(last + 1):
+        planned = progress.planned_batch(checkpoint, batch)
+        if planned.delta.of_snapshot or planned.delta.version <= 1:
+            continue  # the first load was drained when the later commits did not exist
+        left = backlog.of_table(table, SOURCE, planned)
+        assert left.rows == sum(read[batch + 1 :]), planned.offset
+        assert left.anything is (sum(read[batch + 1 :]) > 0)
+    assert sum(read) == 20 + 10 + 10 + 5 + 3 + 3 + 1
+    assert left.rows == 0
+
+
+def test_a_drained_feed_makes_no_batch_of_rows_when_it_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+    from delta.tables import DeltaTable
+
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    rows = spark.range(5).selectExpr("id", "id AS n")
+    rows.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(table))
+    DeltaTable.forPath(spark, str(table)).update("id = 1", {"n": "n + 1"})
+    read: list[int] = []
+    _drain(spark, table, checkpoint, read)
+    DeltaTable.forPath(spark, str(table)).update("id = 2", {"n": "n + 1"})
+    _drain(spark, table, checkpoint, read)
+    state = progress.read(checkpoint)
+    assert state.last_committed is not None
+    left = backlog.of_table(table, SOURCE, progress.planned_batch(checkpoint, state.last_committed))
+    assert left.anything is False, progress.planned_batch(checkpoint, state.last_committed).offset
+    before = sum(read)
+    _drain(spark, table, checkpoint, read)
+    assert sum(read) == before
+
+
+def _drain(spark: SparkSession, table: Path, checkpoint: Path, read: list[int]) -> None:
+    def take(batch: DataFrame, batch_id: int) -> None:
+        assert batch_id == len(read)
+        read.append(batch.where("_change_type != 'update_preimage'").count())
+
+    (
+        spark.readStream.format("delta")
+        .option("readChangeFeed", "true")
+        .option("maxFilesPerTrigger", 2)
+        .load(str(table))
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )

@@ -1,0 +1,94 @@
+"""The newest event time of a real Delta table, by its log alone where that tells; no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tidegate.status.freshness import SKEW, newest
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MOMENT = pyarrow.timestamp("us", "UTC")
+
+
+def add(path: Path, values: Sequence[Any], kind: Any = MOMENT, **options: Any) -> None:
+    """A file with these values."""
+    write_deltalake(str(path), pyarrow.table({"at": pyarrow.array(values, kind)}), mode="append", **options)
+
+
+def files(path: Path) -> set[Path]:
+    return set(path.glob("**/*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "older", "value", "expected"),
+    [
+        (MOMENT, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, 7, tzinfo=UTC), datetime(2026, 2, 1, 7, tzinfo=UTC)),
+        (pyarrow.timestamp("us"), datetime(2026, 1, 1), datetime(2026, 2, 1, 7), datetime(2026, 2, 1, 7, tzinfo=UTC)),  # noqa: DTZ001
+        (pyarrow.date32(), date(2026, 1, 1), date(2026, 2, 1), datetime(2026, 2, 1, tzinfo=UTC)),
+    ],
+)  # fmt: skip
+def test_the_newest_value_is_read_from_the_log_and_no_file_is_opened(
+    tmp_path: Path, kind: Any, older: Any, value: Any, expected: datetime
+) -> None:
+    add(tmp_path, [older, value], kind)
+    add(tmp_path, [older], kind)
+    add(tmp_path, [None], kind)
+    for file in files(tmp_path):
+        file.unlink()
+    assert newest(tmp_path, "at", NOW) == expected
+
+
+def test_a_value_from_the_future_is_none_and_only_its_own_file_is_opened(tmp_path: Path) -> None:
+    add(tmp_path, [NOW - timedelta(days=2)])
+    unread = files(tmp_path)
+    add(tmp_path, [NOW - timedelta(days=1), datetime(2099, 1, 1, tzinfo=UTC)])
+    for file in unread:
+        file.unlink()
+    assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=1)
+
+
+def test_where_the_future_is_all_that_a_file_holds_the_others_tell(tmp_path: Path) -> None:
+    add(tmp_path, [NOW - timedelta(days=2)])
+    add(tmp_path, [datetime(2099, 1, 1, tzinfo=UTC)])
+    assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=2)
+
+
+def test_a_clock_that_is_a_little_ahead_is_believed(tmp_path: Path) -> None:
+    add(tmp_path, [NOW + SKEW])
+    assert newest(tmp_path, "at", NOW) == NOW + SKEW
+    assert newest(tmp_path, "at", NOW - timedelta(seconds=1)) is None
+
+
+def test_a_day_counts_as_soon_as_it_has_begun_somewhere(tmp_path: Path) -> None:
+    add(tmp_path, [date(2026, 3, 1), date(2026, 3, 2), date(2026, 3, 3)], pyarrow.date32())
+    assert newest(tmp_path, "at", NOW) == datetime(2026, 3, 2, tzinfo=UTC)
+    assert newest(tmp_path, "at", NOW - timedelta(hours=3)) == datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_without_statistics_the_rows_tell(tmp_path: Path) -> None:
+    none = {"delta.dataSkippingNumIndexedCols": "0"}
+    add(tmp_path, [NOW - timedelta(days=2), NOW - timedelta(days=1), None], configuration=none)
+    assert "max.at" not in DeltaTable(str(tmp_path)).get_add_actions(flatten=True).schema.names
+    assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=1)
+
+
+def test_a_column_that_the_table_is_cut_by_tells_as_well(tmp_path: Path) -> None:
+    rows = pyarrow.table({"at": [date(2026, 1, 1), date(2026, 2, 1), date(2099, 1, 1), None], "n": [1, 2, 3, 4]})
+    write_deltalake(str(tmp_path), rows, partition_by=["at"])
+    assert newest(tmp_path, "at", NOW) == datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def test_where_there_is_nothing_to_look_at_there_is_no_newest(tmp_path: Path) -> None:
+    assert newest(tmp_path / "none", "at", NOW) is None
+    add(tmp_path, [None])
+    assert newest(tmp_path, "at", NOW) is None
+    assert newest(tmp_path, "other", NOW) is None
+    add(tmp_path / "text", ["2026-01-01"], pyarrow.string())
+    assert newest(tmp_path / "text", "at", NOW) is None

@@ -1,0 +1,99 @@
+"""How far a flow is behind its landing folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests.status.place import BRONZE, Place
+from tidegate.errors import CheckpointCorruptError, SourceError
+from tidegate.status import backlog
+
+
+def test_an_empty_landing_folder_is_no_work(place: Place) -> None:
+    told = place.measure(BRONZE)
+    assert (told.kind, told.has_work, told.behind, told.rows, told.bytes, told.first) == ("files", False, 0, 0, 0, True)
+    assert told.position == "nothing read"
+    assert told.reason == "nothing new in trips"
+
+
+def test_a_missing_landing_folder_says_what_to_do(place: Place) -> None:
+    place.landing.rmdir()
+    with pytest.raises(SourceError, match="create it"):
+        place.measure(BRONZE)
+    with pytest.raises(SourceError, match="create it"):
+        place.plan()
+
+
+def test_files_that_no_committed_batch_listed_are_behind_with_exact_bytes_and_estimated_rows(place: Place) -> None:
+    place.land("a.csv")
+    place.read_everything(place.checkpoint("bronze"))
+    assert place.measure(BRONZE).has_work is False
+    place.land("b?[1].csv", "a\n" + "1\n" * 100)
+    place.land("c.tmp")
+    told = place.measure(BRONZE)
+    assert (told.behind, told.bytes, told.bytes_exact, told.rows, told.rows_exact) == (1, 202, True, 100, False)
+    assert (told.has_work, told.ignored, told.first) == (True, 1, False)
+    assert told.reason == "1 new file in trips"
+    assert told.position == "1 file read"
+
+
+def test_a_batch_that_was_planned_and_not_committed_is_still_to_do(place: Place) -> None:
+    checkpoint = place.checkpoint("bronze")
+    place.land("a.csv")
+    place.read_everything(checkpoint)
+    path = place.land("b.csv")
+    checkpoint.list_files(1, {str(path): path.stat().st_mtime_ns // 1_000_000})
+    checkpoint.plan(1, {"logOffset": 1})
+    told = place.measure(BRONZE)
+    assert (told.has_work, told.pending_batch, told.behind) == (True, 1, 1)
+    assert told.reason == "batch 1 was planned and not committed; 1 new file in trips"
+    path.unlink()
+    told = place.measure(BRONZE)
+    assert (told.has_work, told.behind) == (True, 0), "a file that vanished meanwhile does not hide the batch"
+
+
+def test_files_that_were_listed_and_never_planned_are_work_even_when_they_vanished(place: Place) -> None:
+    checkpoint = place.checkpoint("bronze")
+    place.land("a.csv")
+    place.read_everything(checkpoint)
+    checkpoint.list_files(1, {str(place.landing / "gone.csv"): 1})
+    told = place.measure(BRONZE)
+    assert (told.has_work, told.behind) == (True, 0)
+
+
+def test_a_file_changed_after_it_was_read_is_told_and_is_no_work(place: Place) -> None:
+    path = place.land("a.csv")
+    place.read_everything(place.checkpoint("bronze"))
+    path.write_text("a\n1\n2\n3\n")
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
+    told = place.measure(BRONZE)
+    assert (told.has_work, told.rewritten, told.behind) == (False, 1, 0)
+    assert "1 file changed after being read" in told.reason
+
+
+def test_a_file_ten_years_older_than_the_newest_is_never_read_and_never_work(place: Place) -> None:
+    place.land("a.csv")
+    place.read_everything(place.checkpoint("bronze"))
+    path = place.land("old.csv")
+    os.utime(path, ns=(0, path.stat().st_mtime_ns - (backlog.MAX_AGE_MS + 60_000) * 1_000_000))
+    told = place.measure(BRONZE)
+    assert (told.has_work, told.behind, told.ignored) == (False, 0, 1)
+
+
+def test_a_new_version_reads_everything_again(place: Place) -> None:
+    place.land("a.csv")
+    place.read_everything(place.checkpoint("bronze"))
+    told = place.measure(replace(BRONZE, checkpoint_version=2))
+    assert (told.has_work, told.first, told.behind) == (True, True, 1)
+
+
+def test_a_torn_checkpoint_is_never_taken_for_an_empty_one(place: Place) -> None:
+    place.land("a.csv")
+    checkpoint = place.checkpoint("bronze")
+    place.read_everything(checkpoint)
+    (checkpoint.path / "offsets" / "0").write_text("")
+    with pytest.raises(CheckpointCorruptError):
+        place.plan()

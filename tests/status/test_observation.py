@@ -1,0 +1,189 @@
+"""What is known of each flow is read from a real lake, and the rules judge it; no JVM."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pendulum
+import pytest
+
+from tests.cli.project import Project, append, orders, quarantined
+from tidegate.alerting.episodes import settle
+from tidegate.errors import SpecError
+from tidegate.ops import alert_history, metrics, plans
+from tidegate.ops.metrics import QueryProgress
+from tidegate.report import BatchRecord
+from tidegate.spec import AfterTables, Pipeline
+from tidegate.spec.thresholds import Thresholds
+from tidegate.status import observation
+from tidegate.status.standing import Standing
+
+NOW = pendulum.now("UTC")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project.make(tmp_path / "project")
+    (made.folder / "landing" / "orders").mkdir()
+    return made
+
+
+def changed(pipeline: Pipeline, name: str, **fields: Any) -> Pipeline:
+    flows = tuple(dataclasses.replace(flow, **fields) if flow.name == name else flow for flow in pipeline.flows)
+    return dataclasses.replace(pipeline, flows=flows)
+
+
+def observe(project: Project, pipeline: Pipeline, flow: str, now: datetime = NOW) -> observation.Observation:
+    return observation.observe(
+        project.layout, pipeline, pipeline.flow(flow), Standing(pipeline="orders", flow=flow), now
+    )
+
+
+def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tuple[str, str]]:
+    (judged,) = observation.judge(project.environment, [(pipeline.name, pipeline)], now)
+    return {(alert.flow, alert.rule) for found in judged.findings for alert in found.alerts}
+
+
+def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
+    from tidegate.request import RunRequest
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.ledger import record_batch
+
+    context = SimpleNamespace(
+        layout=project.layout,
+        pipeline=pipeline,
+        run_key=run,
+        attempt="a1",
+        request=RunRequest(dag_id=pipeline.name, run_id=run),
+        ref=SimpleNamespace(version=1, refresh=0),
+    )
+    line = BatchRecord(flow=flow, batch_id=batch_id, app_id=f"orders/{flow}", kind="append", **counts)
+    assert line.imbalance() == 0
+    record_batch(cast(FlowContext, context), line)
+
+
+def test_an_empty_lake_is_worth_no_alert(project: Project) -> None:
+    assert rules(project, orders()) == set()
+
+
+def test_batches_of_one_run_are_added_up_and_files_count_beside_rows(project: Project) -> None:
+    pipeline = orders()
+    record(project, pipeline, "bronze", 0, "r1", read=100, written=100, seconds=3.0)
+    record(project, pipeline, "bronze", 1, "r2", read=60, written=60, seconds=1.5)
+    record(
+        project, pipeline, "bronze", 2, "r2", read=40, written=36, quarantined=4, seconds=2.5,
+        files_listed=10, files_opened=9, files_quarantined=1,
+    )  # fmt: skip
+    first, last = observe(project, pipeline, "bronze").runs
+    assert (first.rows, first.seconds, first.set_aside) == (100, 3.0, 0.0)
+    assert (last.rows, last.seconds, last.set_aside) == (100, 4.0, 0.1)
+    # The runs of a test follow each other at once, which says nothing of how fast rows arrive.
+    assert rules(project, pipeline, pendulum.now("UTC")) == {("bronze", "quarantine")}
+
+
+def test_where_spark_told_its_progress_it_says_how_long_a_run_took(project: Project) -> None:
+    pipeline = orders()
+    record(project, pipeline, "silver", 0, "r1", read=10, written=10, seconds=1.0)
+    started = NOW - timedelta(minutes=5)
+    line = QueryProgress(
+        flow="silver", app_id="a", batch_id=0, run_key="r1", attempt="a1", mode="incremental", started_at=started,
+        input_rows=10, input_rows_per_second=None, processed_rows_per_second=5.0, trigger_ms=2000, duration_ms={},
+        state_rows=7, state_bytes=0, late_rows=3, watermark=None, start_offset=None, end_offset=None,
+        offsets_behind=None, recorded_at=NOW,
+    )  # fmt: skip
+    metrics.append(project.layout.ops("orders", "progress"), [line])
+    (run,) = observe(project, pipeline, "silver").runs
+    assert (run.started_at, run.seconds, run.state_rows, run.late_rows) == (started, 2.0, 7, 3)
+    assert rules(project, pipeline) == {("silver", "late")}
+
+
+def test_plans_lag_and_quarantine_reach_the_rules(project: Project) -> None:
+    pipeline = dataclasses.replace(orders(), schedule="@hourly", thresholds=Thresholds(lag_rows=0, missed_runs=1))
+    plans.record_failure(project.layout, "orders")
+    project.land("1.csv", "order_id,amount\nA-1,1.0\n")
+    append(project.layout.quarantine("orders", "silver"), [quarantined("r", ["x"], {}, "secret")])
+    later = pendulum.now("UTC").add(hours=2, minutes=5)
+    assert rules(project, pipeline, later) >= {("bronze", "lag"), ("silver", "quarantine_age"), ("gold", "missed")}
+
+
+def test_the_newest_event_is_read_from_the_table_where_a_rule_asks(project: Project) -> None:
+    fresh = Thresholds(freshness_hours=24)
+    pipeline = changed(orders(), "silver", thresholds=fresh)
+    assert observe(project, pipeline, "silver").newest_event is None
+    for day in (3, 4):
+        project.table("silver.orders", [{"order_id": "A", "day": datetime(2026, 1, day).date()}])  # noqa: DTZ001
+    assert observe(project, pipeline, "silver").newest_event == datetime(2026, 1, 4, tzinfo=UTC)
+    assert observe(project, orders(), "silver").newest_event is None, "nobody asks"
+    timed = changed(
+        pipeline, "gold", thresholds=fresh, target=dataclasses.replace(pipeline.flow("gold").target, event_time="at")
+    )
+    project.table("gold.orders", [{"at": datetime(2026, 1, 5, 7, tzinfo=UTC)}])
+    assert observe(project, timed, "gold").newest_event == datetime(2026, 1, 5, 7, tzinfo=UTC)
+
+
+def test_one_event_from_the_future_does_not_make_old_data_fresh(project: Project) -> None:
+    pipeline = changed(orders(), "silver", thresholds=Thresholds(freshness_hours=24))
+    days = [NOW.subtract(days=3).date(), datetime(2099, 1, 1, tzinfo=UTC).date()]
+    project.table("silver.orders", [{"order_id": "A", "day": day} for day in days])
+    assert ("silver", "freshness") in rules(project, pipeline)
+
+
+def test_a_pipeline_that_is_never_planned_is_missed_once_somebody_has_looked_for_long_enough(project: Project) -> None:
+    pipeline = dataclasses.replace(orders(), schedule="@hourly")
+    later = pendulum.now("UTC").add(hours=5)
+    assert rules(project, pipeline, later) == set(), "nobody has looked yet"
+    plans.look(project.layout, "orders")
+    assert rules(project, pipeline) == set()
+    assert rules(project, pipeline, later) == {(flow, "missed") for flow in ("bronze", "silver", "gold")}
+    plans.record_failure(project.layout, "orders")
+    assert rules(project, pipeline) == set()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "seconds"),
+    [
+        ("@hourly", 3600.0),
+        ("*/15 * * * *", 900.0),
+        ("0 9 * * 1-5", 3 * 86_400.0),
+        (None, None),
+        (AfterTables("silver.other"), None),
+    ],
+)
+def test_an_interval_is_the_longest_between_two_runs(schedule: Any, seconds: float | None) -> None:
+    assert observation.interval_of(dataclasses.replace(orders(), schedule=schedule), NOW) == seconds
+
+
+def test_a_source_that_is_away_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
+    (project.folder / "landing" / "orders").rmdir()
+    (judged,) = observation.judge(project.environment, [("orders", orders())], NOW)
+    assert [(alert.flow, alert.rule) for found in judged.findings for alert in found.alerts] == [
+        ("bronze", "unreadable")
+    ]
+    assert [lag.flow for lag in judged.lags] == ["silver", "gold"]
+
+
+def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
+    append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
+    (judged,) = observation.judge(project.environment, [("orders", orders())], NOW)
+    alerts = [alert for found in judged.findings for alert in found.alerts]
+    assert {alert.rule for alert in alerts} == {"unreadable"}
+    assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
+
+
+def test_a_declaration_that_does_not_load_is_an_alert_and_ends_no_other(project: Project) -> None:
+    layout = project.layout
+    (project.folder / "landing" / "orders").rmdir()
+    (before,) = observation.judge(project.environment, [("orders", orders())], NOW)
+    alert_history.append(layout, "orders", settle((), before.findings, NOW))
+    (broken,) = observation.judge(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
+    found = observation.open_alerts(layout, broken, NOW)
+    assert [(each.flow, each.rule, each.certain) for each in found] == [
+        ("", "unreadable", True),
+        ("bronze", "unreadable", False),
+    ]
+    events = settle(alert_history.episodes(layout, "orders"), broken.findings_beside(["bronze"]), NOW)
+    assert [(event.flow, event.kind) for event in events] == [("", "opened")]

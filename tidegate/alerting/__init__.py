@@ -1,0 +1,1 @@
+"""When a flow is worth an alert, and when that begins and ends."""

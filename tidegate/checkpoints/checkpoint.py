@@ -1,0 +1,225 @@
+"""A checkpoint belongs to one query: its path, its transaction id, and what it remembers of the declaration.
+
+The path is ``checkpoints/<dag_id>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh``
+by a full refresh, and nothing is ever deleted to start afresh. A new path is always a new transaction id, because
+batch ids start at 0 again and Delta would drop every write under an old one in silence (Delta's documentation,
+"Idempotent table writes in foreachBatch").
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate import __version__, registry
+from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
+from tidegate.fingerprints import fingerprint
+from tidegate.layout import Layout
+from tidegate.report import now
+from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.drift import Change, compare
+from tidegate.spec import Flow, Pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointRef:
+    """Which checkpoint: pipeline, flow, version, refresh."""
+
+    dag_id: str
+    flow: str
+    version: int
+    refresh: int
+    purpose: str = ""
+    """What writes beside the checkpoint's own query, under an id of its own: ``window`` for replays of a window."""
+
+    @property
+    def app_id(self) -> str:
+        """The ``txnAppId`` of every write that this checkpoint's query makes."""
+        own = f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
+        return f"{own}/{self.purpose}" if self.purpose else own
+
+    def path(self, layout: Layout) -> Path:
+        """Spark's checkpoint folder."""
+        return layout.checkpoint(self.dag_id, self.flow, self.version, self.refresh)
+
+
+def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
+    """The checkpoint that the declaration's version uses now: its highest refresh, 0 when there is none yet."""
+    folder = layout.checkpoints(pipeline.name, flow.name) / f"v{flow.checkpoint_version}"
+    refreshes = [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
+    return CheckpointRef(
+        dag_id=pipeline.name, flow=flow.name, version=flow.checkpoint_version, refresh=max(refreshes, default=0)
+    )
+
+
+def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, dict[str, Any]]:
+    """Every version's sidecar, by version, oldest first.
+
+    Raises:
+        CheckpointCorruptError: A sidecar is not the JSON that we wrote.
+    """
+    folder = layout.checkpoints(dag_id, flow)
+    if not folder.is_dir():
+        return {}
+    found = {}
+    for entry in folder.glob("v*.json"):
+        number = entry.stem.removeprefix("v")
+        if number.isdigit():
+            found[int(number)] = _read_sidecar(entry)
+    return dict(sorted(found.items()))
+
+
+def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    """Compare the declaration with what its checkpoint version remembers. Touches nothing, needs no JVM.
+
+    Raises:
+        CheckpointIncompatibleError: They differ; names the fields and the fix.
+        SchemaChangedError: A field of the schema went or changed its type; names the steps and who reads the table.
+        CheckpointCorruptError: The sidecar cannot be read, or a higher version is already in use.
+    """
+    known = versions(layout, pipeline.name, flow.name)
+    if known and flow.checkpoint_version < max(known):
+        newest = max(known)
+        raise CheckpointIncompatibleError(flow.name, newest, {"checkpoint_version": (newest, flow.checkpoint_version)})
+    sidecar = known.get(flow.checkpoint_version)
+    if sidecar is None:
+        return
+    remembered, declared = sidecar["remembered"], flow.remembered()
+    if sidecar["fingerprint"] == fingerprint(declared):
+        _check_schema(layout, pipeline, flow)
+        return
+    names = sorted(set(remembered) | set(declared))
+    changed = {
+        name: (remembered.get(name), declared.get(name)) for name in names if remembered.get(name) != declared.get(name)
+    }
+    raise CheckpointIncompatibleError(flow.name, flow.checkpoint_version, changed)
+
+
+def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    """Remember the declaration beside the checkpoint, once per version, before the version is first used."""
+    path = layout.sidecar(pipeline.name, flow.name, flow.checkpoint_version)
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remembered = flow.remembered()
+    draft = path.with_suffix(".tmp")
+    draft.write_text(
+        json.dumps(
+            {
+                "fingerprint": fingerprint(remembered),
+                "remembered": remembered,
+                "created_at": now(),
+                "tidegate": __version__,
+            },
+            indent=1,
+        )
+        + "\n"
+    )
+    Path(draft).replace(path)
+
+
+def note_opened(layout: Layout, ref: CheckpointRef, told: dict[str, Any]) -> None:
+    """Remember who opened a refresh and how, before its folder makes it the one in use."""
+    path = layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps({**told, "opened_at": now()}, indent=1) + "\n", encoding="utf-8")
+    Path(draft).replace(path)
+
+
+def opened(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+    """What `note_opened` remembered; empty for a checkpoint that nobody opened by request."""
+    try:
+        told = json.loads(layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int, tuple[Change, ...]]:
+    """How the declared schema differs from the one that the flow last ran with.
+
+    Returns:
+        The checkpoint version that remembers the other schema, and the changes: none where nothing is remembered, or the
+        flow parses no records.
+
+    Raises:
+        CheckpointCorruptError: What is remembered cannot be read.
+    """
+    source = registry.landing_behind(flow, pipeline)
+    if source is None:
+        return flow.checkpoint_version, ()
+    for version in range(flow.checkpoint_version, 0, -1):
+        path = layout.schema(pipeline.name, flow.name, version)
+        if path.exists():
+            return version, compare(_read_schema(path), parse_ddl("schema", source.schema))
+    return flow.checkpoint_version, ()
+
+
+def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    """Remember the schema that the flow parses with, once `check_compatible` has nothing against it."""
+    source = registry.landing_behind(flow, pipeline)
+    if source is None:
+        return
+    path = layout.schema(pipeline.name, flow.name, flow.checkpoint_version)
+    columns = parse_ddl("schema", source.schema)
+    if path.exists() and _read_schema(path) == columns:
+        return
+    draft = path.with_suffix(".tmp")
+    fields = [{"name": column.name, "type": column.type, "required": column.required} for column in columns]
+    draft.write_text(json.dumps({"fields": fields, "written_at": now()}, indent=1) + "\n")
+    draft.replace(path)
+
+
+def readers(pipeline: Pipeline, flow: Flow) -> tuple[str, ...]:
+    """``<pipeline>/<flow>`` of those that read a flow's table."""
+    return tuple(f"{each.name}/{reader.name}" for each, reader in registry.readers_of(flow.target.name, pipeline))
+
+
+def _check_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+    version, changes = schema_changes(layout, pipeline, flow)
+    breaking = [change for change in changes if not change.keeps_checkpoint]
+    if not breaking or version != flow.checkpoint_version:
+        return
+    file, names = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
+    steps = [f"set checkpoint_version={version + 1} for flow {flow.name!r} in {file};"]
+    if flow.transform is not None:
+        module, _, function = flow.transform.partition(":")
+        steps.append(f"look through {function} in spark_jobs/{module}.py for {names};")
+    steps.append(f"run `tidegate run {pipeline.name}`: {flow.target.name} is derived anew from bronze and swapped in.")
+    raise SchemaChangedError(
+        flow.name,
+        version,
+        {change.field: (change.before, change.after) for change in breaking},
+        told=[change.told() for change in breaking],
+        steps=steps,
+        breaks=readers(pipeline, flow),
+    )
+
+
+def _read_schema(path: Path) -> tuple[Column, ...]:
+    try:
+        return tuple(
+            Column(field["name"], field["type"], field["required"]) for field in json.loads(path.read_text())["fields"]
+        )
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointCorruptError(
+            f"{path} is not the schema that we wrote. Restore it from a backup, or remove it: the schema declared now is "
+            "then taken for the one that the checkpoint was made with.",
+            path=str(path),
+        ) from None
+
+
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    try:
+        sidecar = json.loads(path.read_text())
+        if not isinstance(sidecar["fingerprint"], str) or not isinstance(sidecar["remembered"], dict):
+            raise TypeError(path.name)
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointCorruptError(
+            f"{path} is not a checkpoint's sidecar. Restore it from a backup, or take another checkpoint_version.",
+            path=str(path),
+        ) from None
+    return sidecar  # type: ignore[no-any-return]  # checked above

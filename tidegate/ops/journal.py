@@ -1,0 +1,261 @@
+"""What the batches of all pipelines did, for people who look: summaries, lines, trends and counts. Starts no JVM.
+
+Made of the platform's own tables (ledger, verdicts) and of the quarantine tables. Rule names and counts only, never a
+value of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegate import identity, wording
+from tidegate.ops.ledger import COUNTS
+from tidegate.ops.mirror import Copied, Mirror
+from tidegate.ops.query import query
+from tidegate.report import BatchRecord
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+
+TREND = 30
+"""How many of the newest batches a trend line shows."""
+
+_ATTEMPT = {
+    **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),
+    "checkpoint_version": "INTEGER",
+    "refresh": "INTEGER",
+    "recorded_at": "TIMESTAMPTZ",
+}
+_LEDGER = Copied(
+    name="ledger",
+    columns={
+        **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
+        **dict.fromkeys(("batch_id", *COUNTS, "target_version"), "BIGINT"),
+        **dict.fromkeys(("filtered", "rules"), "MAP(VARCHAR, BIGINT)"),
+        "seconds": "DOUBLE",
+        **_ATTEMPT,
+    },
+)
+_RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"""
+_VERDICTS = Copied(
+    name="verdicts",
+    columns={
+        **dict.fromkeys(("flow", "app_id", "suite", "outcome"), "VARCHAR"),
+        "batch_id": "BIGINT",
+        **_ATTEMPT,
+        "expectations": "BIGINT",
+        "unmet": "VARCHAR[]",
+    },
+    derived={
+        "expectations": f"len({_RESULTS})",
+        "unmet": f"list_transform(list_filter({_RESULTS}, lambda x: NOT x.success), lambda x: x.rule)",
+    },
+)
+
+_SUMMARIES = f"""
+WITH newest AS (
+    SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY recorded_at DESC, batch_id DESC) AS nth
+    FROM ledger WHERE list_contains(?, pipeline) AND {identity.IS_BATCH}
+)
+SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
+    arg_min(batch_id, nth) AS batch_id, arg_min(run_key, nth) AS run_key,
+    arg_min(checkpoint_version, nth) AS checkpoint_version, arg_min(refresh, nth) AS refresh,
+    coalesce(sum(read) FILTER (recorded_at > now() - INTERVAL 1 DAY), 0)::BIGINT AS read_today,
+    coalesce(sum(quarantined) FILTER (recorded_at > now() - INTERVAL 1 DAY), 0)::BIGINT AS quarantined_today,
+    list(read ORDER BY nth DESC) FILTER (nth <= ?) AS trend,
+    list(quarantined ORDER BY nth DESC) FILTER (nth <= ?) AS trend_quarantined
+FROM newest GROUP BY ALL
+"""
+
+# A refused batch has no line in the ledger, and a swap has the transaction and the number of the batch before it. A
+# verdict of an older version does not name its transaction, and is taken for a batch's (`tidegate.identity.app_id`).
+_EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
+_LINES = f"""
+WITH named AS (
+    SELECT * REPLACE (
+        coalesce(app_id, pipeline || '/' || flow || '/v' || checkpoint_version || '/' || refresh) AS app_id
+    )
+    FROM verdicts WHERE pipeline = $pipeline
+), judged AS (
+    SELECT *, count(*) OVER batch AS judgements, row_number() OVER (batch ORDER BY recorded_at DESC) AS nth
+    FROM named WINDOW batch AS (PARTITION BY app_id, batch_id)
+)
+SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
+    coalesce(l.recorded_at, v.recorded_at) AS "at",
+    l.kind, l.filtered, l.rules, l.target_version, l.seconds, {", ".join(f"l.{name}" for name in COUNTS)},
+    v.suite, v.outcome, v.expectations, v.unmet, v.judgements
+FROM (FROM ledger WHERE pipeline = $pipeline) l
+FULL JOIN (FROM judged WHERE nth = 1) v
+    ON l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'
+WHERE ($flow IS NULL OR coalesce(l.flow, v.flow) = $flow)
+    AND ($run_key IS NULL OR coalesce(l.run_key, v.run_key) = $run_key)
+ORDER BY "at" DESC, batch_id DESC, flow
+LIMIT $limit OFFSET $offset
+"""
+
+_VERSIONS = f"""
+SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS first_at, max(recorded_at) AS last_at
+FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH} GROUP BY ALL ORDER BY ALL DESC
+"""
+
+_OPEN = "SELECT count(DISTINCT _row_id) AS entries FROM held WHERE state = 'open'"
+_BY_RULE = """
+SELECT rule, level, state, count(DISTINCT _row_id) AS entries
+FROM (SELECT level, state, _row_id, unnest(rules) AS rule FROM held)
+GROUP BY ALL ORDER BY entries DESC, rule, state
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A flow in one line: the batches of its stream. Swaps, replays and decisions are none."""
+
+    batches: int
+    at: datetime
+    """When its last batch was recorded."""
+    batch_id: int
+    checkpoint_version: int
+    refresh: int
+    run_key: str
+    read_today: int
+    """Rows of the last 24 hours."""
+    quarantined_today: int
+    trend: tuple[int, ...]
+    """Rows of each of the newest batches, the oldest first."""
+    trend_quarantined: tuple[int, ...]
+    """How many of them went to quarantine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A batch, a swap, a replay or a decision: its line in the ledger, if it has one, and its last verdict, if it was judged."""
+
+    flow: str
+    app_id: str
+    """The transaction, under which ``batch_id`` counts."""
+    batch_id: int
+    checkpoint_version: int | None
+    """None, as ``refresh``: a decision about quarantined entries, of whatever checkpoint."""
+    refresh: int | None
+    at: datetime
+    run_key: str | None
+    attempt: str | None
+    mode: str | None
+    """What was asked for, and ``requested_by`` by whom; None where an older version wrote the line."""
+    requested_by: str | None
+    record: BatchRecord | None
+    """None: a gate refused it. A batch waits then; a replay does not."""
+    suite: str | None
+    outcome: str | None
+    """``passed``, ``split``, ``refused``; None without a gate."""
+    expectations: int
+    unmet: tuple[str, ...]
+    """The rules that were not met."""
+    judgements: int
+    """How often it was judged."""
+
+    @property
+    def called(self) -> str:
+        """``batch 3``, ``replay 3``, ``swap``, ``waive``."""
+        return identity.called(self.app_id, self.batch_id, self.record.kind if self.record else None)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch of the stream."""
+        return self.record.is_batch if self.record else identity.is_stream(self.app_id)
+
+    @property
+    def asked(self) -> str:
+        """What was asked for that is no increment, and by whom, in a phrase; empty for an increment."""
+        return wording.asked(self.mode, self.requested_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantined:
+    """How many entries of a quarantine table broke a rule, by state; an entry that broke two counts in both."""
+
+    rule: str
+    level: str
+    """``row`` or ``file``."""
+    state: str
+    entries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """One checkpoint of a flow, by what the ledger says of it."""
+
+    checkpoint_version: int
+    refresh: int
+    batches: int
+    first_at: datetime
+    last_at: datetime
+
+
+class Journal:
+    """Reads for pages; made once for a process that serves them."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._mirror = Mirror((_LEDGER, _VERDICTS))
+
+    def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
+        """Every flow of some pipelines that has a batch, by pipeline and flow."""
+        for pipeline in pipelines:
+            self._mirror.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
+        rows = self._mirror.query(_SUMMARIES, [list(pipelines), TREND, TREND])
+        return {
+            (row.pop("pipeline"), row.pop("flow")): Summary(
+                **row | {name: tuple(row[name]) for name in ("trend", "trend_quarantined")}
+            )
+            for row in rows
+        }
+
+    def lines(
+        self, pipeline: str, *, flow: str | None = None, run_key: str | None = None, limit: int, offset: int = 0
+    ) -> list[Line]:
+        """Batches, swaps, replays and decisions, the newest first.
+
+        Args:
+            pipeline: Its name.
+            flow: Only this flow's.
+            run_key: Only what this run recorded or judged last.
+            limit: At most so many.
+            offset: Leave out so many newer ones.
+        """
+        for kind in ("ledger", "verdicts"):
+            self._mirror.refresh(kind, pipeline, self._layout.ops(pipeline, kind))
+        asked = {"pipeline": pipeline, "flow": flow, "run_key": run_key, "limit": limit, "offset": offset}
+        return [_line(row) for row in self._mirror.query(_LINES, asked)]
+
+    def versions(self, pipeline: str, flow: str) -> list[Version]:
+        """The checkpoints that recorded batches of a flow, the newest first."""
+        self._mirror.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
+        return [Version(**row) for row in self._mirror.query(_VERSIONS, [pipeline, flow])]
+
+
+def quarantined(layout: Layout, pipeline: str, flow: str) -> list[Quarantined]:
+    """What a flow set aside, by rule and state, the most first."""
+    columns = ("_row_id", "level", "rules", "state")
+    return [Quarantined(**row) for row in query(layout.quarantine(pipeline, flow), columns, _BY_RULE)]
+
+
+def still_open(layout: Layout, pipeline: str, flow: str) -> int:
+    """How many entries of a flow's quarantine are open; each counts once."""
+    found = query(layout.quarantine(pipeline, flow), ("_row_id", "state"), _OPEN)
+    return int(found[0]["entries"]) if found else 0
+
+
+def _line(row: dict[str, Any]) -> Line:
+    names = ("kind", "filtered", "rules", "target_version", "seconds", *COUNTS)
+    told = {name: row.pop(name) for name in names}
+    record = None
+    if told["kind"] is not None:
+        own = {name: row[name] for name in ("flow", "app_id", "batch_id")}
+        maps = {name: dict(told[name] or {}) for name in ("filtered", "rules")}
+        record = BatchRecord.from_json({**told, **own, **maps})
+    row |= {"unmet": tuple(row["unmet"] or ()), "expectations": row["expectations"] or 0}
+    return Line(**row | {"judgements": row["judgements"] or 0}, record=record)

@@ -1,0 +1,1 @@
+"""What a source may bring, and how that changes."""

@@ -1,0 +1,22 @@
+"""What a pipeline is: frozen declarations that a person edits, checked the moment they are made.
+
+A declaration names things and never imports them: schemas are DDL strings, transforms are ``module:function`` in
+``spark_jobs``, suites are files in ``expectations``. So a DAG file can load it without Spark, and a test resolves
+every name. A wrong declaration fails at import with the field, its value and what is allowed.
+"""
+
+from __future__ import annotations
+
+from tidegate.schema.contract import Contract as Contract
+from tidegate.spec.flow import Flow as Flow
+from tidegate.spec.flow import Gate as Gate
+from tidegate.spec.pipeline import Pipeline as Pipeline
+from tidegate.spec.schedule import AfterTables as AfterTables
+from tidegate.spec.sources import ChangeFeed as ChangeFeed
+from tidegate.spec.sources import FileFormat as FileFormat
+from tidegate.spec.sources import FileSource as FileSource
+from tidegate.spec.sources import KafkaSource as KafkaSource
+from tidegate.spec.sources import Source as Source
+from tidegate.spec.sources import ValueFormat as ValueFormat
+from tidegate.spec.table import Table as Table
+from tidegate.spec.thresholds import Thresholds as Thresholds

@@ -1,0 +1,94 @@
+"""One arrow of a pipeline, and the gate in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.errors import FieldError
+from tidegate.spec.fields import check_name, check_positive, fits
+from tidegate.spec.sources import ChangeFeed, Source
+from tidegate.spec.table import Table
+from tidegate.spec.thresholds import Thresholds, check_thresholds
+
+_TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
+_SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The suite that judges every batch of a flow before it is written."""
+
+    suite: str
+    """``<pipeline>/<flow>``: the file ``expectations/<pipeline>/<flow>.json`` in Great Expectations' own format."""
+
+    def __post_init__(self) -> None:
+        if not fits(_SUITE, self.suite):
+            raise FieldError("Gate", "suite", self.suite, "'<pipeline>/<flow>' in lower case, as in 'flights/silver'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """One arrow of a pipeline: a source, how its rows change, a gate, a target and a checkpoint version."""
+
+    name: str
+    source: Source
+    target: Table
+    transform: str | None = None
+    """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and carries ``_row_id`` along.
+    A landing flow has none: bronze keeps the raw record."""
+    gate: Gate | None = None
+    checkpoint_version: int = 1
+    """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
+    thresholds: Thresholds | None = None
+    """When this flow is worth an alert; None takes the pipeline's."""
+
+    def __post_init__(self) -> None:
+        owner = f"Flow {self.name!r}"
+        check_name(owner, "name", self.name)
+        if not isinstance(self.source, Source):
+            raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
+        if not isinstance(self.target, Table):
+            raise FieldError(owner, "target", self.target, "a Table")
+        if self.transform is not None and not fits(_TRANSFORM, self.transform):
+            raise FieldError(
+                owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"
+            )
+        if self.gate is not None and not isinstance(self.gate, Gate):
+            raise FieldError(owner, "gate", self.gate, "a Gate or None")
+        check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        if self.thresholds is not None:
+            check_thresholds(owner, self.thresholds)
+            if self.thresholds.freshness_hours is not None and self.target.event_time is None:
+                raise FieldError(
+                    owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
+                )
+        if isinstance(self.source, ChangeFeed):
+            if self.source.table == self.target.name:
+                raise FieldError(owner, "target", self.target.name, "another table than the source")
+            if self.target.write_mode == "append" and self.transform is None:
+                raise FieldError(
+                    owner, "transform", None, "a transform: without one this flow would only copy its source"
+                )
+            if self.target.write_mode == "recompute" and self.transform is None:
+                raise FieldError(owner, "transform", None, "a transform that makes the groups")
+        else:
+            if self.transform is not None:
+                raise FieldError(
+                    owner, "transform", self.transform, "None for a landing flow: bronze keeps the raw record"
+                )
+            if self.target.write_mode != "append":
+                raise FieldError(owner, "target", self.target.name, "a table without keys for a landing flow")
+            if self.gate is not None:
+                raise FieldError(owner, "gate", self.gate.suite, "None for a landing flow: judge in the flow behind it")
+
+    def remembered(self) -> dict[str, Any]:
+        """What the checkpoint of this flow remembers; a change here asks for a new ``checkpoint_version``."""
+        return {
+            "source": self.source.identity(),
+            "target": self.target.name,
+            "keys": list(self.target.keys),
+            "sequence_by": list(self.target.sequence_by),
+            "transform": self.transform,
+        }

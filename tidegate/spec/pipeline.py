@@ -1,0 +1,131 @@
+"""A named chain of flows with a schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pendulum
+
+from tidegate.errors import FieldError, SpecError
+from tidegate.spec.fields import check_name, check_once, check_texts, fits
+from tidegate.spec.flow import Flow
+from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
+from tidegate.spec.sources import ChangeFeed
+from tidegate.spec.thresholds import Thresholds, check_thresholds
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """A named chain of flows with a schedule: what one DAG runs."""
+
+    name: str
+    """Also the DAG's id and the stem of its files in every folder."""
+    flows: tuple[Flow, ...]
+    schedule: str | AfterTables | None = None
+    """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, the tables of other pipelines
+    that it follows (`AfterTables`), or None for manual runs only."""
+    timezone: str = "UTC"
+    start_date: str = "2026-01-01"
+    """The first data interval begins at or after this date (``YYYY-MM-DD``)."""
+    owner: str = "data-engineering"
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    retries: int = 3
+    """How often Airflow runs the application again after a transient error."""
+    thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
+    """When a flow that has no thresholds of its own is worth an alert."""
+
+    def __post_init__(self) -> None:
+        owner = f"Pipeline {self.name!r}"
+        check_name(owner, "name", self.name)
+        if not isinstance(self.flows, tuple) or not self.flows or not all(isinstance(f, Flow) for f in self.flows):
+            raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
+        check_once(owner, "flows", [flow.name for flow in self.flows], "names")
+        check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
+        self._check_schedule(owner)
+        if not isinstance(self.timezone, str):
+            raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'")
+        try:
+            pendulum.timezone(self.timezone)
+        except Exception:
+            raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'") from None
+        try:
+            if not fits(_DATE, self.start_date):
+                raise ValueError(self.start_date)
+            pendulum.from_format(self.start_date, "YYYY-MM-DD")
+        except ValueError:
+            raise FieldError(owner, "start_date", self.start_date, "a date as YYYY-MM-DD") from None
+        if not isinstance(self.retries, int) or isinstance(self.retries, bool) or not 0 <= self.retries <= 20:
+            raise FieldError(owner, "retries", self.retries, "0 to 20")
+        check_texts(owner, "tags", self.tags)
+        check_thresholds(owner, self.thresholds)
+        if not isinstance(self.owner, str) or not self.owner.strip():
+            raise FieldError(owner, "owner", self.owner, "a name")
+        if not isinstance(self.description, str):
+            raise FieldError(owner, "description", self.description, "a text")
+        object.__setattr__(self, "flows", _in_graph_order(owner, self.flows))
+
+    def _check_schedule(self, owner: str) -> None:
+        if isinstance(self.schedule, AfterTables):
+            if own := [table for table in self.schedule.tables if self.writer_of(table)]:
+                raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would start itself")
+        elif self.schedule is not None and self.schedule not in PRESETS and not is_cron(self.schedule):
+            allowed = f"None, five cron fields, one of {', '.join(PRESETS)}, or AfterTables(…)"
+            raise FieldError(owner, "schedule", self.schedule, allowed)
+
+    def flow(self, name: str) -> Flow:
+        """The flow of that name.
+
+        Raises:
+            SpecError: There is none; the message lists those that exist.
+        """
+        for flow in self.flows:
+            if flow.name == name:
+                return flow
+        raise SpecError(f"pipeline {self.name!r} has no flow {name!r}; it has: {', '.join(f.name for f in self.flows)}")
+
+    def thresholds_of(self, flow: Flow) -> Thresholds:
+        """When a flow is worth an alert: its own thresholds, or the pipeline's."""
+        return self.thresholds if flow.thresholds is None else flow.thresholds
+
+    def writer_of(self, table: str) -> Flow | None:
+        """The flow of this pipeline that writes ``table``, if one does."""
+        return next((flow for flow in self.flows if flow.target.name == table), None)
+
+    def upstream_of(self, flow: Flow) -> Flow | None:
+        """The flow of this pipeline that writes what ``flow`` reads, if one does."""
+        return self.writer_of(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole declaration as plain values, with the kind of each source."""
+        plain = dataclasses.asdict(self)
+        for flow, told in zip(self.flows, plain["flows"], strict=True):
+            told["source"] = {"kind": flow.source.identity()["kind"], **told["source"]}
+        return plain
+
+
+def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+    by_target = {flow.target.name: flow for flow in flows}
+    ordered: list[Flow] = []
+    visiting: list[str] = []
+
+    def visit(flow: Flow) -> None:
+        if flow in ordered:
+            return
+        if flow.name in visiting:
+            raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows that do not feed themselves")
+        visiting.append(flow.name)
+        upstream = by_target.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+        if upstream is not None:
+            visit(upstream)
+        visiting.pop()
+        ordered.append(flow)
+
+    for flow in flows:
+        visit(flow)
+    return tuple(ordered)

@@ -1,0 +1,138 @@
+"""Where a flow's rows come from: a landing folder, a topic, or the changes of another table."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tidegate.errors import FieldError
+from tidegate.schema.contract import RESCUING, Contract
+from tidegate.spec.fields import (
+    check_choice,
+    check_folder,
+    check_positive,
+    check_schema,
+    check_table,
+    check_texts,
+    closes,
+    fits,
+)
+
+FileFormat = Literal["csv", "json", "parquet", "avro"]
+ValueFormat = Literal["json", "avro"]
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SIZE = re.compile(r"[1-9][0-9]*[kmg]")
+
+_GLOBS: Mapping[str, str] = {
+    "csv": "*.{csv,csv.gz,csv.bz2}",
+    "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}",
+    "parquet": "*.parquet",
+    "avro": "*.avro",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource:
+    """A landing folder: whole files arrive under final names and are never changed afterwards.
+
+    Names that begin with ``_`` or ``.`` and names that do not fit ``glob`` (``.tmp`` for one) are still being
+    written, or are none of ours: they are not read.
+    """
+
+    path: str
+    """The folder, relative to the landing zone, for example ``flights``."""
+    format: FileFormat
+    """``csv`` with a header line, ``json`` (one object a line), ``parquet`` or ``avro`` (object container files)."""
+    schema: str
+    """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses by name with it;
+    a record whose value does not fit the type, or that lacks a ``NOT NULL`` field, is quarantined."""
+    null_values: tuple[str, ...] = ("",)
+    """Texts that mean "no value", for example ``("", "NA")``."""
+    glob: str = ""
+    """Which file names are read; empty takes the usual ones of the format, compressed or not."""
+    contract: Contract = RESCUING
+    """What happens when files bring other fields than the schema has; by default they are rescued."""
+    max_files_per_trigger: int = 1000
+    """At most so many files a micro-batch, so that memory does not grow with the backlog."""
+
+    def __post_init__(self) -> None:
+        check_folder(self, "path", self.path)
+        check_choice(self, "format", self.format, get_args(FileFormat))
+        check_schema(self, self.schema)
+        check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        check_texts("FileSource", "null_values", self.null_values)
+        if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
+            raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
+        _check_contract(self, self.contract, self.schema)
+        if not self.glob:
+            object.__setattr__(self, "glob", _GLOBS[self.format])
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint remembers of it."""
+        return {"kind": "files", "path": self.path, "format": self.format, "glob": self.glob}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSource:
+    """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
+
+    topic: str
+    schema: str
+    """The fields of one value as DDL, parsed by name in silver."""
+    format: ValueFormat = "json"
+    """``json``, or ``avro``: each value names its writer's schema in the registry (``TIDEGATE_REGISTRY``). A JSON value may
+    name one, too."""
+    contract: Contract = RESCUING
+    """What happens when messages bring other fields than the schema has; by default they are rescued."""
+    max_offsets_per_trigger: int = 500_000
+    """At most so many messages a micro-batch, over all partitions."""
+
+    def __post_init__(self) -> None:
+        if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
+            raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
+        check_schema(self, self.schema)
+        check_choice(self, "format", self.format, get_args(ValueFormat))
+        _check_contract(self, self.contract, self.schema)
+        check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint remembers of it."""
+        return {"kind": "kafka", "topic": self.topic}
+
+
+def _check_contract(declared: object, contract: object, schema: str) -> None:
+    owner = type(declared).__name__
+    if not isinstance(contract, Contract):
+        raise FieldError(owner, "contract", contract, "a Contract, as in Contract(mode='freeze')")
+    contract.check_fits(owner, schema)
+
+
+@dataclass(frozen=True)
+class ChangeFeed:
+    """What changed in a Delta table that another flow writes (Delta's Change Data Feed)."""
+
+    table: str
+    """For example ``bronze.flights``."""
+    _: dataclasses.KW_ONLY
+    max_files_per_trigger: int = 1000
+    max_bytes_per_trigger: str = "1g"
+    """A soft bound: a commit with change files is admitted whole, however large."""
+
+    def __post_init__(self) -> None:
+        check_table(self, "table", self.table)
+        check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        if not fits(_SIZE, self.max_bytes_per_trigger):
+            raise FieldError(
+                "ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint remembers of it."""
+        return {"kind": "change_feed", "table": self.table}
+
+
+Source = FileSource | KafkaSource | ChangeFeed

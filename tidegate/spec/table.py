@@ -1,0 +1,64 @@
+"""What a flow writes, and by that how rows get there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.errors import FieldError
+from tidegate.spec.fields import Layer, check_table, fits
+
+WriteMode = Literal["append", "upsert", "recompute"]
+
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Delta table that one flow writes.
+
+    ``keys`` and ``sequence_by`` say how: neither appends (bronze); both upsert, the last by sequence wins and deletes
+    leave tombstones (silver); ``keys`` alone recompute the groups that the change feed names (gold).
+    """
+
+    name: str
+    """``<layer>.<table>``, the layer one of bronze, silver, gold."""
+    _: dataclasses.KW_ONLY
+    keys: tuple[str, ...] = ()
+    sequence_by: tuple[str, ...] = ()
+    """Columns that order the changes of one key; ties are broken by the source's own coordinates."""
+    event_time: str | None = None
+    """The column (a date or a timestamp) that says when a row happened: what a window of a replay means."""
+
+    def __post_init__(self) -> None:
+        check_table(self, "name", self.name)
+        for name in ("keys", "sequence_by"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                value = (value,)
+                object.__setattr__(self, name, value)
+            if not isinstance(value, tuple) or not all(isinstance(c, str) and _COLUMN.fullmatch(c) for c in value):
+                raise FieldError(
+                    f"Table {self.name!r}", name, value, "a tuple of column names that begin with a letter"
+                )
+            if len(set(value)) != len(value):
+                raise FieldError(f"Table {self.name!r}", name, value, "each column once")
+        if self.sequence_by and not self.keys:
+            raise FieldError(f"Table {self.name!r}", "sequence_by", self.sequence_by, "only together with keys")
+        if self.event_time is not None and not fits(_COLUMN, self.event_time):
+            raise FieldError(f"Table {self.name!r}", "event_time", self.event_time, "one column's name")
+
+    @property
+    def layer(self) -> Layer:
+        """The part of the name before the dot."""
+        layer, _, _ = self.name.partition(".")
+        return layer  # type: ignore[return-value]  # check_table admits only the layers
+
+    @property
+    def write_mode(self) -> WriteMode:
+        """How rows get into the table."""
+        if not self.keys:
+            return "append"
+        return "upsert" if self.sequence_by else "recompute"

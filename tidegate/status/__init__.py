@@ -1,0 +1,1 @@
+"""Where every flow stands now: progress against source, freshness, leases; no JVM."""

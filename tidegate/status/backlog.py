@@ -1,0 +1,231 @@
+"""What a flow has still to read of its source, from its checkpoint and a probe of the source. Needs no JVM.
+
+Only committed batches count as read: a batch that was planned and not committed is run again. `tidegate.status.lag` makes
+sentences and decisions of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import progress
+from tidegate.errors import OffsetsExpiredError
+from tidegate.probes import delta, files, kafka
+from tidegate.wording import count
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+
+BYTES_PER_MESSAGE = 1024
+"""A guess for a topic of which nothing was read yet: the broker does not tell sizes."""
+MAX_AGE_MS = 3650 * 24 * 3600 * 1000
+"""The stream's ``maxFileAge``: once it has read, it passes over a file that is older than the newest by more."""
+NOTHING_READ = "nothing read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """What is still to read."""
+
+    what: str
+    """In words: ``3 new files in flights``, or ``nothing new in flights``."""
+    behind: int
+    """Files, messages or versions of a table."""
+    rows: int | None
+    size: int | None
+    """Bytes."""
+    rows_exact: bool
+    size_exact: bool
+    position: str
+    """Up to where everything is read and committed."""
+    anything: bool
+    """Whether a run would find rows."""
+    rewritten: int = 0
+    """Files that changed after they were read; the file source does not see that."""
+    ignored: int = 0
+    """Files in the landing folder that are hidden or do not fit the glob."""
+
+
+def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None) -> Backlog:
+    """Files of a landing folder that no committed batch listed.
+
+    Raises:
+        SourceError: The folder is missing or cannot be read.
+        CheckpointCorruptError: The checkpoint's log of files cannot be read.
+    """
+    up_to = -1 if committed is None else committed.log_offset
+    seen = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
+    listing = files.list_files(folder, source.glob)
+    oldest = max(seen.values(), default=0) - MAX_AGE_MS
+    fresh = [file for file in listing.files if file.path not in seen]
+    new = tuple(file for file in fresh if file.modified_ms >= oldest)
+    rewritten = sum(file.modified_ms != seen.get(file.path, file.modified_ms) for file in listing.files)
+    return Backlog(
+        what=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
+        behind=len(new),
+        rows=_rows_of_files(new, source) if new else 0,
+        size=sum(file.size for file in new),
+        rows_exact=not new,
+        size_exact=True,
+        position=NOTHING_READ if committed is None else f"{count(len(seen), 'file')} read",
+        # A crash between listing and planning leaves listed files that may have vanished since; the stream plans them.
+        anything=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
+        rewritten=rewritten,
+        ignored=listing.ignored + len(fresh) - len(new),
+    )
+
+
+def _rows_of_files(new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
+    # The records of a Parquet or Avro file are no lines that could be counted from its beginning.
+    if source.format in ("parquet", "avro"):
+        return None
+    return files.estimate_rows(new, has_header=source.format == "csv")
+
+
+def of_topic(
+    bootstrap: str, source: KafkaSource, target: Path, checkpoint: Path, committed: PlannedBatch | None
+) -> Backlog:
+    """Messages of a topic that no committed batch holds.
+
+    Args:
+        bootstrap: Where the broker is.
+        source: The topic.
+        target: The flow's table, whose rows tell how large a message is.
+        checkpoint: Spark's folder.
+        committed: Its last committed batch.
+
+    Raises:
+        SourceError: There is no such topic.
+        SourceUnavailableError: No broker answers.
+        OffsetsExpiredError: The topic no longer holds the next message, or was made anew.
+    """
+    ours = committed.kafka_offsets(source.topic) if committed is not None else {}
+    bounds = kafka.offset_bounds(bootstrap, source.topic)
+    for partition, next_one in ours.items():
+        begin, end = bounds.get(partition, (0, -1))
+        if not begin <= next_one <= end:
+            raise _expired_messages(source.topic, partition, next_one, bounds.get(partition))
+    # A partition that the checkpoint does not know is new: it is read from its beginning.
+    pending = sum(end - ours.get(partition, begin) for partition, (begin, end) in bounds.items())
+    new = f"{count(pending, 'new message')} in topic {source.topic}"
+    each = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
+    return Backlog(
+        what=new if pending else f"nothing new in topic {source.topic}",
+        behind=pending,
+        rows=pending,
+        size=round(pending * each),
+        # A new version begins behind what bronze already holds, which only the job looks up.
+        rows_exact=committed is not None or delta.current_version(target) is None,
+        size_exact=not pending,
+        position=" ".join(f"{partition}:{next_one}" for partition, next_one in sorted(ours.items())) or NOTHING_READ,
+        anything=pending > 0,
+    )
+
+
+def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:
+    """Changes of a Delta table that no committed batch holds; for a checkpoint never used, the whole table.
+
+    Raises:
+        OffsetsExpiredError: The table's log no longer goes back that far, or the table is gone or was replaced.
+        CheckpointCorruptError: The checkpoint's offsets are torn.
+    """
+    newest = delta.current_version(path)
+    if newest is not None:
+        return (
+            _whole_table(path, source, newest) if committed is None else _rest_of_feed(path, source, newest, committed)
+        )
+    if committed is not None:
+        raise _expired_versions(source.table, "it is gone")
+    return Backlog(
+        what=f"waits: {source.table} does not exist yet",
+        behind=0,
+        rows=0,
+        size=0,
+        rows_exact=True,
+        size_exact=True,
+        position=NOTHING_READ,
+        anything=False,
+    )
+
+
+def _whole_table(path: Path, source: ChangeFeed, newest: int) -> Backlog:
+    found = delta.snapshot_files(path)
+    rows = _sum([file.rows for file in found])
+    empty = not found or rows == 0
+    return Backlog(
+        what=f"{source.table} is empty" if empty else f"all of {source.table}, version {newest}, is to be read",
+        behind=0 if empty else newest + 1,
+        rows=rows,
+        size=sum(file.size for file in found),
+        rows_exact=rows is not None,
+        size_exact=True,
+        position=NOTHING_READ,
+        anything=not empty,
+    )
+
+
+def _rest_of_feed(path: Path, source: ChangeFeed, newest: int, committed: PlannedBatch) -> Backlog:
+    at = committed.delta
+    if at.version > newest + 1:
+        raise _expired_versions(
+            source.table, f"it ends at version {newest}, the checkpoint read up to {at.version - 1}"
+        )
+    left: list[delta.ChangedFile] = []
+    rows: list[int | None] = []
+    try:
+        if at.of_snapshot:
+            left = delta.snapshot_files(path, at.version)[at.index + 1 :]
+            rows = [file.rows for file in left]
+        commits = delta.commits_since(path, at.version + at.of_snapshot)
+    except FileNotFoundError:
+        raise _expired_versions(source.table, f"its log no longer holds version {at.version}") from None
+    if at.table_id not in ({commit.table_id for commit in commits if commit.table_id} or {delta.table_id(path)}):
+        raise _expired_versions(source.table, "it was replaced by another table of that name")
+    behind = int(bool(left))
+    for commit in commits:
+        begun = commit.version == at.version and at.index >= 0
+        # A commit with change files is admitted whole, so one that was begun is done.
+        rest = commit.files if not begun else () if commit.whole else commit.files[at.index + 1 :]
+        if rest:
+            behind += 1
+            left += rest
+            rows += [file.rows for file in rest] if begun else [commit.rows]
+    total = _sum(rows)
+    return Backlog(
+        what=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
+        behind=behind,
+        rows=total,
+        size=sum(file.size for file in left),
+        rows_exact=total is not None,
+        size_exact=True,
+        position=at.told(),
+        anything=behind > 0,
+    )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _expired_messages(topic: str, partition: int, next_one: int, bounds: tuple[int, int] | None) -> OffsetsExpiredError:
+    if bounds is None:
+        why = "the topic no longer has that partition"
+    elif next_one > bounds[1]:
+        why = f"the topic ends at {bounds[1]}: it was made anew"
+    else:
+        why = f"the topic begins at {bounds[0]}: the messages between were deleted before they were read"
+    return OffsetsExpiredError(
+        f"topic {topic}, partition {partition}: the checkpoint reads on at offset {next_one}, but {why}. Raise "
+        "checkpoint_version to read what the topic still holds; what is gone must come from its producer again."
+    )
+
+
+def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
+    return OffsetsExpiredError(
+        f"table {table} no longer holds what the checkpoint reads next: {why}. Restore the table, or raise "
+        "checkpoint_version so that the flow derives its target anew from what the table holds now."
+    )

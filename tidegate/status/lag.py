@@ -1,0 +1,263 @@
+"""What is new and how far behind a flow is, and whether a run has work: asked without a JVM, and without a lock.
+
+It may be asked while a job works: everything is read only, and in an order that a commit in between does not spoil.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidegate import fingerprints, identity
+from tidegate.checkpoints import checkpoint, intervention, progress, refusal
+from tidegate.errors import SpecError
+from tidegate.layout import Layout
+from tidegate.ops import evolution
+from tidegate.probes import delta
+from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+from tidegate.status import backlog
+from tidegate.wording import count
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.environment import Environment
+    from tidegate.spec import Flow, Pipeline
+    from tidegate.status.backlog import Backlog
+
+SMALL_BYTES = 64 * 1024 * 1024
+"""Below it, C1-only compilation pays (docs/architecture.md, "Start-up")."""
+SMALL_FIRST_BYTES = 16 * 1024 * 1024
+"""The same for a checkpoint that was never used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lag:
+    """How far one flow is behind its source."""
+
+    flow: str
+    kind: Literal["files", "kafka", "change_feed"]
+    rows: int | None
+    """Records still to read; None when nobody can tell."""
+    bytes: int | None
+    rows_exact: bool
+    """False: ``rows`` is an estimate, to be shown with ``~``."""
+    bytes_exact: bool
+    behind: int
+    """Files, messages (offsets), or versions of the source table."""
+    pending_batch: int | None
+    """A batch that was planned and not committed; the next run does it first."""
+    has_work: bool
+    refused: bool
+    """The pending batch was refused, and neither suite nor code changed since, or its drift has no answer yet."""
+    switched_off: bool
+    """A person switched the flow off; it has no work, whatever is behind."""
+    reason: str
+    """Why there is work or none, in one sentence for people, without a full stop."""
+    position: str
+    """Up to where everything is read and committed."""
+    first: bool
+    """The checkpoint was never used: a new flow, a new version or a full refresh."""
+    rewritten: int = 0
+    """Files that changed after they were read; the file source does not see that."""
+    ignored: int = 0
+    """Files in the landing folder that are hidden or do not fit the glob."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Whether a run of some flows has work."""
+
+    work: bool
+    reasons: tuple[str, ...]
+    """One per flow with work, or one per flow when none has: ``silver: 2 new versions of bronze.flights``."""
+    lags: tuple[Lag, ...]
+    """In graph order. A flow below one with work has work."""
+    small: bool
+    """So little is pending that a quick start is worth more than fast code."""
+
+    @property
+    def reason(self) -> str:
+        """All reasons in one line."""
+        return "; ".join(self.reasons)
+
+
+def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
+    """How far one flow is behind its own source; what flows above it will write is not counted.
+
+    Raises:
+        SourceError: The landing folder or the topic is not there.
+        SourceUnavailableError: No broker answers. Transient.
+        OffsetsExpiredError: The source no longer holds what comes next.
+        CheckpointCorruptError: A file of the checkpoint cannot be read.
+    """
+    layout = Layout.of(environment)
+    ref = checkpoint.current(layout, pipeline, flow)
+    folder = ref.path(layout)
+    state = progress.read(folder)
+    committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
+    found = _backlog(environment, layout, flow, folder, committed)
+    refused = None if state.pending_batch is None else _refused(environment, pipeline, flow, ref, state.pending_batch)
+    swap_waits = _swap_waits(layout, pipeline, flow, ref)
+    taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
+    replay = _half_replay(layout, pipeline, flow, ref)
+    unfinished = state.pending_batch is not None or swap_waits or replay is not None
+    off = intervention.switched_off(layout, pipeline.name, flow.name)
+    has_work = off is None and refused is None and (found.anything or unfinished)
+    return Lag(
+        flow=flow.name,
+        kind=flow.source.identity()["kind"],
+        rows=found.rows,
+        bytes=found.size,
+        rows_exact=found.rows_exact,
+        bytes_exact=found.size_exact,
+        behind=found.behind,
+        pending_batch=state.pending_batch,
+        has_work=has_work,
+        refused=refused is not None,
+        switched_off=off is not None,
+        reason=off.told()
+        if off is not None
+        else _reason(found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay),
+        position=found.position,
+        first=state.last_committed is None,
+        rewritten=found.rewritten,
+        ignored=found.ignored,
+    )
+
+
+def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) -> Plan:
+    """Decide whether a run of these flows has work.
+
+    A flow below one that has work has work too; a flow below a refused one has none, because nothing gets past it.
+
+    Raises:
+        TidegateError: As `measure`.
+    """
+    lags: dict[str, Lag] = {}
+    stopped: set[str] = set()
+    swapping = False
+    layout = Layout.of(environment)
+    for flow in pipeline.flows:
+        if flow not in flows:
+            continue
+        lag = measure(environment, pipeline, flow)
+        above = pipeline.upstream_of(flow)
+        if lag.refused:
+            stopped.add(flow.name)
+        elif above is not None and above.name in stopped:
+            stopped.add(flow.name)
+            lag = dataclasses.replace(lag, has_work=False, reason=f"waits: flow {above.name} does not get through")
+        elif (
+            above is not None
+            and above.name in lags
+            and lags[above.name].has_work
+            and not (lag.has_work or lag.switched_off)
+        ):
+            lag = dataclasses.replace(lag, has_work=True, reason=f"reads what flow {above.name} writes")
+        swapping = swapping or _swap_waits(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
+        lags[flow.name] = lag
+    work = any(lag.has_work for lag in lags.values())
+    told = [lag for lag in lags.values() if lag.has_work or not work or lag.switched_off or lag.flow in stopped]
+    return Plan(
+        work=work,
+        reasons=tuple(f"{lag.flow}: {lag.reason}" for lag in told),
+        lags=tuple(lags.values()),
+        small=not swapping and _is_small(tuple(lags.values())),
+    )
+
+
+def _backlog(
+    environment: Environment, layout: Layout, flow: Flow, folder: Path, committed: PlannedBatch | None
+) -> Backlog:
+    match flow.source:
+        case FileSource():
+            return backlog.of_files(layout.landing(flow.source.path), flow.source, folder, committed)
+        case KafkaSource():
+            return backlog.of_topic(environment.kafka, flow.source, layout.table(flow.target.name), folder, committed)
+        case ChangeFeed():
+            return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
+
+
+def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, pending: int) -> str | None:
+    """Why the pending batch waits, if another attempt at it would end as before."""
+    layout = Layout.of(environment)
+    if refusal.taken(layout, ref, pending) is not None:
+        return None
+    try:
+        told = refusal.note(layout, ref)
+        if told.get("batch_id") != pending:
+            return None
+        if "drift" in told:
+            drift = evolution.waits_for(layout, pipeline, flow)
+            wait = f"waits: batch {pending} was refused by its frozen contract; drift {drift} needs an answer"
+            return wait if drift is not None else None
+        if flow.gate is None:
+            return None
+        module = (flow.transform or "").partition(":")[0]
+        suite = environment.project / "expectations" / f"{flow.gate.suite}.json"
+        now = {
+            "suite_fingerprint": fingerprints.suite_fingerprint(suite),
+            "code_fingerprint": fingerprints.code_fingerprint(module) if module else "",
+        }
+    except (OSError, ValueError, SpecError):
+        # A suite or a transform that is not there: the job says which.
+        return None
+    if any(told.get(name) != value for name, value in now.items()):
+        return None
+    return f"waits: batch {pending} was refused by {flow.gate.suite}; mend the suite, the transform or the data"
+
+
+def _swap_waits(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:
+    """Whether a full refresh is on its way: staged, and the live table does not hold it yet."""
+    staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
+    return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
+
+
+def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
+    """The number of a replay that wrote something and was not finished (`tidegate.spark.replay`)."""
+    plans = sorted(
+        layout.replays(pipeline.name, flow.name).glob("*.json"), key=lambda path: (len(path.name), path.name)
+    )
+    if not plans or json.loads(plans[-1].read_text(encoding="utf-8"))["done"]:
+        return None
+    number, app_id = int(plans[-1].stem), dataclasses.replace(ref, purpose=identity.WINDOW).app_id
+    written = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
+    return number if any(delta.transaction_version(path, app_id) == number for path in written) else None
+
+
+def _reason(
+    found: Backlog, pending: int | None, refused: str | None, *, taken: bool, swap_waits: bool, replay: int | None
+) -> str:
+    if refused is not None:
+        return refused
+    told = []
+    if taken:
+        told.append(f"batch {pending} was refused and goes to quarantine whole")
+    elif pending is not None:
+        told.append(f"batch {pending} was planned and not committed")
+    if swap_waits:
+        told.append("a full refresh waits to be swapped in")
+    if replay is not None:
+        told.append(f"replay {replay} is half-written and will be finished first")
+    if found.anything or not told:
+        told.append(found.what)
+    if found.rewritten:
+        files = count(found.rewritten, "file")
+        told.append(f"{files} changed after being read, and will not be read again: land it under a new name")
+    return "; ".join(told)
+
+
+def _is_small(lags: tuple[Lag, ...]) -> bool:
+    if any(lag.bytes is None for lag in lags):
+        return False
+    total = sum(lag.bytes or 0 for lag in lags)
+    return total < (SMALL_FIRST_BYTES if any(lag.first for lag in lags) else SMALL_BYTES)
