@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -97,12 +97,33 @@ pipeline = Pipeline(
 '''
 
 
+# What a flow does in a second, a test that looks now and then would miss.
+HOLD = """
+
+def _wait(transform):
+    import time
+    from pathlib import Path
+
+    def waiting(rows):
+        while (Path(__file__).parents[1] / "hold").exists():
+            time.sleep(0.1)
+        return transform(rows)
+
+    return waiting
+
+
+clean = _wait(clean)
+"""
+
+
 def make_project(folder: Path) -> Path:
     """A user's project with flights, a pipeline that follows it, and one of people with a frozen contract."""
     for name in ("expectations", "spark_jobs", "pipelines", "plugins"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("jars", "jars.lock.json"):
         (folder / name).symlink_to(PROJECT / name)
+    with (folder / "spark_jobs/flights.py").open("a") as transforms:
+        transforms.write(HOLD)
     (folder / "dags").mkdir()
     (folder / "dags/flights.py").write_text(DAG)
     (folder / "pipelines/punctuality.py").write_text(DOWNSTREAM)
@@ -146,7 +167,7 @@ class Live:
                 "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
             }
         )
-        until(lambda: self.server.healthy() and self.server.files().keys() >= DAGS, 90)
+        until(lambda: self.server.healthy() and self.server.files().keys() >= DAGS, 180)
         self.ready_after = time.monotonic() - begun
         self.client = ApiClient(Configuration(host=self.server.url, access_token=self.server.token()))
 
@@ -155,6 +176,16 @@ class Live:
     def land(self, day: int) -> int:
         """A day of January; returns how many records it holds."""
         return flights_feed.land_day(self.layout.landing_root, date(2013, 1, day)).rows
+
+    @contextlib.contextmanager
+    def silver_held(self) -> Iterator[None]:
+        """Meanwhile the flow silver does not get beyond its transform."""
+        hold = self.project / "hold"
+        hold.touch()
+        try:
+            yield
+        finally:
+            hold.unlink()
 
     def trigger(self, dag_id: str = "flights") -> str:
         """Start a run, and return its id."""
@@ -204,7 +235,7 @@ class Live:
             name: instance.state.value if instance.state else None for name, instance in self.tasks(run, dag_id).items()
         }
 
-    def end(self, run: str, dag_id: str = "flights", seconds: float = 120) -> dict[str, str | None]:
+    def end(self, run: str, dag_id: str = "flights", seconds: float = 300) -> dict[str, str | None]:
         """Wait for a run's end, and return the colour of each of its tasks."""
         until(lambda: self.runs(dag_id).get(run) in ("success", "failed"), seconds)
         return self.states(run, dag_id)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.live_airflow import Live
 
-pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(600)]
 
 CANARY = "canary4711"
 PERSON = "Canaria Smith"
@@ -47,9 +47,9 @@ def test_canaries_in_values_and_in_a_fields_name_stay_out_of_airflow(live: Live)
     run = live.trigger("people")
     assert live.end(run, "people") == {"plan": "success", "run": "success", "bronze": "success", "silver": "failed"}
 
-    until(lambda: len(live.runs("schema_approval")) == 1, 10)
+    until(lambda: len(live.runs("schema_approval")) == 1, 60)
     (asked,) = DagRunApi(live.client).get_dag_runs("schema_approval").dag_runs
-    until(lambda: live.states(asked.dag_run_id, "schema_approval")["ask"] == "awaiting_input", 60)
+    until(lambda: live.states(asked.dag_run_id, "schema_approval")["ask"] == "awaiting_input", 120)
     (change,) = asked.conf["changes"]
     assert change.startswith("new field name#")
 

@@ -18,7 +18,7 @@ from tidegate.embedded.service import processes
 if TYPE_CHECKING:
     from tests.live_airflow import Live
 
-pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(600)]
 
 FLOWS = ("bronze", "silver", "gold")
 GREEN = dict.fromkeys(("plan", "run", *FLOWS), "success")
@@ -35,7 +35,7 @@ def _seconds_to_tell(live: Live, run: str, last: str) -> float:
 def test_airflow_is_ready_within_ninety_seconds_and_runs_what_it_was_given(live: Live) -> None:
     assert live.ready_after < 90
     # A new DAG with a schedule gets one run, of its last interval, and none of those before.
-    until(lambda: len(live.runs("flights")) == 1, 30)
+    until(lambda: len(live.runs("flights")) == 1, 60)
 
 
 def test_a_run_without_news_starts_no_jvm_and_costs_at_most_two_seconds_of_cpu(live: Live) -> None:
@@ -58,12 +58,13 @@ def test_a_refused_flow_is_red_and_clearing_it_runs_spark_again(live: Live) -> N
     origin["kwargs"]["value_set"] = ["CDG"]
     suite.write_text(json.dumps(strict))
     live.land(1)
-    run = live.trigger()
-    until(lambda: live.works_on(run, "silver"), 90)
-    # The state of a flow is told while `run` goes on.
-    until(lambda: "tidegate silver: runs" in live.log(run, "run"), 2)
-    page = live.page(run)
-    assert live.states(run)["run"] == "running"
+    with live.silver_held():
+        run = live.trigger()
+        until(lambda: live.works_on(run, "silver"), 180)
+        # The state of a flow is told while `run` goes on.
+        until(lambda: "tidegate silver: runs" in live.log(run, "run"), 2)
+        page = live.page(run)
+        assert live.states(run)["run"] == "running"
     row = r'silver</a><span class="under">silver\.flights</span></th>\s*<td><span class="pill busy">running</span>'
     assert re.search(row, page), page
     assert "pill bad" not in page
@@ -83,7 +84,7 @@ def test_a_refused_flow_is_red_and_clearing_it_runs_spark_again(live: Live) -> N
 
 
 def test_a_pipeline_that_follows_a_table_runs_once_for_its_rows(live: Live) -> None:
-    until(lambda: len(live.runs("punctuality")) == 1, 30)
+    until(lambda: len(live.runs("punctuality")) == 1, 60)
     (run,) = live.runs("punctuality")
     assert run.startswith("asset_triggered__")
     assert live.end(run, "punctuality")["gold"] == "success"
@@ -106,11 +107,12 @@ def test_clearing_run_or_the_whole_run_shows_that_nothing_was_new_and_sends_no_e
 def test_an_application_that_dies_without_a_word_or_in_the_middle_is_tried_again(live: Live) -> None:
     live.land(2)
     run = live.trigger()
-    until(lambda: bool(live.applications()) and live.report(run) is None, 60)
+    until(lambda: bool(live.applications()) and live.report(run) is None, 120)
     live.kill(live.applications())
     first = live.attempt(run)
-    until(lambda: live.attempt(run) not in ("", first) and live.works_on(run, "silver"), 90)
-    live.kill(live.applications())
+    with live.silver_held():
+        until(lambda: live.attempt(run) not in ("", first) and live.works_on(run, "silver"), 180)
+        live.kill(live.applications())
     assert live.end(run) == GREEN
     assert live.tasks(run)["run"].try_number == 3
     assert live.wrong() == []
@@ -119,10 +121,10 @@ def test_an_application_that_dies_without_a_word_or_in_the_middle_is_tried_again
 def test_a_killed_worker_is_noticed_and_the_lease_keeps_two_applications_apart(live: Live) -> None:
     live.land(3)
     run = live.trigger()
-    until(lambda: live.works_on(run, "bronze"), 90)
+    until(lambda: live.works_on(run, "bronze"), 180)
     before = live.attempt(run)
     live.kill(live.workers())
-    states = live.end(run, seconds=180)
+    states = live.end(run)
     assert live.attempt(run) != before
     # The orphaned application may have ended in order; then the new one found nothing to do and told Airflow of it.
     assert {states["plan"], states["run"]} == {"success"}
@@ -133,13 +135,13 @@ def test_a_killed_worker_is_noticed_and_the_lease_keeps_two_applications_apart(l
 def test_after_a_killed_scheduler_the_next_start_brings_the_run_to_its_end(live: Live) -> None:
     live.land(4)
     run = live.trigger()
-    until(lambda: live.works_on(run, "bronze"), 90)
+    until(lambda: live.works_on(run, "bronze"), 180)
     before = live.attempt(run)
     others = {name: pid for name, pid in live.server.running().items() if name != "scheduler"}
     live.kill([live.leader("scheduler")])
     live.up()
     assert {name: live.server.running()[name] for name in others} == others, "what runs is left alone"
-    states = live.end(run, seconds=180)
+    states = live.end(run)
     assert live.attempt(run) != before
     assert set(states.values()) <= {"success", "skipped"}
     assert live.wrong() == []
@@ -148,11 +150,12 @@ def test_after_a_killed_scheduler_the_next_start_brings_the_run_to_its_end(live:
 def test_a_run_that_a_person_ends_stops_spark_and_what_it_committed_is_told_by_the_next_run(live: Live) -> None:
     rows = live.land(5)
     told = len(live.events("bronze.flights"))
-    run = live.trigger()
-    until(lambda: live.works_on(run, "silver"), 90)
-    live.fail(run, "run")
-    # The worker hears of it with its next heartbeat, which it sends every 5 s; then Spark has 5 s.
-    until(lambda: not live.applications(), 10)
+    with live.silver_held():
+        run = live.trigger()
+        until(lambda: live.works_on(run, "silver"), 180)
+        live.fail(run, "run")
+        # The worker hears of it with its next heartbeat, which it sends every 5 s; then Spark has 5 s.
+        until(lambda: not live.applications(), 10)
     assert live.end(run)["run"] == "failed"
     assert len(live.events("bronze.flights")) == told, "a crash between the commit and the event"
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.live_airflow import Live
 
-pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(1200)]
 
 FIRST, SECOND, LAST = 1, 2, 9
 """Days of January."""
@@ -180,12 +180,12 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     live.land(LAST)
     beside = live.trigger()
     first, second = backfilled(live, 2)
-    assert live.end(first, seconds=240) | {"bronze": "any"} == REPLAYED
-    assert live.end(second, seconds=240) | {"bronze": "any"} == REPLAYED | {
+    assert live.end(first) | {"bronze": "any"} == REPLAYED
+    assert live.end(second) | {"bronze": "any"} == REPLAYED | {
         "silver": "failed",
         "gold": "upstream_failed",
     }
-    assert "failed" not in live.end(beside, seconds=240).values()
+    assert "failed" not in live.end(beside).values()
     assert live.tasks(first)["run"].end_date <= live.tasks(second)["run"].start_date
     assert lower_case(live) - {LAST} == {FIRST}
 
@@ -207,9 +207,9 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
             return False
         return True
 
-    until(created, 60)
-    until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), 60)
-    assert live.end(second, seconds=240) | {"bronze": "any"} == REPLAYED
+    until(created, 120)
+    until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), 120)
+    assert live.end(second) | {"bronze": "any"} == REPLAYED
     assert live.tasks(first)["run"].try_number == 1, "what had gone well was left alone"
     assert requested_by(live, first) == requested_by(live, second) == {getpass.getuser()}
     assert lower_case(live) - {LAST} == {FIRST, SECOND}
@@ -218,7 +218,7 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
     window = {"from_date": f"2013-01-{FIRST:02}", "to_date": f"2013-01-{LAST:02}"}
     run = trigger(live, {"mode": "replay", **window})
     assert run is not None
-    assert live.end(run, seconds=240)["gold"] == "success"
+    assert live.end(run)["gold"] == "success"
     assert requested_by(live, run) == {"admin"}
     assert lower_case(live) == set()
     assert live.wrong() == []
@@ -246,7 +246,7 @@ def backfilled(live: Live, runs: int) -> list[str]:
         ours = [run for run in every if run.run_type.value == "backfill"]
         return [run.dag_run_id for run in sorted(ours, key=lambda run: run.logical_date)]
 
-    until(lambda: len(found()) == runs, 60)
+    until(lambda: len(found()) == runs, 120)
     return found()
 
 
