@@ -35,8 +35,10 @@ def project(tmp_path: Path) -> Project:
     return Project.make(tmp_path / "project")
 
 
-def record(project: Project, batch: int, kind: Any, read: int, seconds: float) -> None:
-    line = BatchRecord(flow="silver", batch_id=batch, app_id=kind, kind=kind, read=read, seconds=seconds)
+def record(
+    project: Project, batch: int, kind: Any, read: int, seconds: float, app_id: str = "orders/silver/v1/0"
+) -> None:
+    line = BatchRecord(flow="silver", batch_id=batch, app_id=app_id, kind=kind, read=read, seconds=seconds)
     project.record(orders(), line)
 
 
@@ -59,3 +61,14 @@ def test_earlier_runs_of_the_same_kind_tell_more_than_increments(project: Projec
     refresh = estimate(project.layout, "orders", "silver", "full_refresh", 1110, None)
     assert refresh is not None
     assert refresh.alike
+
+
+def test_pieces_of_a_reingest_tell_of_reingests_and_not_of_increments(project: Project) -> None:
+    record(project, 0, "append", 100, 4.0)
+    record(project, 0, "append", 100, 30.0, app_id="orders/silver/v1/0/window")
+    assert estimate(project.layout, "orders", "silver", "incremental", 100, None) == Estimate(
+        seconds=4.0, at_most=False, alike=False
+    )
+    assert estimate(project.layout, "orders", "silver", "reingest", 100, None) == Estimate(
+        seconds=30.0, at_most=False, alike=True
+    )

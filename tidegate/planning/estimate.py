@@ -12,6 +12,7 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from tidegate import identity
 from tidegate.ops import store
 
 if TYPE_CHECKING:
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
 _REMEMBERED = 50
 """Lines of the ledger, the newest; an older machine or an older code tells nothing."""
 
-_INCREMENTS = """
+_INCREMENTS = f"""
 SELECT read, seconds FROM held
-WHERE flow = '{flow}' AND kind IN ('append', 'upsert', 'recompute') AND read > 0 AND seconds > 0
-ORDER BY recorded_at DESC LIMIT {limit}
+WHERE flow = '{{flow}}' AND {identity.IS_BATCH} AND read > 0 AND seconds > 0
+ORDER BY recorded_at DESC LIMIT {{limit}}
+"""
+_REINGESTS = f"""
+SELECT read, seconds FROM held
+WHERE flow = '{{flow}}' AND kind = 'append' AND app_id LIKE '%/{identity.WINDOW}' AND read > 0 AND seconds > 0
+ORDER BY recorded_at DESC LIMIT {{limit}}
 """
 _REPLAYS = """
 SELECT read, seconds FROM held WHERE flow = '{flow}' AND kind = 'rederive' AND seconds > 0
@@ -38,6 +44,7 @@ WHERE flow = '{flow}'
 GROUP BY run_key, checkpoint_version, refresh HAVING max(CASE WHEN kind = 'swap' THEN 1 ELSE 0 END) = 1 AND sum(read) > 0
 ORDER BY at DESC LIMIT {limit}
 """
+_ALIKE: dict[Mode, str] = {"replay": _REPLAYS, "reingest": _REINGESTS, "full_refresh": _REFRESHES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +59,7 @@ class Estimate:
 
     def told(self) -> str:
         """For people: ``about 40 s``."""
-        source = "replays and refreshes" if self.alike else "increments"
+        source = "runs of the same mode" if self.alike else "increments"
         return f"{'at most' if self.at_most else 'about'} {self.seconds:,.0f} s by earlier {source}"
 
 
@@ -70,8 +77,8 @@ def estimate(
         named: Of these, those whose keys a replay derives anew; None where nobody knows.
     """
     ledger = layout.ops(pipeline, "ledger")
-    if mode in ("replay", "full_refresh"):
-        alike = _points(ledger, _REPLAYS if mode == "replay" else _REFRESHES, flow)
+    if mode in _ALIKE:
+        alike = _points(ledger, _ALIKE[mode], flow)
         size = rows if named is None or mode == "full_refresh" else named
         if alike and size is not None:
             seconds, at_most = fitted(alike, size)
