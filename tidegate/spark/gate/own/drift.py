@@ -59,7 +59,37 @@ def _check_counts(cls: type, values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-class ExpectTableRowCountToBeNearEarlierBatches(Sentence, BatchExpectation):
+class NearEarlierBatches(Sentence):
+    """What the three have in common: a number of this batch beside those of earlier ones."""
+
+    is_relative: ClassVar[bool] = True
+    """Whether the tolerance is a share of the average."""
+
+    def _observed(self, metrics: Mapping[str, Any]) -> float | None:
+        raise NotImplementedError
+
+    def _validate(
+        self: Any,  # an expectation that this is mixed into
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
+        execution_engine: Any = None,
+    ) -> dict[str, Any]:
+        kwargs: Mapping[str, Any] = self.configuration.kwargs
+        columns = (str(kwargs["column"]),) if "column" in kwargs else ()
+        surroundings = current()
+        earlier: Sequence[float] = ()
+        if surroundings is not None:
+            earlier = surroundings.earlier(short_name(self.expectation_type, columns), self.batches)
+        return compare(
+            self._observed(metrics),
+            earlier,
+            tolerance=self.tolerance,
+            relative=self.is_relative,
+            min_batches=self.min_batches,
+        )
+
+
+class ExpectTableRowCountToBeNearEarlierBatches(NearEarlierBatches, BatchExpectation):
     """Expect as many rows as earlier batches had, give or take a share of their average."""
 
     tolerance: float = Field(ge=0)
@@ -75,20 +105,15 @@ class ExpectTableRowCountToBeNearEarlierBatches(Sentence, BatchExpectation):
 
     _counts = root_validator(allow_reuse=True, skip_on_failure=True)(_check_counts)
 
-    def _validate(
-        self,
-        metrics: dict[str, Any],
-        runtime_configuration: dict[str, Any] | None = None,
-        execution_engine: Any = None,
-    ) -> dict[str, Any]:
-        return _compared(self, float(metrics["table.row_count"]), relative=True)
+    def _observed(self, metrics: Mapping[str, Any]) -> float | None:
+        return float(metrics["table.row_count"])
 
     @classmethod
     def _prescriptive_template(cls, renderer_configuration: RendererConfiguration[Any]) -> RendererConfiguration[Any]:
         return _sentence(renderer_configuration, "the number of rows", " times their average")
 
 
-class ExpectColumnNullShareToBeNearEarlierBatches(Sentence, ColumnAggregateExpectation):
+class ExpectColumnNullShareToBeNearEarlierBatches(NearEarlierBatches, ColumnAggregateExpectation):
     """Expect the share of nulls that earlier batches had, give or take a share of the rows."""
 
     tolerance: float = Field(ge=0, le=1)
@@ -102,17 +127,13 @@ class ExpectColumnNullShareToBeNearEarlierBatches(Sentence, ColumnAggregateExpec
     metric_dependencies: ClassVar[tuple[str, ...]] = ("table.row_count", "column_values.nonnull.unexpected_count")
     success_keys: ClassVar[tuple[str, ...]] = _SUCCESS_KEYS
     args_keys: ClassVar[tuple[str, ...]] = ("column", *_SUCCESS_KEYS)
+    is_relative: ClassVar[bool] = False
 
     _counts = root_validator(allow_reuse=True, skip_on_failure=True)(_check_counts)
 
-    def _validate(
-        self,
-        metrics: dict[str, Any],
-        runtime_configuration: dict[str, Any] | None = None,
-        execution_engine: Any = None,
-    ) -> dict[str, Any]:
+    def _observed(self, metrics: Mapping[str, Any]) -> float | None:
         rows, nulls = metrics["table.row_count"], metrics["column_values.nonnull.unexpected_count"]
-        return _compared(self, (nulls or 0) / rows if rows else None, relative=False)
+        return (nulls or 0) / rows if rows else None
 
     @classmethod
     def _prescriptive_template(cls, renderer_configuration: RendererConfiguration[Any]) -> RendererConfiguration[Any]:
@@ -120,7 +141,7 @@ class ExpectColumnNullShareToBeNearEarlierBatches(Sentence, ColumnAggregateExpec
         return _sentence(renderer_configuration, "the share of nulls in $column", "")
 
 
-class ExpectColumnMeanToBeNearEarlierBatches(Sentence, ColumnAggregateExpectation):
+class ExpectColumnMeanToBeNearEarlierBatches(NearEarlierBatches, ColumnAggregateExpectation):
     """Expect the mean that earlier batches had, give or take a share of it."""
 
     tolerance: float = Field(ge=0)
@@ -137,35 +158,14 @@ class ExpectColumnMeanToBeNearEarlierBatches(Sentence, ColumnAggregateExpectatio
 
     _counts = root_validator(allow_reuse=True, skip_on_failure=True)(_check_counts)
 
-    def _validate(
-        self,
-        metrics: dict[str, Any],
-        runtime_configuration: dict[str, Any] | None = None,
-        execution_engine: Any = None,
-    ) -> dict[str, Any]:
+    def _observed(self, metrics: Mapping[str, Any]) -> float | None:
         mean = metrics["column.mean"]
-        return _compared(self, None if mean is None else float(mean), relative=True)
+        return None if mean is None else float(mean)
 
     @classmethod
     def _prescriptive_template(cls, renderer_configuration: RendererConfiguration[Any]) -> RendererConfiguration[Any]:
         renderer_configuration.add_param(name="column", param_type=RendererValueType.STRING)
         return _sentence(renderer_configuration, "the mean of $column", " times their average")
-
-
-def _compared(expectation: Any, observed: float | None, *, relative: bool) -> dict[str, Any]:
-    kwargs: Mapping[str, Any] = expectation.configuration.kwargs
-    columns = (str(kwargs["column"]),) if "column" in kwargs else ()
-    surroundings = current()
-    earlier: Sequence[float] = ()
-    if surroundings is not None:
-        earlier = surroundings.earlier(short_name(expectation.expectation_type, columns), expectation.batches)
-    return compare(
-        observed,
-        earlier,
-        tolerance=expectation.tolerance,
-        relative=relative,
-        min_batches=expectation.min_batches,
-    )
 
 
 def _sentence(renderer_configuration: RendererConfiguration[Any], what: str, unit: str) -> RendererConfiguration[Any]:
