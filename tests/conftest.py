@@ -55,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     compiles. Applications that tests start run as users' do.
     """
     from tidegate.launch import submit_conf
-    from tidegate.spark.session import build_session
+    from tidegate.spark.driver.session import build_session
 
     place = tmp_path_factory.mktemp("spark")
     environment = Environment.read({"TIDEGATE_PROJECT": str(PROJECT)})

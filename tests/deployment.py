@@ -108,7 +108,7 @@ class Deployment:
         """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
 
         Args:
-            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.micro_batch` or `tidegate.spark.reentry`.
+            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.batch.micro_batch` or `tidegate.spark.reprocessing.reentry`.
             name: The pipeline.
             flows: Only these.
             batch: In which batch.

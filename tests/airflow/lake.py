@@ -39,7 +39,7 @@ class Lake:
         **counts: Any,
     ) -> BatchRecord:
         """A line of the ledger; ``purpose`` is ``window`` for a replay, ``asked`` what its run was asked."""
-        from tidegate.spark.ledger import record_batch
+        from tidegate.spark.batch.ledger import record_batch
 
         context = self._context(pipeline, flow, run_id, purpose, asked)
         kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
@@ -60,7 +60,7 @@ class Lake:
         asked: Mapping[str, Any] | None = None,
     ) -> Verdict:
         """A judgement of a batch of flights."""
-        from tidegate.spark.ledger import record_verdict
+        from tidegate.spark.batch.ledger import record_verdict
 
         results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
         context = self._context("flights", flow, run_id, purpose, asked)

@@ -16,9 +16,10 @@ from tidegate.launch import submit_conf
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark import flow as flow_module
-from tidegate.spark import micro_batch, reentry
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.driver.session import build_session
 from tidegate.spark.job import run_job
-from tidegate.spark.session import build_session
+from tidegate.spark.reprocessing import reentry
 
 
 def main() -> None:

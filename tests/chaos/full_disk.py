@@ -14,7 +14,7 @@ from tests.deployment import Deployment
 from tidegate.ending import leave
 from tidegate.errors import TidegateError
 from tidegate.launch import submit_conf
-from tidegate.spark.session import build_session
+from tidegate.spark.driver.session import build_session
 
 
 def main() -> None:

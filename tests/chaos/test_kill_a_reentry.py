@@ -7,10 +7,10 @@ from datetime import date
 from typing import Any
 
 import pytest
+from tests.spark.test_reentry import expect_every_row_in_one_place, within
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tests.spark.test_reentry import expect_every_row_in_one_place, within
 from tidegate.quarantine import lifecycle
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]

@@ -37,7 +37,7 @@ def test_a_second_driver_refuses_at_once_and_says_who_holds_the_lease(
 
 def test_a_thread_of_the_same_driver_refuses_too(deployment: Deployment, spark: Any) -> None:
     from tidegate.errors import LeaseHeldError
-    from tidegate.spark import lease
+    from tidegate.spark.driver import lease
 
     with (
         lease.hold(spark, deployment.layout, ("table:silver.flights",), what="maintenance"),

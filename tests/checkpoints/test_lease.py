@@ -95,7 +95,7 @@ def test_other_leases_are_free_meanwhile(layout: Layout, owner: subprocess.Popen
 
 @pytest.mark.jvm
 def test_the_lock_of_a_job_is_seen_and_free_afterwards(spark: Any, layout: Layout) -> None:
-    from tidegate.spark import lease as jvm_lease
+    from tidegate.spark.driver import lease as jvm_lease
 
     with jvm_lease.hold(spark, layout, (RESOURCE,), what="attempt a1 of flights"):
         for _ in range(3):
@@ -107,7 +107,7 @@ def test_the_lock_of_a_job_is_seen_and_free_afterwards(spark: Any, layout: Layou
 def test_a_job_is_turned_away_while_another_process_holds_the_lease(
     spark: Any, layout: Layout, owner: subprocess.Popen[str]
 ) -> None:
-    from tidegate.spark import lease as jvm_lease
+    from tidegate.spark.driver import lease as jvm_lease
 
     write_owner(layout, what="attempt a1 of flights", pid=owner.pid, host="box", since="now")
     with (

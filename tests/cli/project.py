@@ -144,7 +144,7 @@ class Project:
 
     def record(self, pipeline: Pipeline, record: BatchRecord, **asked: Any) -> None:
         """A line in the ledger, written as a job writes it; ``asked`` is what its run was asked, beside an increment."""
-        from tidegate.spark.ledger import record_batch
+        from tidegate.spark.batch.ledger import record_batch
 
         context = SimpleNamespace(
             layout=self.layout,

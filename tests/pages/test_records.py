@@ -18,7 +18,7 @@ from tidegate.pages import Batch, publish, rebuild
 from tidegate.pages.records import batches
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
-from tidegate.spark.ledger import record_batch, record_verdict
+from tidegate.spark.batch.ledger import record_batch, record_verdict
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext

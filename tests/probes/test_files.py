@@ -178,7 +178,7 @@ def test_a_real_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path)
 
 
 def _drain(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
-    from tidegate.spark.landing import glob_escaped
+    from tidegate.spark.intake.landing import glob_escaped
 
     def take(batch: DataFrame, batch_id: int) -> None:
         pass

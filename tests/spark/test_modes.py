@@ -26,7 +26,8 @@ from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
-from tidegate.spark import landing, raw, rows
+from tidegate.spark.batch import raw, rows
+from tidegate.spark.intake import landing
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:

@@ -152,7 +152,7 @@ def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
 def test_a_killed_swap_is_finished_by_the_next_run(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    from tidegate.spark import swap
+    from tidegate.spark.reprocessing import swap
 
     without_united(monkeypatch)
     declare(monkeypatch, silver={"checkpoint_version": 2})

@@ -50,8 +50,8 @@ def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tupl
 
 def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
     from tidegate.request import RunRequest
+    from tidegate.spark.batch.ledger import record_batch
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.ledger import record_batch
 
     context = SimpleNamespace(
         layout=project.layout,

@@ -1,6 +1,6 @@
 """Who holds a lease, asked from outside without taking it; and taking it in a process that has no JVM.
 
-`tidegate.spark.lease` takes the leases of a job, in the JVM that commits. The lock is a POSIX one, so ``flock`` does not
+`tidegate.spark.driver.lease` takes the leases of a job, in the JVM that commits. The lock is a POSIX one, so ``flock`` does not
 see it. It is asked for with ``F_GETLK`` where that is known, because a probe that took the lock for an instant could
 turn a job away that comes just then.
 """

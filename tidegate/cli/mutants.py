@@ -38,10 +38,11 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
     """
     from tidegate.embedded import java
     from tidegate.layout import Layout
-    from tidegate.spark import gate, tables
+    from tidegate.spark import gate
+    from tidegate.spark.driver.session import build_session
     from tidegate.spark.gate import mutants
     from tidegate.spark.gate.surroundings import Surroundings, seen
-    from tidegate.spark.session import build_session
+    from tidegate.spark.lake import tables
 
     assert flow.gate is not None
     java.find()

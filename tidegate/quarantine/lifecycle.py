@@ -1,9 +1,9 @@
 """The life of what was set aside: an entry of a flow's quarantine is open until somebody replays, waives or expires it.
 
 An entry never leaves its table. Its state is changed in one commit by delta-rs, in milliseconds and without a JVM, and
-always under the flow's lease (`tidegate.checkpoints.lease.hold`, or `tidegate.spark.lease.hold` within a job), so that the table has
+always under the flow's lease (`tidegate.checkpoints.lease.hold`, or `tidegate.spark.driver.lease.hold` within a job), so that the table has
 one writer. A replay takes entries in hand, learns which of them break a rule again, writes the others into the target,
-and then closes the ones and reopens the others in one commit: `tidegate.spark.reentry`. What closes them without judging
+and then closes the ones and reopens the others in one commit: `tidegate.spark.reprocessing.reentry`. What closes them without judging
 them again is in `tidegate.quarantine.decision`.
 """
 

@@ -20,11 +20,14 @@ from tidegate.errors import (
 )
 from tidegate.probes import delta
 from tidegate.quarantine import decision
-from tidegate.spark import contracts, micro_batch, reingest, replay, sources, swap, tables
-from tidegate.spark.failures import translate
-from tidegate.spark.listener import recorded_progress
-from tidegate.spark.split import check_not_ahead
-from tidegate.spark.turn import turn
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.batch.split import check_not_ahead
+from tidegate.spark.driver.failures import translate
+from tidegate.spark.driver.listener import recorded_progress
+from tidegate.spark.driver.turn import turn
+from tidegate.spark.intake import contracts, sources
+from tidegate.spark.lake import tables
+from tidegate.spark.reprocessing import reingest, replay, swap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

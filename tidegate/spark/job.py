@@ -149,7 +149,7 @@ class _Job:
                 self.blocked[flow.name] = error
 
     def _session(self) -> SparkSession:
-        from tidegate.spark.session import build_session
+        from tidegate.spark.driver.session import build_session
 
         spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
         self.report.application = spark.sparkContext.applicationId
@@ -197,7 +197,7 @@ class _Job:
 
     def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
         from tidegate.spark.flow import note_refusal, run_flow
-        from tidegate.spark.reentry import replay_flow
+        from tidegate.spark.reprocessing.reentry import replay_flow
 
         log.info("%s: runs", flow.name)
         try:

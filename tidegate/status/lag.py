@@ -223,7 +223,7 @@ def _swap_waits(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointR
 
 
 def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
-    """The number of a replay that wrote something and was not finished (`tidegate.spark.replay`)."""
+    """The number of a replay that wrote something and was not finished (`tidegate.spark.reprocessing.replay`)."""
     plans = sorted(
         layout.replays(pipeline.name, flow.name).glob("*.json"), key=lambda path: (len(path.name), path.name)
     )

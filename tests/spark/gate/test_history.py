@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tidegate.layout import Layout
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.request import RunRequest
-from tidegate.spark import ledger
+from tidegate.spark.batch import ledger
 from tidegate.spark.gate import Surroundings, history
 
 if TYPE_CHECKING:

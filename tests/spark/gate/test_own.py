@@ -165,7 +165,7 @@ def test_a_batch_without_rows_is_fresh_and_one_without_times_is_not(spark: Spark
 
 def remember(layout: Layout, verdict: Verdict) -> None:
     """A line of the verdicts table, as a flow writes it."""
-    from tidegate.spark import ledger
+    from tidegate.spark.batch import ledger
 
     class Context:
         """What `ledger.record_verdict` looks at."""

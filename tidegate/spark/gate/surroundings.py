@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SpecError
-from tidegate.spark import tables
 from tidegate.spark.gate import history
+from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

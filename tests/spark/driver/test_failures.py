@@ -1,0 +1,56 @@
+"""What Spark and Java say becomes one of our errors, terminal or transient, without a value of the data."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.errors import (
+    CheckpointCorruptError,
+    GateRefusedError,
+    LakeUnwritableError,
+    OffsetsExpiredError,
+    SinkConflictError,
+    SourceUnavailableError,
+    SpecDriftError,
+    SpecError,
+    TidegateError,
+)
+from tidegate.spark.driver.failures import UnexpectedError, translate
+
+SAID: list[tuple[str, type[TidegateError], bool]] = [
+    ("java.io.IOException: No space left on device", LakeUnwritableError, True),
+    ("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] ConcurrentAppendException", SinkConflictError, True),
+    ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log", SinkConflictError, True),
+    ("[STREAM_FAILED] … Incomplete log file offsets/3", CheckpointCorruptError, False),
+    ("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] …", CheckpointCorruptError, False),
+    ("[KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO] …", OffsetsExpiredError, False),
+    ("[DELTA_MISSING_FILES_UNEXPECTED_VERSION] …", OffsetsExpiredError, False),
+    ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting", SourceUnavailableError, True),
+    ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] …", SpecDriftError, False),
+    ("[CAST_INVALID_INPUT] The value 'secret@example.org' of the type", UnexpectedError, False),
+]
+
+
+@pytest.mark.parametrize(("said", "kind", "transient"), SAID)
+def test_each_kind_is_known_by_what_spark_says(said: str, kind: type[TidegateError], transient: bool) -> None:
+    error = translate(RuntimeError(said), what="flow 'silver'", checkpoint="checkpoints/flights/silver/v1/0")
+
+    assert type(error) is kind
+    assert error.transient is transient
+    assert "flow 'silver'" in error.message
+
+
+def test_the_message_names_the_condition_behind_the_wrappers_and_quotes_no_value() -> None:
+    said = "[STREAM_FAILED] [FOREACH_BATCH_USER_FUNCTION_ERROR] [CAST_INVALID_INPUT] The value 'secret@example.org'"
+
+    error = translate(RuntimeError(said), what="flow 'silver'", checkpoint="c")
+
+    assert "CAST_INVALID_INPUT" in error.message
+    assert "secret" not in error.message
+
+
+def test_our_own_errors_pass_as_they_are() -> None:
+    error = SpecError("mend it")
+
+    assert translate(error, what="flow 'silver'", checkpoint="c") is error
+    assert not issubclass(GateRefusedError, SpecError)

@@ -1,0 +1,203 @@
+"""Files are read once whatever they are called, and a bad one never blocks the good ones."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deployment import Deployment
+from tidegate.spark.intake.landing import LONGEST_LINE, check_file
+
+HEADER = (
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
+    "dest,air_time,distance,hour,minute,time_hour,published_on"
+)
+ODD_NAMES = [
+    "plain.csv",
+    "d[1].csv",
+    "d[0-9].csv",
+    "what?.csv",
+    "s*r.csv",
+    "b{1,2}.csv",
+    "back\\slash.csv",
+    "sp ace.csv",
+    "50%.csv",
+    "p%20c.csv",
+    "new\nline.csv",
+    "hash#tag.csv",
+    "comma,x.csv",
+    "plus+&=.csv",
+    "naïve été.csv",
+    "sub folder/[in] it.csv",
+    "packed.csv.gz",
+    "packed.csv.bz2",
+]
+
+
+def line(number: int) -> str:
+    return f"2013,1,1,517,515,2,830,819,11,UA,{number},N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z,2013-01-02T11:00:00Z"
+
+
+def packed(name: str, content: str) -> bytes:
+    if name.endswith(".gz"):
+        return gzip.compress(content.encode())
+    return bz2.compress(content.encode()) if name.endswith(".bz2") else content.encode()
+
+
+@pytest.mark.jvm
+def test_every_odd_name_is_read_once_with_exact_line_numbers(deployment: Deployment, spark: Any) -> None:
+    expected = set()
+    for position, name in enumerate(ODD_NAMES):
+        lines = [line(position * 100 + number) for number in range(1 + position % 4)]
+        path = deployment.land(name, packed(name, "\n".join([HEADER, *lines]) + "\n"))
+        expected |= {(str(path), number + 2, text) for number, text in enumerate(lines)}
+
+    report = deployment.run(flows=["bronze"])
+
+    assert report.flow("bronze").error is None
+    rows = deployment.table("bronze.flights").to_pylist()
+    assert {(row["_path"].removeprefix("file://"), row["_line_number"], row["line"]) for row in rows} == expected
+    assert len(rows) == len(expected)
+    assert {row["_header"] for row in rows} == {HEADER}
+
+
+@pytest.mark.jvm
+def test_a_file_larger_than_a_split_keeps_exact_line_numbers(deployment: Deployment, spark: Any) -> None:
+    lines = [line(number) for number in range(30_000)]
+    deployment.land("large.csv", "\n".join([HEADER, *lines]))
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "256k")
+    try:
+        deployment.run(flows=["bronze"])
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", before)
+
+    rows = deployment.table("bronze.flights").to_pylist()
+    assert len(rows) == len(lines)
+    assert all(row["line"] == lines[row["_line_number"] - 2] for row in rows)
+
+
+@pytest.mark.jvm
+def test_bad_files_sit_in_quarantine_with_their_reason_and_good_ones_pass(deployment: Deployment, spark: Any) -> None:
+    content = "\n".join([HEADER, line(1)])
+    deployment.land("good.csv", content)
+    # Incompressible, so that half of it is really half of a member.
+    noise = "".join(random.Random(1).choices("abcdefghij0123456789", k=200_000))
+    whole = gzip.compress((content + "\n" + noise).encode())
+    deployment.land("truncated.csv.gz", whole[: len(whole) // 2])
+    deployment.land("not_gzip.csv.gz", content)
+    deployment.land("broken.csv.bz2", bz2.compress(content.encode())[:-9])
+    deployment.land("latin1.csv", (content + "\ncafé").encode("latin-1"))
+    deployment.land("endless.csv", HEADER + "\n" + "x" * (LONGEST_LINE + 1))
+    deployment.land("empty.csv", "")
+
+    report = deployment.run(flows=["bronze"])
+
+    (batch,) = report.flow("bronze").batches
+    assert (batch.files_listed, batch.files_opened, batch.files_quarantined) == (7, 1, 6)
+    assert batch.imbalance() == 0
+    refused = {
+        Path(json.loads(row["source"])["path"]).name: row["rules"]
+        for row in deployment.quarantined("bronze").to_pylist()
+    }
+    assert refused == {
+        "truncated.csv.gz": ["corrupt_compression"],
+        "not_gzip.csv.gz": ["corrupt_compression"],
+        "broken.csv.bz2": ["corrupt_compression"],
+        "latin1.csv": ["not_utf8"],
+        "endless.csv": ["line_too_long"],
+        "empty.csv": ["empty_file"],
+    }
+    assert deployment.table("bronze.flights")["line"].to_pylist() == [line(1)]
+    assert deployment.run(flows=["bronze"]).flow("bronze").state == "idle"
+
+
+@pytest.mark.jvm
+def test_files_still_being_written_and_directories_are_left_alone(deployment: Deployment, spark: Any) -> None:
+    deployment.land("done.csv", "\n".join([HEADER, line(1)]))
+    for name in (
+        "_half.csv",
+        "_metadata.csv",
+        "_a=b.csv",
+        ".half.csv",
+        "half.csv.tmp",
+        "half.tmp",
+        "notes.txt",
+        "_dir/in.csv",
+        ".dir/in.csv",
+    ):
+        deployment.land(name, "\n".join([HEADER, line(2)]))
+    (deployment.environment.landing / "flights" / "folder.csv").mkdir()
+    deployment.land("folder.csv/inside.csv", "\n".join([HEADER, line(3)]))
+
+    deployment.run(flows=["bronze"])
+
+    names = {Path(path).name for path in deployment.table("bronze.flights")["_path"].to_pylist()}
+    assert names == {"done.csv", "inside.csv"}
+
+
+@pytest.mark.jvm
+def test_a_file_that_comes_late_with_an_old_time_is_read(deployment: Deployment, spark: Any) -> None:
+    deployment.land("new.csv", "\n".join([HEADER, line(1)]))
+    deployment.run(flows=["bronze"])
+    old = deployment.land("old.csv", "\n".join([HEADER, line(2)]))
+    os.utime(old, (old.stat().st_mtime - 40 * 86_400,) * 2)
+
+    report = deployment.run(flows=["bronze"])
+
+    assert report.flow("bronze").total("written") == 1
+
+
+@pytest.mark.jvm
+def test_a_batch_of_bad_files_alone_is_recorded_and_passed(deployment: Deployment, spark: Any) -> None:
+    deployment.land("empty.csv", "")
+
+    report = deployment.run()
+
+    assert [flow.state for flow in report.flows] == ["done", "idle", "idle"]
+    assert deployment.quarantined("bronze")["rules"].to_pylist() == [["empty_file"]]
+    assert deployment.table("bronze.flights").num_rows == 0
+
+
+@pytest.mark.jvm
+def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment: Deployment, spark: Any) -> None:
+    gone = deployment.land("gone.csv", "\n".join([HEADER, line(1)]))
+    deployment.land("stays.csv", "\n".join([HEADER, line(2)]))
+    deployment.run_and_kill("before:decide:bronze", flows=["bronze"])
+    gone.unlink()
+
+    report = deployment.run(flows=["bronze"])
+
+    assert report.flow("bronze").error is None
+    assert deployment.quarantined("bronze")["rules"].to_pylist() == [["vanished"]]
+    assert deployment.table("bronze.flights")["line"].to_pylist() == [line(2)]
+
+
+def test_a_file_is_checked_whole_and_its_header_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfone,two\r\n1,2\r\n")
+
+    checked = check_file(str(path), 5, "csv")
+
+    assert (checked.problem, checked.header, checked.size, checked.file_id) == (None, "one,two", 17, f"{path}@5")
+
+
+def test_a_character_cut_in_two_at_the_end_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("one\ncaf\u00e9".encode()[:-1])
+
+    assert check_file(str(path), 5, "csv").problem == "not_utf8"
+
+
+def test_a_line_of_exactly_the_longest_length_passes(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * LONGEST_LINE + b"\n" + b"y" * LONGEST_LINE)
+
+    assert check_file(str(path), 5, "csv").problem is None

@@ -1,0 +1,101 @@
+"""Kafka values of every writer become the same rows: plain JSON, JSON and Avro that name a registered schema, and junk."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from tests.schema_registry import SchemaRegistry, framed
+from tidegate.schema import writers
+from tidegate.schema.ddl import Column
+from tidegate.spark.intake.parse import Parsed, parse
+from tidegate.spec import KafkaSource, ValueFormat
+
+pytestmark = pytest.mark.jvm
+
+SCHEMA = "id BIGINT, page STRING, at TIMESTAMP"
+OLD = {"type": "record", "name": "Click", "fields": [{"name": "id", "type": "int"}, {"name": "page", "type": "string"}]}
+INSTANT = {"type": "long", "logicalType": "timestamp-millis"}
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "at", "type": INSTANT}, {"name": "ref", "type": ["null", "string"]}]}  # type: ignore[misc]
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with SchemaRegistry() as running:
+        yield running
+
+
+def avro(schema: Any, record: dict[str, Any]) -> bytes:
+    content = io.BytesIO()
+    fastavro.schemaless_writer(content, fastavro.parse_schema(schema), record)
+    return content.getvalue()
+
+
+def parsed(spark: Any, registry: SchemaRegistry, folder: Path, kind: ValueFormat, *values: bytes | None) -> Parsed:
+    coordinates = "_topic string, _partition int, _offset bigint, _timestamp timestamp, _ingested_at timestamp"
+    bronze = f"_row_id string, key binary, value binary, {coordinates}"
+    rows = [(str(number), b"k", value, "t", 0, number, AT, AT) for number, value in enumerate(values)]
+    source = KafkaSource(topic="t", schema=SCHEMA, format=kind)
+    return parse(spark.createDataFrame(rows, bronze), source, lookup=partial(writers.fetch, registry.address, folder))
+
+
+def told(found: Parsed) -> list[tuple[Any, ...]]:
+    rows = found.rows.selectExpr("_row_id", "id", "page", "_rescued", "_origin.broken AS broken").orderBy("_row_id")
+    return [(row["id"], row["page"], row["_rescued"], row["broken"]) for row in rows.collect()]
+
+
+def test_avro_is_read_by_the_schema_that_its_writer_registered(
+    spark: Any, registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    old, new, json_one = registry.register(OLD), registry.register(NEW), registry.register({}, "JSON")
+    good = avro(NEW, {"id": 2, "page": "/b", "at": AT, "ref": "x"})
+
+    found = parsed(
+        spark, registry, tmp_path, "avro",
+        framed(old, avro(OLD, {"id": 1, "page": "/a"})),
+        framed(new, good), framed(new, good[:3]), framed(new, good + b"\0"), framed(99, good), framed(json_one, b"{}"),
+        b'{"id":1}', None,
+    )  # fmt: skip
+
+    bad = (None, None, None)
+    assert told(found) == [
+        (1, "/a", None, []),
+        (2, "/b", {"ref": "x"}, []),
+        (*bad, ["malformed_avro"]),
+        (*bad, ["malformed_avro"]),
+        (*bad, ["unknown_schema"]),
+        (*bad, ["unknown_schema"]),
+        (*bad, ["malformed_avro"]),
+        (*bad, []),
+    ]
+    assert found.writers == {
+        old: (Column("id", "int"), Column("page", "string")),
+        new: (Column("id", "int"), Column("page", "string"), Column("at", "timestamp"), Column("ref", "string")),
+    }
+
+
+def test_json_may_name_a_schema_or_none(spark: Any, registry: SchemaRegistry, tmp_path: Path) -> None:
+    number = registry.register({"properties": {"id": {"type": "integer"}, "ok": {"type": "boolean"}}}, "JSON")
+
+    found = parsed(
+        spark, registry, tmp_path, "json",
+        framed(number, b'{"id":1,"ok":true}'), b'{"id":2}', framed(99, b'{"id":3}'), b"\xff\xfe", b"{", None,
+    )  # fmt: skip
+
+    assert told(found) == [
+        (1, None, {"ok": "true"}, []),
+        (2, None, None, []),
+        (3, None, None, []),
+        (None, None, None, ["malformed_json"]),
+        (None, None, None, ["malformed_json"]),
+        (None, None, None, []),
+    ]
+    assert found.writers == {number: (Column("id", ""), Column("ok", "boolean"))}

@@ -1,0 +1,135 @@
+"""Parquet and Avro files become JSON text by their own schema, whatever their types; a damaged one is found. No JVM."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.spark.intake import records
+from tidegate.spark.intake.landing import check_file
+
+INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600000, tzinfo=datetime.UTC)
+AVRO = fastavro.parse_schema({
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "sizes", "type": {"type": "map", "values": "int"}},
+        {"name": "place", "type": {"type": "record", "name": "Place", "fields": [{"name": "lat", "type": "double"}]}},
+        {"name": "either", "type": ["int", "string"]},
+    ],
+})  # fmt: skip
+ORDER: dict[str, Any] = {
+    "id": 1, "note": None, "at": INSTANT, "day": INSTANT.date(), "price": Decimal("12.30"), "kind": "B",
+    "tags": ["x"], "sizes": {"s": 1}, "place": {"lat": 1.5}, "either": "both",
+}  # fmt: skip
+
+
+def avro(*orders: dict[str, Any], codec: str = "deflate") -> bytes:
+    content = io.BytesIO()
+    fastavro.writer(content, AVRO, orders, codec=codec)
+    return content.getvalue()
+
+
+def read(path: Path, kind: str) -> list[dict[str, Any]]:
+    file = {"path": str(path), "file_id": "f", "header": "h", "size": 1, "modified_ms": 2}
+    batches = list(records._batches(file, kind))
+    assert [n for b in batches for n in b["_line_number"].to_pylist()] == list(
+        range(1, sum(len(b) for b in batches) + 1)
+    )
+    return [json.loads(line) for batch in batches for line in batch["line"].to_pylist()]
+
+
+def test_an_avro_record_keeps_its_values_and_its_types(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    path.write_bytes(avro(ORDER))
+
+    checked = check_file(str(path), 5, "avro")
+
+    assert checked.problem is None
+    assert dict(json.loads(checked.header)) == {
+        "id": "bigint", "note": "string", "at": "timestamp", "day": "date", "price": "decimal(9,2)", "kind": "string",
+        "tags": "array<string>", "sizes": "map<string,int>", "place": "struct<lat:double>", "either": "string",
+    }  # fmt: skip
+    assert read(path, "avro") == [
+        {**ORDER, "at": "2026-01-02T03:04:05.600000+00:00", "day": "2026-01-02", "price": "12.30"}
+    ]
+
+
+def test_a_parquet_record_keeps_its_values_and_its_types(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({
+        "small": pa.array([1], pa.int8()),
+        "big": pa.array([2**63], pa.uint64()),
+        "half": pa.array([float("nan")]),
+        "price": pa.array([Decimal("12.30")], pa.decimal128(9, 2)),
+        "at": pa.array([INSTANT], pa.timestamp("us", "UTC")),
+        "local": pa.array([INSTANT.replace(tzinfo=None)], pa.timestamp("ms")),
+        "word": pa.array(["x"]).dictionary_encode(),
+        "raw": pa.array([b"\0\1"]),
+        "list": pa.array([[1, 2]], pa.list_(pa.int32())),
+        "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int16())),
+        "place": pa.array([{"lat": float("inf")}]),
+    })  # fmt: skip
+    pq.write_table(table, path)
+
+    checked = check_file(str(path), 5, "parquet")
+
+    assert checked.problem is None
+    assert dict(json.loads(checked.header)) == {
+        "small": "tinyint", "big": "decimal(20,0)", "half": "double", "price": "decimal(9,2)", "at": "timestamp",
+        "local": "timestamp_ntz", "word": "string", "raw": "binary", "list": "array<int>", "map": "map<string,smallint>",
+        "place": "struct<lat:double>",
+    }  # fmt: skip
+    assert read(path, "parquet") == [{
+        "small": 1, "big": 2**63, "half": "NaN", "price": "12.30", "at": "2026-01-02T03:04:05.600000+00:00",
+        "local": "2026-01-02T03:04:05.600000", "word": "x", "raw": "AAE=", "list": [1, 2], "map": {"k": 1},
+        "place": {"lat": "Infinity"},
+    }]  # fmt: skip
+
+
+def test_records_of_several_batches_are_numbered_through(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(5001)}), path, row_group_size=700)
+    assert [record["id"] for record in read(path, "parquet")] == list(range(5001))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_a_damaged_file_is_set_aside_with_its_reason(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    if kind == "avro":
+        whole = avro(*[{**ORDER, "id": number} for number in range(5000)])
+    else:
+        content = io.BytesIO()
+        pq.write_table(pa.table({"id": range(5000)}), content)
+        whole = content.getvalue()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 3 : len(whole) // 3 + 40] = b"\xff" * 40
+    problems = []
+    for content_now in (whole, whole[: len(whole) // 2], b"not at all", bytes(flipped), b""):
+        path.write_bytes(content_now)
+        problems.append(check_file(str(path), 5, kind).problem)  # type: ignore[arg-type]  # one of the two
+
+    assert problems == [None, "corrupt_file", "corrupt_file", "corrupt_file", "empty_file"]
+    assert check_file(str(tmp_path / "gone"), 5, kind).problem == "vanished"  # type: ignore[arg-type]  # one of the two
+
+
+def test_a_record_that_is_too_long_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["x" * 1000]}), path)
+    assert records.check(str(path), "parquet", 100) == ("", "line_too_long")

@@ -1,0 +1,1 @@
+"""The driver's JVM around a flow: session, leases, listener, failures."""

@@ -1,0 +1,1 @@
+"""From a source to typed rows: streams, files, messages, contracts."""

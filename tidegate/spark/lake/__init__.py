@@ -1,0 +1,1 @@
+"""What Delta tables hold of our writes, and one statement for each way of writing."""

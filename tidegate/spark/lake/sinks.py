@@ -1,0 +1,253 @@
+"""How rows get into a Delta table: one DML per table and batch, idempotent by (``txnAppId``, ``txnVersion``).
+
+Appends carry the ids as options. A MERGE takes them from the session's settings, so they are set on the session that
+the batch belongs to, and unset whatever happens. After each write the table must hold (appId, batch).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import LedgerImbalanceError, SpecDriftError
+from tidegate.spark.lake import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_APP = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transaction:
+    """Which batch of which checkpoint a write belongs to."""
+
+    app_id: str
+    batch_id: int
+    planned: dict[str, Any]
+    """The batch's ledger line as it was decided before the write; it travels in the commit."""
+
+    def metadata(self) -> str:
+        """As ``userMetadata`` of the commit."""
+        return json.dumps({"app_id": self.app_id, "batch_id": self.batch_id, "planned": self.planned}, default=str)
+
+
+def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
+    """Append rows; a new column is added to the table, a removed or retyped one is refused.
+
+    Raises:
+        SpecDriftError: The rows lack a column of the table or change its type.
+    """
+    spark = rows.sparkSession
+    _check_columns(spark, rows, path)
+    (
+        rows.write.format("delta")
+        .mode("append")
+        .option("txnAppId", txn.app_id)
+        .option("txnVersion", txn.batch_id)
+        .option("userMetadata", txn.metadata())
+        .option("mergeSchema", "true")
+        .save(str(path))
+    )
+    return _committed(spark, path, txn)
+
+
+def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
+    """Insert new keys, update keys whose stored ``_order`` is lower. ``rows`` holds each key once.
+
+    Raises:
+        SpecDriftError: The rows lack a column of the table or change its type.
+    """
+    spark = rows.sparkSession
+    if not tables.exists(path):
+        return append(rows, path, txn)
+    _check_columns(spark, rows, path)
+    from delta.tables import DeltaTable
+
+    same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
+    with _transaction(spark, txn):
+        (
+            DeltaTable.forPath(spark, str(path))
+            .alias("t")
+            .merge(rows.alias("s"), same_key)
+            .withSchemaEvolution()
+            .whenMatchedUpdateAll("s._order > t._order")
+            .whenNotMatchedInsertAll()
+            .execute()
+        )
+    return _committed(spark, path, txn)
+
+
+def replace_groups(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
+    """Write the groups whose ``_op`` is ``upsert`` and delete those whose ``_op`` is ``delete``, in one MERGE.
+
+    Raises:
+        SpecDriftError: The groups lack a column of the table or change its type.
+    """
+    spark = changes.sparkSession
+    groups = changes.drop("_op")
+    if not tables.exists(path):
+        return append(changes.where("_op = 'upsert'").drop("_op"), path, txn)
+    _check_columns(spark, groups, path)
+    from delta.tables import DeltaTable
+
+    same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
+    values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
+    with _transaction(spark, txn):
+        (
+            DeltaTable.forPath(spark, str(path))
+            .alias("t")
+            .merge(changes.alias("s"), same_key)
+            .withSchemaEvolution()
+            .whenMatchedDelete("s._op = 'delete'")
+            .whenMatchedUpdate(set=values)
+            .whenNotMatchedInsert("s._op = 'upsert'", values=values)
+            .execute()
+        )
+    return _committed(spark, path, txn)
+
+
+def merge(
+    rows: DataFrame,
+    path: Path,
+    match: str,
+    txn: Transaction,
+    *,
+    updates: dict[str, dict[str, Column]],
+    inserts: tuple[str, list[str]],
+) -> tables.Commit:
+    """One MERGE with clauses of the caller's.
+
+    Args:
+        rows: The source, as ``s``.
+        path: The table, as ``t``.
+        match: Which rows of the two belong together.
+        txn: Of the batch.
+        updates: Condition, and what it sets; the first that holds decides.
+        inserts: Condition, and the columns that an unmatched row brings.
+    """
+    from delta.tables import DeltaTable
+    from pyspark.sql import functions as F
+
+    spark = rows.sparkSession
+    merger = DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), match)
+    for condition, values in updates.items():
+        merger = merger.whenMatchedUpdate(condition, set=dict(values))
+    condition, columns = inserts
+    merger = merger.whenNotMatchedInsert(condition, values={name: F.col(f"s.{name}") for name in columns})
+    with _transaction(spark, txn):
+        merger.execute()
+    return _committed(spark, path, txn)
+
+
+def swap(
+    staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
+) -> tables.Commit:
+    """Make the live table equal to the staged one by a single MERGE that touches only what differs.
+
+    Readers see the old table or the new one, never an empty one, and the change feed carries only real changes.
+
+    Args:
+        staged: All rows of the new table, whose columns fit those of the live one (`fits`).
+        path: The live table.
+        keys: The keys of both.
+        txn: Of the last staged batch.
+        ignored: Columns in which a difference alone is no change (bookkeeping).
+
+    """
+    spark = staged.sparkSession
+    live = tables.read(spark, path).columns
+    from delta.tables import DeltaTable
+
+    same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
+    added = [column for column in staged.columns if column not in live]
+    compared = [column for column in staged.columns if column in live and column not in (*keys, *ignored)]
+    differs = " OR ".join(
+        [f"NOT (t.`{column}` <=> s.`{column}`)" for column in compared]
+        + [f"s.`{column}` IS NOT NULL" for column in added]
+    )
+    with _transaction(spark, txn):
+        merge = (
+            DeltaTable.forPath(spark, str(path))
+            .alias("t")
+            .merge(staged.alias("s"), same_key)
+            .withSchemaEvolution()
+            .whenNotMatchedInsertAll()
+            .whenNotMatchedBySourceDelete()
+        )
+        (merge.whenMatchedUpdateAll(differs) if differs else merge).execute()
+    return _committed(spark, path, txn)
+
+
+def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
+    """Replace all rows and the schema of a table in one commit. Its change feed cannot be read across that commit."""
+    (
+        rows.write.format("delta")
+        .mode("overwrite")
+        .option("overwriteSchema", "true")
+        .option("txnAppId", txn.app_id)
+        .option("txnVersion", txn.batch_id)
+        .option("userMetadata", txn.metadata())
+        .save(str(path))
+    )
+    return _committed(rows.sparkSession, path, txn)
+
+
+def fits(rows: DataFrame, live: DataFrame) -> bool:
+    """Whether the rows have every column of the live table, of the same type; they may have more."""
+    made = {column.name: column.dataType.simpleString() for column in rows.schema}
+    return all(made.get(column.name) == column.dataType.simpleString() for column in live.schema)
+
+
+@contextmanager
+def _transaction(spark: SparkSession, txn: Transaction) -> Iterator[None]:
+    settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+
+
+def _committed(spark: SparkSession, path: Path, txn: Transaction) -> tables.Commit:
+    held = tables.transactions(spark, path).get(txn.app_id)
+    if held != txn.batch_id:
+        raise LedgerImbalanceError(
+            txn.app_id,
+            txn.batch_id,
+            txn.planned,
+            f"the table at {path} holds batch {held} of {txn.app_id} after batch {txn.batch_id} was written; "
+            "the checkpoint and the table do not belong together",
+        )
+    return tables.find_commit(path, txn.app_id, txn.batch_id, tables.version(spark, path))
+
+
+def _check_columns(spark: SparkSession, rows: DataFrame, path: Path) -> None:
+    if not tables.exists(path):
+        return
+    live = {column.name: column.dataType for column in tables.read(spark, path).schema}
+    missing = [name for name in live if name not in rows.columns]
+    if missing:
+        raise SpecDriftError(
+            f"the transform no longer makes {', '.join(missing)} of the table at {path}. "
+            "Make it again, or raise checkpoint_version so that the table is derived anew."
+        )
+    _check_types(rows, live, path)
+
+
+def _check_types(rows: DataFrame, live: dict[str, Any], path: Path) -> None:
+    for column in rows.schema:
+        old = live.get(column.name)
+        if old is not None and old.simpleString() != column.dataType.simpleString():
+            raise SpecDriftError(
+                f"column {column.name!r} of the table at {path} is {old.simpleString()}, and the transform makes "
+                f"{column.dataType.simpleString()}. Cast it to {old.simpleString()}, or give it another name."
+            )

@@ -1,0 +1,1 @@
+"""What is derived or read once more: windows, quarantined entries, whole tables."""

@@ -1,0 +1,251 @@
+"""Runs quarantined entries through today's transform and suite, by the way of every micro-batch, once only.
+
+A replay takes open entries in hand in bounded claims. Each claim has a number, which stands where a batch id does, under
+a transaction id that all replays of a flow share. What happens to a claim, in commits of their own:
+
+a. claim: the entries are in hand, nobody else touches them;
+b. steps 0 to 5 of `tidegate.spark.batch.micro_batch`, in which step 3 marks the entries that break a rule again;
+c. settle: those are open again, the others are replayed.
+
+A crash leaves the claim in hand, and the next replay of the flow finishes it before it takes another. Rows re-enter by
+the silver flow that refused them: its sequence decides, so that an old row never replaces a newer one. A file is read
+again into bronze, as it lies there now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pendulum
+
+from tidegate import identity
+from tidegate.checkpoints import checkpoint
+from tidegate.errors import RequestError
+from tidegate.probes import delta
+from tidegate.quarantine import decision, lifecycle
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.batch.split import Decision, check_balance, decide
+from tidegate.spark.context import FlowContext, Replay
+from tidegate.spark.driver.turn import turn
+from tidegate.spark.intake import parse
+from tidegate.spark.lake import tables
+from tidegate.spec import ChangeFeed, FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidegate.quarantine.selection import Selection
+
+ENTRIES_AT_ONCE = 10_000
+"""Of one claim, so that memory does not grow with the quarantine."""
+
+_FEW_PLACES = 500
+"""Up to so many files of landing are named to Delta, which then skips the files of bronze that hold none of them."""
+
+
+def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:
+    """Replay what a flow holds in quarantine.
+
+    Args:
+        context: The flow; its report tells what happened, a line of kind ``replay`` for each claim.
+        selection: Which open entries.
+        limit: At most so many; None means all.
+        dry_run: Judge them and write nothing; the report tells what would happen to the first of them.
+
+    Raises:
+        RequestError: The live table belongs to another checkpoint: a full refresh is on its way.
+        TidegateError: As a run; what is in hand is finished by the next replay.
+    """
+    name, flow = context.pipeline.name, context.flow.name
+    with turn(context, work=f"replay of flow {flow!r}", holder=f"replay {context.attempt} of {name}"):
+        _check_ready(context, dry_run=dry_run)
+        if dry_run:
+            _foresee(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
+        else:
+            _replay(context, selection, limit)
+
+
+def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
+    checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
+    if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
+        return
+    if context.app_id not in tables.transactions(context.spark, context.live):
+        raise RequestError(
+            f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not hold checkpoint "
+            f"v{context.ref.version} yet, and what is replayed now would be lost. Run the flow first, then replay."
+        )
+    if not dry_run:
+        decision.retire(context.layout, context.ref)
+
+
+def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
+    unfinished = lifecycle.in_hand(context.quarantine)
+    if unfinished is not None:
+        work_through(context, unfinished.number)
+    first = number = _highest(context) + 1
+    left = limit
+    while left is None or left > 0:
+        at_most = ENTRIES_AT_ONCE if left is None else min(left, ENTRIES_AT_ONCE)
+        taken = claim(context, selection, number=number, first=first, limit=at_most)
+        if taken is None:
+            break
+        work_through(context, number)
+        number += 1
+        left = None if left is None else left - taken.entries
+
+
+def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> lifecycle.Claim | None:
+    """Step a: take entries in hand; None when nothing is left."""
+    by = context.request.requested_by or "tidegate"
+    return lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+
+
+def work_through(context: FlowContext, number: int) -> None:
+    """Steps b and c of one claim, whatever an earlier attempt did of them."""
+    replaying = _with(context, number, lifecycle.entries_in_hand(context.quarantine, number))
+    session = context.spark.newSession()
+    if decide(replaying, number).written:
+        batch = session.range(0).toDF("_row_id")
+    else:
+        batch = _records(replaying, session)
+        _let_go_of_the_lost(replaying, batch)
+    micro_batch.process(replaying, batch, number)
+    settle(replaying, number)
+
+
+def settle(context: FlowContext, number: int) -> None:
+    """Step c: what broke a rule again is open, the others are replayed."""
+    lifecycle.settle(context.quarantine, number)
+
+
+def _highest(context: FlowContext) -> int:
+    """The highest number that a claim of this flow had, by all three that remember one."""
+    app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
+    places = (context.quarantine, context.live)
+    written = [tables.transactions(context.spark, path).get(app_id, -1) for path in places]
+    return max(*written, lifecycle.highest_claim(context.quarantine))
+
+
+def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
+    entries = lifecycle.free_entries(context.quarantine, selection, limit)
+    context.report.dry_run = True
+    if not entries:
+        return
+    number = _highest(context) + 1
+    replaying = _with(context, number, entries)
+    try:
+        batch = _records(replaying, context.spark.newSession())
+        split = micro_batch.split_batch(replaying, batch, number, Decision(quarantined=False, written=False))
+        if split is not None:
+            check_balance(replaying, split.planned)
+            context.tell_batch(split.planned)
+    finally:
+        replaying.release()
+
+
+def _with(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> FlowContext:
+    moment_ms = int(pendulum.now("UTC").timestamp() * 1000)
+    replay = Replay(number=number, moment_ms=moment_ms, entries=tuple(entries))
+    return dataclasses.replace(context, replay=replay, persisted=[])
+
+
+def _records(context: FlowContext, session: SparkSession) -> DataFrame:
+    """Entries as the rows that their flow once read, with ``_row_id``; what is no longer there is missing.
+
+    They are read from bronze, or from the table behind the change feed, and not from the entry, whose text lacks a
+    file's header, a message's key, and the last digits of some types.
+    """
+    from pyspark.sql import functions as F
+
+    assert context.replay is not None
+    entries = context.replay.entries
+    if context.source_table is None:
+        return session.range(0).toDF("_row_id")
+    ids = session.createDataFrame([(entry["_row_id"],) for entry in entries], "_row_id string")
+    if context.landing is None:
+        rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
+    else:
+        bronze = tables.read(session, context.source_table).where(_places(context, entries))
+        rows = bronze.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
+    rows = rows.persist()
+    context.persisted.append(rows)
+    return rows
+
+
+def _places(context: FlowContext, entries: Sequence[Mapping[str, str]]) -> Column:
+    """A condition that lets Delta skip files of bronze by their statistics."""
+    from pyspark.sql import functions as F
+
+    sources = [json.loads(entry["source"]) for entry in entries]
+    if isinstance(context.landing, FileSource):
+        paths = sorted({source["path"] for source in sources})
+        return F.col("_path").isin(paths) if len(paths) <= _FEW_PLACES else F.lit(True)
+    offsets = [source["offset"] for source in sources]
+    return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
+
+
+def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:
+    """Changes of a keyed table by their ids: from its feed, or, of a first load, from the version that was loaded.
+
+    What neither the feed nor the table's log goes back to is missing.
+    """
+    from pyspark.sql import functions as F
+
+    path = context.source_table
+    assert path is not None
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("_row_id", parse.change_id(context.source_keys)).join(ids, "_row_id", "left_semi")
+
+    def feed(first: int, last: int) -> DataFrame:
+        return (
+            session.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", first)
+            .option("endingVersion", last)
+            .load(str(path))
+            .where("_change_type != 'update_preimage'")
+        )
+
+    # An entry may be older than the retention of the log: asked for one such version, Delta would refuse all others too.
+    served = [part for part in delta.served_ranges(path, min(versions), max(versions)) if _holds_any(part, versions)]
+    newest = tables.version(session, path)
+    found = wanted(feed(*served[0]) if served else feed(newest, newest).limit(0))
+    for part in served[1:]:
+        found = found.unionByName(wanted(feed(*part)), allowMissingColumns=True)
+    missing = ids.join(found, "_row_id", "left_anti").select(F.element_at(F.split("_row_id", r"\|"), -2).alias("v"))
+    for row in missing.distinct().collect():
+        if not delta.is_whole(path, int(row["v"])):
+            continue
+        loaded = tables.read(session, path, int(row["v"])).withColumns(
+            {
+                "_change_type": F.lit("insert"),
+                "_commit_version": F.lit(int(row["v"])).cast("bigint"),
+                "_commit_timestamp": F.current_timestamp(),
+            }
+        )
+        found = found.unionByName(
+            wanted(loaded).join(found.select("_row_id"), "_row_id", "left_anti"), allowMissingColumns=True
+        )
+    return found
+
+
+def _holds_any(part: tuple[int, int], versions: Sequence[int]) -> bool:
+    return any(part[0] <= version <= part[1] for version in versions)
+
+
+def _let_go_of_the_lost(context: FlowContext, batch: DataFrame) -> None:
+    """Reopen entries whose record is gone from bronze. A file that is gone comes back from step 2, as ``vanished``."""
+    if context.source_table is None or context.replay is None:
+        return
+    import pyarrow
+
+    found = {row["_row_id"] for row in batch.select("_row_id").collect()}
+    lost = [entry["_row_id"] for entry in context.replay.entries if entry["_row_id"] not in found]
+    if lost:
+        ids = pyarrow.table({"_row_id": pyarrow.array(lost, pyarrow.string())})
+        lifecycle.let_go(context.quarantine, context.replay.number, ids)

@@ -1,0 +1,126 @@
+"""How a table that was derived anew in staging takes the live table's place, in one commit.
+
+Readers see the old table or the new one, never an empty one. What can be compared row by row goes in by a MERGE that
+touches only what differs, so the change feed carries only real changes. With other keys, a column of another type or one less,
+rows cannot be compared nor be followed through one change feed: then the commit replaces all rows and the schema, and a
+flow that reads the feed opens its own next refresh when it meets that commit (`is_past_replacement`), so that it goes
+on by itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import checkpoint, progress
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import ledger
+from tidegate.spark.batch.rows import BOOKKEEPING
+from tidegate.spark.lake import sinks, tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.spark.context import FlowContext
+
+
+def staging(context: FlowContext) -> Path:
+    """Where the flow's checkpoint builds its table before it is swapped in."""
+    ref = context.ref
+    return context.layout.staging(context.pipeline.name, context.flow.name, ref.version, ref.refresh)
+
+
+def swap_in(context: FlowContext) -> None:
+    """Make the live table what staging holds, once the feed is drained. The last staged batch's ids go with it."""
+    staged = tables.transactions(context.spark, context.target).get(context.app_id)
+    if staged is None:
+        return
+    started = time.monotonic()
+    spark, live = context.spark.newSession(), context.live
+    rows, old = tables.read(spark, context.target), tables.read(spark, live)
+    replaced = _rekeyed(context) or not sinks.fits(rows, old)
+    told = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
+    txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, planned=told)
+    if replaced:
+        sinks.replace_table(rows, live, txn)
+    else:
+        recompute = context.flow.target.write_mode == "recompute"
+        sinks.swap(rows, live, context.flow.target.keys, txn, () if recompute else BOOKKEEPING)
+    finish(context, round(time.monotonic() - started, 3))
+
+
+def finish(context: FlowContext, seconds: float = 0.0) -> None:
+    """Record a swap that the live table holds, and remove staging; also what a crash behind the commit left over."""
+    folder, live = staging(context), context.live
+    staged = tables.transactions(context.spark, folder).get(context.app_id)
+    if staged is not None:
+        newest = tables.version(context.spark, live)
+        record = _record(context, tables.find_commit(live, context.app_id, staged, newest), staged)
+        record = replace(record, seconds=seconds)
+        ledger.record_batch(context, record)
+        context.tell_batch(record)
+    shutil.rmtree(folder)
+    context.target = live
+
+
+def is_past_replacement(context: FlowContext) -> bool:
+    """Whether the source's feed cannot be read on from the checkpoint's position, because the table was replaced there."""
+    if context.source_table is None or not tables.exists(context.source_table):
+        return False
+    state = progress.read(context.checkpoint)
+    reached = state.last_planned if state.last_committed is None else state.last_committed
+    if reached is None:
+        return False
+    position = progress.planned_batch(context.checkpoint, reached).delta
+    # A first load reads its version as a whole, the feed's own commits begin behind it.
+    first = position.version + 1 if position.of_snapshot else position.version
+    newest = tables.version(context.spark, context.source_table)
+    return any(
+        commit.metadata.get("planned", {}).get("replaced")
+        for commit in tables.commits(context.source_table, first, newest)
+    )
+
+
+def next_refresh(ref: CheckpointRef) -> CheckpointRef:
+    """The checkpoint of the flow's next full refresh, of the same version."""
+    return replace(ref, refresh=ref.refresh + 1)
+
+
+def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRecord:
+    told = commit.metadata["planned"]
+    rows = int(told["rows"])
+    if told["replaced"]:
+        upserted, deleted = rows, int(told["rows_before"])
+    else:
+        upserted = commit.metrics["numTargetRowsInserted"] + commit.metrics["numTargetRowsUpdated"]
+        deleted = commit.metrics["numTargetRowsDeleted"]
+    return BatchRecord(
+        flow=context.flow.name,
+        batch_id=staged,
+        app_id=context.app_id,
+        kind="swap",
+        groups=rows + deleted,
+        upserted=upserted,
+        deleted=deleted,
+        unchanged=rows - upserted,
+        target_version=commit.version,
+    )
+
+
+def _rekeyed(context: FlowContext) -> bool:
+    """Whether the version that wrote the live table last had other keys: its rows cannot be found by the new ones."""
+    held = tables.transactions(context.spark, context.live)
+    written = [version for app_id in held if (version := _version_of(app_id)) is not None]
+    known = checkpoint.versions(context.layout, context.pipeline.name, context.flow.name)
+    sidecar = known.get(max(written, default=0))
+    return sidecar is None or tuple(sidecar["remembered"]["keys"]) != context.flow.target.keys
+
+
+def _version_of(app_id: str) -> int | None:
+    """The checkpoint version in ``<dag_id>/<flow>/v<N>/<refresh>``."""
+    parts = app_id.split("/")
+    number = parts[2].removeprefix("v") if len(parts) == 4 else ""
+    return int(number) if number.isdigit() else None
