@@ -80,7 +80,11 @@ def set_aside(layout: Layout, pipeline: Pipeline) -> Check:
         # Rows that a window derived anew and refused may have been in quarantine already.
         again = sum(line[back] for line in own if line["kind"] == "rederive")
         passed = sum(line[came] - line[back] for line in own if line["kind"] == "replay")
-        gone = {"replayed": passed, "waived": _closed(own, "waive"), "expired": _closed(own, "expire", "retire")}
+        gone = {
+            "replayed": passed,
+            "waived": _closed(own, "waive") - _closed(own, "retire_waived"),
+            "expired": _closed(own, "expire", "retire", "retire_waived"),
+        }
         off = {state: held.states.get(state, 0) - number for state, number in gone.items()}
         if any(line["kind"] == "rederive" for line in own):
             # A window that was derived anew ended the entries of rows that pass now, whatever state they had.

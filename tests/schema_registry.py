@@ -17,13 +17,14 @@ from urllib.request import Request, urlopen
 
 
 class SchemaRegistry:
-    """Runs while it is open; ``down`` lets it answer 503."""
+    """Runs while it is open; ``down`` lets it answer 503, ``leads_to`` send everybody on."""
 
     def __init__(self, user: str = "") -> None:
         self.schemas: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.user = user
         self.down = False
+        self.leads_to = ""
 
     def __enter__(self) -> Self:
         ours = self
@@ -35,6 +36,10 @@ class SchemaRegistry:
                 number = self.path.rpartition("/")[2]
                 if ours.down:
                     self._say(503, {"error_code": 50003, "message": "away"})
+                elif ours.leads_to:
+                    self.send_response(302)
+                    self.send_header("Location", ours.leads_to + self.path)
+                    self.end_headers()
                 elif ours.user and given != ours.user:
                     self._say(401, {"error_code": 401, "message": "Unauthorized"})
                 elif not self.path.startswith("/schemas/ids/") or not 0 < int(number) <= len(ours.schemas):

@@ -170,6 +170,9 @@ class GateRefusedError(TidegateError):
         return {"verdict": self.verdict.to_json()}
 
 
+_BATCH_WAITS = ("batch", "run the flow again: the same batch waits")
+
+
 class ContractRefusedError(TidegateError):
     """A frozen contract refused a batch: nothing of it was written, and it waits until a person answers.
 
@@ -180,17 +183,30 @@ class ContractRefusedError(TidegateError):
         drift: The name of the drift: the same for the same changes.
         changes: What the batch brings, as people read it.
         declared: Fingerprint of the schema and the contract that refused it.
+        breaks: ``<pipeline>/<flow>`` of those who read the flow's table and may rely on what changed.
+        is_replay: Whether quarantined entries brought it: then no batch waits.
     """
 
     exit_code = EX_DATAERR
 
     def __init__(
-        self, pipeline: str, flow: str, batch_id: int, *, drift: str, changes: Sequence[str], declared: str
+        self,
+        pipeline: str,
+        flow: str,
+        batch_id: int,
+        *,
+        drift: str,
+        changes: Sequence[str],
+        declared: str,
+        breaks: Sequence[str] = (),
+        is_replay: bool = False,
     ) -> None:
+        what, then = ("replay", "replay again: its entries are open as before") if is_replay else _BATCH_WAITS
+        risk = f" It may break {', '.join(breaks)}." if breaks else ""
         super().__init__(
-            f"flow {flow!r}: batch {batch_id} refused by its frozen contract: {'; '.join(changes)}. Answer the run of DAG "
+            f"flow {flow!r}: {what} {batch_id} refused by its frozen contract: {'; '.join(changes)}.{risk} Answer the run of DAG "
             f"schema_approval for drift {drift}, or run: tidegate contract answer {pipeline} {drift} evolve (or quarantine). "
-            "Then run the flow again: the same batch waits."
+            f"Then {then}."
         )
         self.pipeline = pipeline
         self.flow = flow
@@ -198,6 +214,7 @@ class ContractRefusedError(TidegateError):
         self.drift = drift
         self.changes = tuple(changes)
         self.declared = declared
+        self.breaks = tuple(breaks)
 
 
 class SourceError(TidegateError):

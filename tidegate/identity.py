@@ -17,7 +17,7 @@ DECISION = "decision"
 """Ends the transaction id of what was decided about a flow's quarantined entries without judging them again."""
 
 _OTHERS = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}")
-_DECISIONS = ("waive", "expire", "retire")
+_DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
 IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{WINDOW}'"
 """Which lines of the ledger are batches of a stream, in SQL: as `tidegate.report.BatchRecord.is_batch`."""

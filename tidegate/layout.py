@@ -9,8 +9,12 @@
            checkpoints/<dag_id>/<flow>/v<N>.json                the sidecar: what this version remembers
            checkpoints/<dag_id>/<flow>/v<N>.schema.json         the schema of the records that it parses
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's own: offsets, commits, sources, state
+           checkpoints/<dag_id>/<flow>/v<N>-<r>.<what>.json     refused, taken, opened: what became of a refresh and its batch
+           checkpoints/<dag_id>/<flow>/replays/                 planned replays and reingests of windows
+           checkpoints/<dag_id>/<flow>/claim.json               a replay has quarantined entries in hand
            leases/                                              one empty file per lease, one that says who holds it
-           reports/<dag_id>/<run_key>/<attempt>/                request.json, report.json
+           reports/<dag_id>/<run_key>/<id>.request.json         what a run was asked to do
+           reports/<dag_id>/<run_key>/<attempt>/                report.json
            docs/<pipeline>/                                     data quality reports (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: what every batch did, how schemas changed
            _ops/<pipeline>/{progress,alerts}/                   Delta: how fast every batch was, what was worth an alert
@@ -99,6 +103,10 @@ class Layout:
         """The planned replays of a flow: a JSON file each, and the keys of the one in hand."""
         return self.checkpoints(dag_id, flow) / "replays"
 
+    def claim(self, dag_id: str, flow: str) -> Path:
+        """Which claim of quarantined entries a replay of the flow has in hand, as JSON; nothing while it has none."""
+        return self.checkpoints(dag_id, flow) / "claim.json"
+
     def lease(self, resource: str) -> Path:
         """The empty file that is locked; nothing but the lock may ever open it in the committing process."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.lock"
@@ -108,7 +116,7 @@ class Layout:
         return self.lake / "leases" / f"{quote(resource, safe='')}.owner.json"
 
     def attempt(self, dag_id: str, run_key: str, attempt: str) -> Path:
-        """The folder of one attempt's request and report."""
+        """The folder of one attempt's report."""
         return self.reports(dag_id) / _plain(run_key) / _plain(attempt)
 
     def report(self, dag_id: str, run_key: str, attempt: str) -> Path:
@@ -118,6 +126,10 @@ class Layout:
     def request(self, dag_id: str, run_key: str, request_id: str) -> Path:
         """What a run was asked to do."""
         return self.reports(dag_id) / _plain(run_key) / f"{_plain(request_id)}.request.json"
+
+    def claims(self, dag_id: str, run_key: str, request_id: str) -> Path:
+        """The numbers of the claims that a replay made, as JSON, for its next attempt."""
+        return self.request(dag_id, run_key, request_id).with_suffix(".claims.json")
 
     def reports(self, dag_id: str) -> Path:
         """All runs of a pipeline."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import pendulum
 
-from tidegate import identity
+from tidegate import atomic, identity
 
 FORMAT = 1
 """Raised when a reader of the old format would misread the new one."""
@@ -107,7 +107,9 @@ class BatchRecord:
     flow: str
     batch_id: int
     app_id: str
-    kind: Literal["append", "upsert", "recompute", "swap", "rederive", "replay", "waive", "expire", "retire"]
+    kind: Literal[
+        "append", "upsert", "recompute", "swap", "rederive", "replay", "waive", "expire", "retire", "retire_waived"
+    ]
     """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back. ``waive``,
     ``expire``, ``retire``: ``read`` are the open entries that it was about, and ``rules`` what they had broken."""
     read: int = 0
@@ -247,10 +249,7 @@ class RunReport:
 
     def write(self, path: Path) -> None:
         """Write so that a reader sees the old report or the new one, never half of one."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".tmp")
-        draft.write_text(self.to_json())
-        Path(draft).replace(path)
+        atomic.write_text(path, self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> Self | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 import secrets
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import pendulum
 
+from tidegate import atomic
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine.selection import Selection
@@ -173,10 +173,7 @@ class RunRequest:
     def write(self, layout: Layout) -> str:
         """Store it and return its id."""
         path = layout.request(self.dag_id, self.run_key, self.request_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-        pathlib.Path(draft).replace(path)
+        atomic.write_text(path, json.dumps(dataclasses.asdict(self), indent=1))
         return self.request_id
 
     @classmethod

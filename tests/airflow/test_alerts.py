@@ -341,6 +341,25 @@ def test_a_broken_history_of_one_pipeline_keeps_no_other_from_being_told(
     assert webhook.told() == [("flights/bronze", "unreadable", "opened")]
 
 
+def test_alerts_of_a_pipeline_that_is_no_longer_declared_end_and_are_told_once(
+    layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.status import watch
+
+    connect(monkeypatch, conn_type="http", host=webhook.url)
+    look()
+    webhook.told()
+    declared = watch.declarations()
+    del declared["clickstream"]
+    monkeypatch.setattr(watch, "declarations", lambda: declared)
+    look()
+    assert ("clickstream/bronze", "unreadable", "resolved") in webhook.told()
+    before = [episode for episode in alert_history.episodes(layout, "clickstream") if episode.resolved_at is None]
+    assert before == []
+    look()
+    assert webhook.told() == []
+
+
 def test_the_dag_runs_as_airflow_runs_it(runs: Any, layout: Layout, webhook: Webhook, monkeypatch: Any) -> None:
     from dags.alerts import dag
 

@@ -114,7 +114,7 @@ def test_plan_asks_about_a_drift_that_waits_whoever_met_it(
         assert f"{told} about drift {met}" in capsys.readouterr().out
     asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
     assert [each["conf"] for each in asked if met in each["dag_run_id"]] == [
-        {"pipeline": "flights", "flow": "silver", "drift": met, "changes": ["new field gate"]}
+        {"pipeline": "flights", "flow": "silver", "drift": met, "changes": ["new field gate"], "breaks": []}
     ]
 
     evolution.answer(refused, "flights", met, "evolve", "ada")

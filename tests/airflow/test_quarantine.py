@@ -98,6 +98,10 @@ def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
         ({**SILVER, "action": "waive"}, "needs a reason"),
         ({**SILVER, "action": "expire"}, "needs an age"),
         ({**SILVER, "action": "take", "reason": "x"}, "no refused batch"),
+        # `dag.test` keeps what an earlier run of the same DAG was given.
+        ({**SILVER, "action": "expire", "dry_run": True}, "needs an age"),
+        ({**SILVER, "action": "take", "reason": "x", "rule": "between(dep_delay)"}, "rule does not go with take"),
+        ({**SILVER, "action": "waive", "reason": "x", "limit": 1}, "limit does not go with waive"),
         ({**SILVER, "flow": "platinum"}, "has no flow 'platinum'"),
         ({**SILVER, "rules": "x"}, "unknown key 'rules'"),
     ):
@@ -108,16 +112,25 @@ def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
 
 
 def test_a_replay_goes_to_one_application_that_is_given_its_request(
-    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+    runs: Any,
+    dag: Any,
+    layout: Layout,
+    held: Path,
+    spark_submit: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spark_submit(
         "flow = report.flow('silver')\n"
         "flow.batches.append(BatchRecord(flow='silver', batch_id=0, app_id='a', kind='replay', read=3, written=2, quarantined=1))\n"
         "flow.state = 'done'\n"
+        "report.application = 'local-17'\n"
         "report.write(path)\n"
     )
+    monkeypatch.setenv("TIDEGATE_SPARK_HISTORY", "http://spark:18080/")
     run = runs.start(dag, {**SILVER, "rule": "between(dep_delay)", "limit": 100})
     assert runs.states(run) == {"plan": "success", "run": "success", "show": "success"}
+    assert runs.xcom(run, "run", "_link_HistoryLink") == "http://spark:18080/history/local-17/jobs/"
     assert runs.xcom(run, "show", "return_value") == {"read": 3, "written": 2, "quarantined": 1, "superseded": 0}
     request_id = runs.xcom(run, "plan", "request")
     request = RunRequest.read(layout, "flights", run_key(run.run_id), request_id)

@@ -11,6 +11,8 @@ from tidegate.checkpoints import checkpoint, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import RequestError
 
+SILVER = orders().flow("silver")
+
 
 @pytest.fixture
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
@@ -34,19 +36,19 @@ def refuse(project: Project, batch_id: int) -> None:
 
 def test_only_the_refused_batch_that_waits_can_be_taken(project: Project, ref: CheckpointRef) -> None:
     with pytest.raises(RequestError, match="no refused batch"):
-        refusal.take(project.layout, ref, by="ada", reason="test")
+        refusal.take(project.layout, ref, SILVER, by="ada", reason="test")
     refuse(project, 0)
     with pytest.raises(RequestError, match="no refused batch"):
-        refusal.take(project.layout, ref, by="ada", reason="test")
+        refusal.take(project.layout, ref, SILVER, by="ada", reason="test")
     refuse(project, 1)
     with pytest.raises(RequestError, match="reason"):
-        refusal.take(project.layout, ref, by="ada", reason=" ")
-    assert refusal.take(project.layout, ref, by="ada", reason="test") == 1
+        refusal.take(project.layout, ref, SILVER, by="ada", reason=" ")
+    assert refusal.take(project.layout, ref, SILVER, by="ada", reason="test") == 1
 
 
 def test_a_decision_ends_with_its_batch_and_touches_no_other(project: Project, ref: CheckpointRef) -> None:
     refuse(project, 1)
-    refusal.take(project.layout, ref, by="ada", reason=" wrong feed ")
+    refusal.take(project.layout, ref, SILVER, by="ada", reason=" wrong feed ")
     taken = refusal.taken(project.layout, ref, 1)
     assert taken is not None
     assert (taken.by, taken.reason) == ("ada", "wrong feed")

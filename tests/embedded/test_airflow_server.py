@@ -49,6 +49,15 @@ def test_the_password_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / ".airflow/passwords.json").stat().st_mode) == 0o600
 
 
+def test_a_password_file_that_a_crash_left_empty_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / ".airflow").mkdir()
+    (tmp_path / ".airflow/passwords.json").touch()
+    server = AirflowServer(tmp_path)
+    server._make_password()
+    assert len(server.password) >= 12
+    assert [path.name for path in (tmp_path / ".airflow").iterdir()] == ["passwords.json"]
+
+
 def test_stopping_what_does_not_run_stops_nothing(tmp_path: Path) -> None:
     assert AirflowServer(tmp_path).stop() == 0
 

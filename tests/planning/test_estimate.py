@@ -50,7 +50,7 @@ def test_earlier_runs_of_the_same_kind_tell_more_than_increments(project: Projec
     assert by_increments == Estimate(seconds=pytest.approx(9.0, abs=0.1), at_most=False, alike=False)
     assert estimate(project.layout, "orders", "silver", "incremental", None, None) is None
 
-    record(project, 2, "rederive", 100, 20.0)
+    record(project, 2, "rederive", 100, 20.0, app_id="orders/silver/v1/0/window")
     assert estimate(project.layout, "orders", "silver", "replay", 5000, 100) == Estimate(
         seconds=20.0, at_most=False, alike=True
     )

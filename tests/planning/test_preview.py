@@ -64,7 +64,12 @@ def test_an_increment_is_told_as_fully_as_a_manual_mode(filled: Project) -> None
     path.write_text(path.read_text().replace("schedule=None", "schedule=AfterTables('gold.orders')"))
     told = filled.run("plan", "orders", "--json").json["preview"]
     bronze = told["flows"][0]
-    assert (bronze["reads"], bronze["bytes"], bronze["rows_exact"]) == ("1 new file in orders", 24, False)
+    assert (bronze["reads"], bronze["bytes"], bronze["rows_exact"]) == ("1 new file in orders: 0.csv", 24, False)
+    assert [flow["rewrites"] for flow in told["flows"]] == [
+        "",
+        "keys of silver.orders that these rows name, 4 at most",
+        "groups of gold.orders that these rows name, 3 at most",
+    ]
     assert bronze["tables"] == ["silver.orders", "gold.orders"]
     assert bronze["starts"] == ["mail"]
     assert told["commands"] == ["airflow dags trigger orders", "tidegate run orders"]

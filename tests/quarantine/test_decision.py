@@ -142,6 +142,35 @@ def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: L
     assert versions(layout) == before, "nothing to retire makes no commit"
 
 
+def test_what_was_waived_and_is_refused_again_by_a_new_checkpoint_stays_waived(layout: Layout) -> None:
+    path = layout.quarantine("orders", "silver")
+    waive(layout, "between(amount)", by="ada", reason="it's a test")
+    # The new checkpoint refused one of the two that ada gave up, and one that nobody did; the others passed.
+    again = [quarantined(name, ["between(amount)"], {"line": 1}, "x") for name in ("a#0", "a#3")]
+    append(path, [entry | {"_checkpoint_version": 2} for entry in again])
+
+    assert decision.retire(layout, NEXT) == 5
+
+    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    fresh = {row["_row_id"]: row for row in rows if row["_checkpoint_version"] == 2}
+    assert [(fresh[name]["state"], fresh[name]["changed_by"]) for name in ("a#0", "a#3")] == [
+        ("waived", "ada"),
+        ("open", None),
+    ]
+    assert fresh["a#0"]["reason"] == "it's a test"
+    old = [row for row in rows if row["_checkpoint_version"] == 1 and row["level"] == "row"]
+    assert {row["state"] for row in old} == {"expired"}
+    assert {row["reason"] for row in old if row["_row_id"] in ("a#0", "a#1")} == {
+        "it's a test; judged anew by checkpoint v2/0"
+    }
+    assert [(line["kind"], line["closed"]) for line in lines(layout)] == [
+        ("waive", 2),
+        ("waive", 1),
+        ("retire_waived", 2),
+        ("retire", 3),
+    ]
+
+
 def test_a_decision_that_a_crash_kept_from_the_ledger_is_recorded_by_the_next_one_once(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

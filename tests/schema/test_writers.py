@@ -67,3 +67,27 @@ def test_what_keeps_us_from_a_schema_is_told_without_the_password(registry: Sche
         fetch(address(registry), tmp_path, number)
     with pytest.raises(SourceUnavailableError, match="does not answer"):
         fetch("http://127.0.0.1:9", tmp_path, number)
+
+
+def test_an_id_means_a_schema_of_one_registry(registry: SchemaRegistry, tmp_path: Path) -> None:
+    number = registry.register(AVRO)
+    first = fetch(address(registry), tmp_path, number)
+    with SchemaRegistry() as moved:
+        moved.register(AVRO)
+        assert fetch(moved.address, tmp_path, number) == first, "the same registry under another name"
+        assert fetch(moved.address, tmp_path, number) == first
+        assert moved.asked == [f"/schemas/ids/{number}"], "and kept under that"
+    with SchemaRegistry() as other:
+        other.register({**AVRO, "name": "Another"})
+        with pytest.raises(SourceError, match="ids of two registries do not mix"):
+            fetch(other.address, tmp_path, number)
+    assert fetch(address(registry), tmp_path, number) == first
+
+
+def test_a_password_goes_to_the_registry_alone_wherever_it_leads(registry: SchemaRegistry, tmp_path: Path) -> None:
+    with SchemaRegistry() as elsewhere:
+        number = elsewhere.register(AVRO)
+        registry.leads_to = elsewhere.address
+        with pytest.raises(SourceError, match="302"):
+            fetch(address(registry), tmp_path, number)
+        assert elsewhere.asked == []

@@ -94,7 +94,12 @@ def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow
     before = flights.table("silver.flights").num_rows
     pipeline = registry.load("flights")
     ref = checkpoint.current(flights.layout, pipeline, pipeline.flow("silver"))
-    assert refusal.take(flights.layout, ref, by="ada", reason="the feed of another airport") == 1
+    assert (
+        refusal.take(
+            flights.layout, ref, registry.load("flights").flow("silver"), by="ada", reason="the feed of another airport"
+        )
+        == 1
+    )
     decided = lag.plan(flights.environment, pipeline, pipeline.flows)
     assert decided.work
     assert any("goes to quarantine whole" in reason for reason in decided.reasons)

@@ -53,7 +53,7 @@ def test_a_drained_feed_stands_before_the_next_version(place: Place) -> None:
     )
     told = place.measure(SILVER)
     assert (told.has_work, told.behind, told.rows, told.bytes) == (True, 2, 10, 90)
-    assert told.reason == "2 new versions of bronze.trips"
+    assert (told.reason, told.ahead) == ("2 new versions of bronze.trips", "versions 1 to 3")
 
 
 def test_maintenance_of_the_source_is_no_work(place: Place) -> None:

@@ -36,7 +36,7 @@ def test_files_that_no_committed_batch_listed_are_behind_with_exact_bytes_and_es
     told = place.measure(BRONZE)
     assert (told.behind, told.bytes, told.bytes_exact, told.rows, told.rows_exact) == (1, 202, True, 100, False)
     assert (told.has_work, told.ignored, told.first) == (True, 1, False)
-    assert told.reason == "1 new file in trips"
+    assert (told.reason, told.ahead) == ("1 new file in trips", "b?[1].csv")
     assert told.position == "1 file read"
 
 

@@ -43,12 +43,13 @@ def test_a_topic_is_behind_by_its_offsets_and_says_when_they_are_gone(place: Pla
         producer.flush(10)
         told = measured()
         assert (told.has_work, told.behind, told.rows, told.rows_exact, told.bytes_exact) == (True, 30, 30, True, False)
-        assert told.reason == "30 new messages in topic clicks"
+        assert (told.reason, told.ahead) == ("30 new messages in topic clicks", "offsets 0:0-14 1:0-14")
 
         checkpoint = place.checkpoint("bronze", dag="clicks")
         checkpoint.run(0, {"clicks": {"0": 15, "1": 10}})
         told = measured()
         assert (told.has_work, told.behind, told.position, told.first) == (True, 5, "0:15 1:10", False)
+        assert told.ahead == "offsets 1:10-14"
         checkpoint.run(1, {"clicks": {"0": 15, "1": 15}})
         assert measured().has_work is False
         checkpoint.plan(2, {"clicks": {"0": 15, "1": 15}})

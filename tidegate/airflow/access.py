@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import (
     GetUserDep,
     requires_access_dag,
@@ -24,11 +24,18 @@ MaySeeRuns = Depends(requires_access_dag("GET", DagAccessEntity.RUN))
 
 
 def _permitted(user: GetUserDep) -> set[str]:
-    return get_auth_manager().get_authorized_dag_ids(user=user)
+    manager = get_auth_manager()
+    return {
+        dag_id
+        for dag_id in manager.get_authorized_dag_ids(user=user)
+        if manager.is_authorized_dag(
+            method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id), user=user
+        )
+    }
 
 
 Permitted = Annotated[set[str], Depends(_permitted)]
-"""The ids of the DAGs that the person may see."""
+"""The ids of the DAGs whose runs the person may see: as for the pages of one pipeline."""
 
 
 def login_url(next_url: str) -> str:

@@ -87,6 +87,11 @@ class LookAround(BaseOperator):
                 histories[each.pipeline] = self._record(layout, each, now)
             except Exception as error:
                 troubles.append(f"the alerts of {each.pipeline} were not recorded ({type(error).__name__})")
+        for pipeline in sorted(_remembered(layout) - {each.pipeline for each in judged}):
+            try:
+                histories[pipeline] = self._end_all(layout, pipeline, now)
+            except Exception as error:
+                troubles.append(f"the alerts of {pipeline} were not ended ({type(error).__name__})")
         troubles += self._tell_channel(layout, histories, now, context)
         if troubles:
             for trouble in troubles:
@@ -112,6 +117,16 @@ class LookAround(BaseOperator):
         gauges.tell_ages(judged.pipeline, judged.observations, now)
         gauges.tell_alerts(judged.pipeline, [finding.flow for finding in judged.findings if finding.flow], open_ones)
         return known
+
+    def _end_all(self, layout: Layout, pipeline: str, now: datetime) -> tuple[Episode, ...]:
+        """End what is open of a pipeline that is no longer declared."""
+        from tidegate.ops import alert_history
+
+        events = settle(alert_history.episodes(layout, pipeline), (), now)
+        for event in events:
+            self.log.info("%s/%s: %s resolved: %s", pipeline, event.flow, event.rule, event.message)
+        alert_history.append(layout, pipeline, events)
+        return alert_history.episodes(layout, pipeline) if events else ()
 
     def _tell_channel(
         self, layout: Layout, histories: Mapping[str, tuple[Episode, ...]], now: datetime, context: Context
@@ -159,3 +174,8 @@ class LookAround(BaseOperator):
         )
         alert_history.append(layout, notice.pipeline, [told])
         self.log.info("told %s: %s", connection.conn_type, notice.title)
+
+
+def _remembered(layout: Layout) -> set[str]:
+    """Pipelines of which the lake holds alerts, declared or not."""
+    return {folder.parent.name for folder in layout.ops("*", "alerts").parent.parent.glob("*/alerts")}

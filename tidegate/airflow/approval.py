@@ -6,8 +6,8 @@ schedule. Its ``plan`` says that the batch waits, and its next run acts on the a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 import pendulum
 from airflow.providers.standard.operators.hitl import HITLOperator
@@ -15,7 +15,7 @@ from airflow.sdk import DAG, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 
 from tidegate.airflow import attempt
-from tidegate.errors import RequestError
+from tidegate.errors import ContractRefusedError, RequestError
 from tidegate.ops import evolution
 from tidegate.schema.contract import Answer
 from tidegate.spec.fields import NAME
@@ -31,7 +31,9 @@ Pipeline **{{ params.pipeline }}**, flow **{{ params.flow }}**: a batch waits, b
 
 {% for change in params.changes %}- {{ change }}
 {% endfor %}
-**evolve**: a new field becomes a column; what cannot be one is rescued, and values of another type are. A row that lacks what \
+{% if params.breaks %}They read the table and may break: {{ params.breaks | join(", ") }}.
+
+{% endif %}**evolve**: a new field becomes a column; what cannot be one is rescued, and values of another type are. A row that lacks what \
 is NOT NULL goes to quarantine all the same.
 **quarantine**: the rows with the change go to quarantine, the others pass.
 Drift `{{ params.drift }}`."""
@@ -76,6 +78,7 @@ def build_schema_approval() -> DAG:
             "flow": Param(type="string", pattern=name, title="Flow"),
             "drift": Param(type="string", pattern="^[0-9a-f]{12}$", title="Drift"),
             "changes": Param([], type="array", items={"type": "string"}, title="What the batch brings"),
+            "breaks": Param([], type="array", items={"type": "string"}, title="Flows that may break"),
         },
         tags=["tidegate"],
     ) as dag:
@@ -89,19 +92,30 @@ def build_schema_approval() -> DAG:
     return dag
 
 
-def ask(*, pipeline: str, flow: str, drift: str, changes: Sequence[str]) -> str:
+def ask_about(error: Mapping[str, Any]) -> str | None:
+    """Ask about what an error of a run report tells, and return what to log; None when it is about no drift.
+
+    Args:
+        error: As `tidegate.report.describe_error` makes it.
+    """
+    if error.get("kind") != ContractRefusedError.__name__:
+        return None
+    return ask(**{name: error.get(name, ()) for name in ("pipeline", "flow", "drift", "changes", "breaks")})
+
+
+def ask(*, pipeline: str, flow: str, drift: str, changes: Sequence[str], breaks: Sequence[str]) -> str:
     """Ask a person about a drift, once for each drift, as `ask_once` does, and return what to log.
 
     That Airflow does not open the run is no reason to fail: what the task has to say is more, and the command line answers too.
     """
     try:
-        new = ask_once(pipeline=pipeline, flow=flow, drift=drift, changes=changes)
+        new = ask_once(pipeline=pipeline, flow=flow, drift=drift, changes=changes, breaks=breaks)
     except Exception:  # whatever Airflow says to it
         return f"Airflow did not open a run of {DAG_ID}; is dags/schema_approval.py there?"
     return f"{'a new run' if new else 'a run'} of {DAG_ID} asks about drift {drift}"
 
 
-def ask_once(*, pipeline: str, flow: str, drift: str, changes: Sequence[str]) -> bool:
+def ask_once(*, pipeline: str, flow: str, drift: str, changes: Sequence[str], breaks: Sequence[str]) -> bool:
     """Open the run that asks about a drift; a drift that was asked about has its run already.
 
     Args:
@@ -109,6 +123,7 @@ def ask_once(*, pipeline: str, flow: str, drift: str, changes: Sequence[str]) ->
         flow: The flow that refused it.
         drift: Its name.
         changes: What the batch brings, each as a phrase without a value.
+        breaks: ``<pipeline>/<flow>`` of those who may rely on what changes.
 
     Returns:
         Whether a new run was opened.
@@ -124,7 +139,13 @@ def ask_once(*, pipeline: str, flow: str, drift: str, changes: Sequence[str]) ->
         TriggerDagRun(
             dag_id=DAG_ID,
             run_id=f"{pipeline}__{flow}__{drift}",
-            conf={"pipeline": pipeline, "flow": flow, "drift": drift, "changes": list(changes)},
+            conf={
+                "pipeline": pipeline,
+                "flow": flow,
+                "drift": drift,
+                "changes": list(changes),
+                "breaks": list(breaks),
+            },
         )
     )
     if not isinstance(answer, ErrorResponse):

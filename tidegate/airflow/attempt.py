@@ -28,6 +28,9 @@ REASON_KEY = "reason"
 ATTEMPT_KEY = "attempt"
 """XCom of `run`: the id of the attempt that the last try made."""
 
+PIPELINE_KEY = "pipeline"
+"""XCom of `run`: whose flows it runs, which the id of the DAG `quarantine` does not say."""
+
 
 def layout() -> Layout:
     """The paths of this deployment's lake."""

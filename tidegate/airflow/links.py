@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
-from tidegate.airflow.attempt import ATTEMPT_KEY, layout
+from tidegate.airflow.attempt import ATTEMPT_KEY, PIPELINE_KEY, layout
 from tidegate.airflow.places import framed
 from tidegate.environment import Environment
 from tidegate.layout import run_key
@@ -37,7 +37,8 @@ class HistoryLink(BaseOperatorLink):
         """The application of the newest attempt; nothing while none began or no server is configured."""
         server = Environment.read().spark_history
         attempt = XCom.get_value(ti_key=ti_key, key=ATTEMPT_KEY)
-        if server is None or not isinstance(attempt, str):
+        pipeline = XCom.get_value(ti_key=ti_key, key=PIPELINE_KEY)
+        if server is None or not isinstance(attempt, str) or not isinstance(pipeline, str):
             return ""
-        report = RunReport.read(layout().report(ti_key.dag_id, run_key(ti_key.run_id), attempt))
+        report = RunReport.read(layout().report(pipeline, run_key(ti_key.run_id), attempt))
         return f"{server}/history/{report.application}/jobs/" if report is not None and report.application else ""

@@ -7,6 +7,7 @@ application, and ``show`` tells what became of the entries. Who triggered the ru
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -14,7 +15,7 @@ from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate import registry
-from tidegate.airflow import attempt
+from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
@@ -32,6 +33,7 @@ SHOW = "show"
 
 _NAME = "^[a-z][a-z0-9_]{0,62}$"
 _RETRIES = 3
+_SELECTION = ("rule", "since", "until", "older_than")
 
 
 def build_quarantine_dag() -> DAG:
@@ -94,7 +96,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         if flow is None:
             known = ", ".join(flow.name for flow in pipeline.flows)
             raise RequestError(f"pipeline {pipeline.name!r} has no flow {asked['flow']!r}; it has: {known}")
-        selection = Selection.check(**{name: asked[name] for name in ("rule", "since", "until", "older_than")})
+        selection = Selection.check(**{name: asked[name] for name in _SELECTION})
         layout = attempt.layout()
         layout.open()
         if asked["action"] != "replay":
@@ -133,6 +135,8 @@ class ShowReplay(BaseOperator):
         for line in tell(flow):
             self.log.info("%s", line)
         if flow.state not in ("done", "idle"):
+            if (told := approval.ask_about(flow.error or {})) is not None:
+                self.log.info("%s", told)
             why = (flow.error or {}).get("message", f"the replay was {flow.state}")
             raise AirflowFailException(f"{why} Clear this task; that clears `run` too.")
         return {count: flow.total(count) for count in ("read", "written", "quarantined", "superseded")}
@@ -144,26 +148,44 @@ def decide(
     """Waive, expire or take, under the flow's lease, and return what was done in a sentence.
 
     Raises:
-        RequestError: The reason or the age is missing, or no refused batch waits.
+        RequestError: The reason or the age is missing, a field does not go with the action, or no refused batch waits.
         LeaseHeldError: A run works on the flow. Transient.
     """
     path, action, reason = layout.quarantine(pipeline.name, flow.name), asked["action"], asked["reason"] or ""
+    _check_fits(action, asked, dry_run=asked["dry_run"])
     if asked["dry_run"]:
-        if action == "take":
-            raise RequestError("taking a batch out has no dry run; `tidegate plan` shows which batch waits")
+        if action == "expire":
+            decision.check_age(selection)
         return f"{flow.name}: {lifecycle.count_free(path, selection):,} open entries would be changed"
     resource = lease.checkpoint_resource(pipeline.name, flow.name)
     with lease.hold(layout, (resource,), what=f"{action} of {pipeline.name}/{flow.name} in quarantine, by {by}"):
         if action == "take":
-            if flow.target.write_mode == "recompute":
-                raise RequestError(f"flow {flow.name!r} recomputes groups, and a group cannot be withheld")
-            batch_id = refusal.take(layout, checkpoint.current(layout, pipeline, flow), by=by, reason=reason)
+            batch_id = refusal.take(layout, checkpoint.current(layout, pipeline, flow), flow, by=by, reason=reason)
             return f"{flow.name}: batch {batch_id} goes to quarantine whole with the next run"
         if action == "waive":
             waived = decision.waive(layout, pipeline.name, flow.name, selection, by=by, reason=reason)
-            return f"{flow.name}: {waived:,} waived"
+            return f"{flow.name}: {waived:,} waived{_left_out(path)}"
         expired = decision.expire(layout, pipeline.name, flow.name, selection, by=by)
-        return f"{flow.name}: {expired:,} expired"
+        return f"{flow.name}: {expired:,} expired{_left_out(path)}"
+
+
+def _left_out(path: Path) -> str:
+    held = lifecycle.in_hand(path)
+    if held is None:
+        return ""
+    return f"; {held.entries:,} more are in the hand of a replay that was interrupted: the flow's next run ends it"
+
+
+def _check_fits(action: str, asked: Mapping[str, Any], *, dry_run: bool) -> None:
+    """Refuse what an action would pass over: who fills a field in relies on it."""
+    if asked["limit"] is not None:
+        raise RequestError(f"limit does not go with {action}, which concerns all that fit; narrow them by rule or date")
+    if action != "take":
+        return
+    if named := [name for name in _SELECTION if asked[name] is not None]:
+        raise RequestError(f"{', '.join(named)} does not go with take: the batch that its gate refused goes whole")
+    if dry_run:
+        raise RequestError("taking a batch out has no dry run; `tidegate plan` shows which batch waits")
 
 
 def _params() -> dict[str, Any]:
@@ -180,7 +202,11 @@ def _params() -> dict[str, Any]:
             None, type=["null", "string"], maxLength=500, title="Reason", description="`waive` and `take` need it."
         ),
         "limit": Param(
-            None, type=["null", "integer"], minimum=1, title="Limit", description="At most so many entries."
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Limit",
+            description="Of `replay`: at most so many entries.",
         ),
         "dry_run": Param(False, type="boolean", title="Dry run", description="Say what would happen; change nothing."),
     }

@@ -69,6 +69,7 @@ class RunFlows(SparkSubmitOperator):
         attempt_id = fresh_id("a")
         # Before anything can fail: whatever follows belongs to this attempt, and to no earlier one.
         context["ti"].xcom_push(key=attempt.ATTEMPT_KEY, value=attempt_id)
+        context["ti"].xcom_push(key=attempt.PIPELINE_KEY, value=dag_id)
         self.log.info("Attempt %s of run %s", attempt_id, key)
         request_id = attempt.request_id(context)
         if request_id is None:

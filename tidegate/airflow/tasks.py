@@ -15,7 +15,7 @@ from tidegate.airflow.links import ReportsLink
 from tidegate.airflow.telling import tell
 from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
-from tidegate.errors import ContractRefusedError, RequestError, TidegateError
+from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, metrics, plans
 from tidegate.planning.preview import preview
@@ -120,7 +120,10 @@ class PlanRun(BaseOperator, SkipMixin):
         # Whoever met the drift may not have asked: a run of the command line, or a task that died.
         for drift, lines in evolution.waiting(layout, self._pipeline).items():
             changes = [line.change.told() for line in lines]
-            asked = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, drift=drift, changes=changes)
+            breaks = sorted({name for line in lines for name in line.breaks})
+            asked = approval.ask(
+                pipeline=self._pipeline.name, flow=lines[0].flow, drift=drift, changes=changes, breaks=breaks
+            )
             self.log.info("%s", asked)
         gauges.tell_lags(self._pipeline.name, decided.lags)
         if not decided.work:
@@ -222,11 +225,8 @@ class ShowFlow(BaseOperator):
 
     def _ask(self, report: FlowReport) -> None:
         """Ask a person about a drift that a frozen contract refused, once for each drift."""
-        error = report.error or {}
-        if error.get("kind") != ContractRefusedError.__name__:
-            return
-        asked = approval.ask(**{name: error[name] for name in ("pipeline", "flow", "drift", "changes")})
-        self.log.info("%s", asked)
+        if (asked := approval.ask_about(report.error or {})) is not None:
+            self.log.info("%s", asked)
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
         for line in tell(report) if report is not None else ():

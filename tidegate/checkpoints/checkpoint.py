@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate import __version__, registry
+from tidegate import __version__, atomic, registry
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.layout import Layout
@@ -104,8 +104,8 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     remembered = flow.remembered()
-    draft = path.with_suffix(".tmp")
-    draft.write_text(
+    atomic.write_text(
+        path,
         json.dumps(
             {
                 "fingerprint": fingerprint(remembered),
@@ -115,18 +115,14 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
             },
             indent=1,
         )
-        + "\n"
+        + "\n",
     )
-    Path(draft).replace(path)
 
 
 def note_opened(layout: Layout, ref: CheckpointRef, told: dict[str, Any]) -> None:
     """Remember who opened a refresh and how, before its folder makes it the one in use."""
     path = layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps({**told, "opened_at": now()}, indent=1) + "\n", encoding="utf-8")
-    Path(draft).replace(path)
+    atomic.write_text(path, json.dumps({**told, "opened_at": now()}, indent=1) + "\n")
 
 
 def opened(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
@@ -167,10 +163,8 @@ def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     columns = parse_ddl("schema", source.schema)
     if path.exists() and _read_schema(path) == columns:
         return
-    draft = path.with_suffix(".tmp")
     fields = [{"name": column.name, "type": column.type, "required": column.required} for column in columns]
-    draft.write_text(json.dumps({"fields": fields, "written_at": now()}, indent=1) + "\n")
-    draft.replace(path)
+    atomic.write_text(path, json.dumps({"fields": fields, "written_at": now()}, indent=1) + "\n")
 
 
 def readers(pipeline: Pipeline, flow: Flow) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tidegate import atomic
 from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout
 from tidegate.report import now
@@ -94,9 +95,7 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
 def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
     """Tell others who has just taken a lease."""
     path = layout.lease_owner(resource)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps({"what": what, "pid": pid, "host": socket.gethostname(), "since": now()}))
-    draft.replace(path)
+    atomic.write_text(path, json.dumps({"what": what, "pid": pid, "host": socket.gethostname(), "since": now()}))
 
 
 def _take(layout: Layout, resource: str) -> int:

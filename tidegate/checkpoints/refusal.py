@@ -7,15 +7,18 @@ and code; and which batch a person took out, who and why. The decision is about 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tidegate import atomic
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.report import now
+from tidegate.spec import Flow
 
 RULE = "refused_batch"
 """What every row of such a batch carries in quarantine, beside what it broke itself."""
@@ -32,30 +35,52 @@ class Taken:
     """The instant, in UTC, as ISO 8601."""
 
 
-def note(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+def note(layout: Layout, ref: CheckpointRef, told: Mapping[str, Any]) -> None:
+    """Keep what must change before a refused batch is tried again, while that batch is the one which waits.
+
+    Args:
+        layout: Where the checkpoint lies.
+        ref: The flow's checkpoint; the caller holds its lease.
+        told: ``batch_id``, and the fingerprints of what refused it.
+    """
+    if progress.read(ref.path(layout)).pending_batch == told["batch_id"]:
+        atomic.write_text(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), json.dumps(told))
+
+
+def noted(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     """What a job noted of the batch that was refused last: its ``batch_id``, and what must change before it is tried again."""
     return _read(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh))
 
 
 def waiting(layout: Layout, ref: CheckpointRef) -> int | None:
-    """The batch that its gate refused and that is not committed; None when none waits, or it waits for its contract."""
-    told = note(layout, ref)
+    """The batch that its gate refused and that is not committed; None when none waits, or it waits for its contract.
+
+    Raises:
+        CheckpointCorruptError: A file of the checkpoint cannot be read.
+    """
+    told = noted(layout, ref)
     pending = progress.read(ref.path(layout)).pending_batch
     return pending if pending is not None and told.get("batch_id") == pending and "drift" not in told else None
 
 
-def take(layout: Layout, ref: CheckpointRef, *, by: str, reason: str) -> int:
+def take(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str) -> int:
     """Decide that the refused batch goes to quarantine whole with the flow's next run, and return its id.
 
     Args:
         layout: Where the checkpoint lies.
         ref: The flow's checkpoint; the caller holds its lease.
+        flow: As it is declared.
         by: Who decides.
         reason: Why; it is kept with every row.
 
     Raises:
-        RequestError: No refused batch waits, or there is no reason.
+        RequestError: No refused batch waits, there is no reason, or the flow recomputes groups.
+        CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
+    if flow.target.write_mode == "recompute":
+        raise RequestError(
+            f"flow {flow.name!r} recomputes groups, and a group cannot be withheld; mend its suite or its transform"
+        )
     if not reason.strip():
         raise RequestError("taking a batch out needs a reason: say why it will not be mended")
     batch_id = waiting(layout, ref)
@@ -65,9 +90,7 @@ def take(layout: Layout, ref: CheckpointRef, *, by: str, reason: str) -> int:
         )
     taken = Taken(batch_id=batch_id, by=by, reason=reason.strip(), at=now())
     path = _path(layout, ref)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(asdict(taken)))
-    draft.replace(path)
+    atomic.write_text(path, json.dumps(asdict(taken)))
     return batch_id
 
 

@@ -66,17 +66,12 @@ def take(
     """
     from tidegate.checkpoints import checkpoint, lease, refusal
     from tidegate.cli import console
-    from tidegate.errors import RequestError
 
     layout, (only,) = chosen(name, flow)
-    if only.target.write_mode == "recompute":
-        raise RequestError(
-            f"flow {only.name!r} recomputes groups, and a group cannot be withheld; mend its suite or its transform"
-        )
     ref = checkpoint.current(layout, project.load(name), only)
     resource = lease.checkpoint_resource(name, only.name)
     with lease.hold(layout, (resource,), what=f"tidegate quarantine take of {name}/{only.name}"):
-        batch_id = refusal.take(layout, ref, by=project.who(), reason=reason)
+        batch_id = refusal.take(layout, ref, only, by=project.who(), reason=reason)
     console.say(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
 
 

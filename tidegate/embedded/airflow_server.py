@@ -7,6 +7,7 @@ killed. Here each component is a `Service`: `AirflowServer.start` starts those t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -195,11 +196,16 @@ class AirflowServer:
         return self._home / "passwords.json"
 
     def _make_password(self) -> None:
-        # Made here and not by Airflow, which would print it into its log.
-        if not self._password_file.exists():
-            descriptor = os.open(self._password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({USER: secrets.token_urlsafe(12)}, file)
+        # Made here and not by Airflow, which would print it into its log. An empty file is what a crash left.
+        with contextlib.suppress(SetupError):
+            if self.password:
+                return
+        draft = self._password_file.with_suffix(".new")
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({USER: secrets.token_urlsafe(12)}, file)
+        draft.replace(self._password_file)
 
     def _given(self, variables: Mapping[str, str]) -> dict[str, str]:
         """A digest of each variable that a start hands over and that is not ours to set."""

@@ -127,7 +127,7 @@ def waits_for(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
     The refusal's note is a small file, so that asking costs little where nothing waits.
     """
     ref = checkpoint.current(layout, pipeline, flow)
-    told = refusal.note(layout, ref)
+    told = refusal.noted(layout, ref)
     if "drift" not in told or told.get("batch_id") != progress.read(ref.path(layout)).pending_batch:
         return None
     source = registry.landing_behind(flow, pipeline)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
+from tidegate import atomic
 from tidegate.alerting.alerts import PlannedLag
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ def _add(path: Path, told: dict[str, Any]) -> None:
             file.write(line)
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         if len(lines) > 2 * KEPT:
-            draft = path.with_suffix(".tmp")
-            draft.write_text("".join(lines[-KEPT:]), encoding="utf-8")
-            draft.replace(path)
+            atomic.write_text(path, "".join(lines[-KEPT:]))
     except OSError as error:
         log.warning("what the plan found could not be noted for alerts: %s", error.strerror or type(error).__name__)

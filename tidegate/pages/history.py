@@ -7,11 +7,11 @@ adding a batch costs the same after ten thousand batches as after ten.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from tidegate.atomic import write_text
 from tidegate.pages.batch import Entry
 
 PER_PAGE = 50
@@ -67,10 +67,3 @@ class History:
         leaving, self.entries = self.entries[:PER_PAGE], self.entries[PER_PAGE:]
         self.closed += 1
         return leaving
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the new one, never half of one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

@@ -7,10 +7,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidegate.atomic import write_text
 from tidegate.layout import Layout
 from tidegate.pages import records, render
 from tidegate.pages.batch import Batch, Entry, Judgement
-from tidegate.pages.history import History, write_text
+from tidegate.pages.history import History
 from tidegate.spec import Pipeline
 
 

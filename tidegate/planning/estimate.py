@@ -34,9 +34,11 @@ SELECT read, seconds FROM held
 WHERE flow = '{{flow}}' AND kind = 'append' AND app_id LIKE '%/{identity.WINDOW}' AND read > 0 AND seconds > 0
 ORDER BY recorded_at DESC LIMIT {{limit}}
 """
-_REPLAYS = """
-SELECT read, seconds FROM held WHERE flow = '{flow}' AND kind = 'rederive' AND seconds > 0
-ORDER BY recorded_at DESC LIMIT {limit}
+# Of groups, ``read`` counts those that were named.
+_REPLAYS = f"""
+SELECT read, seconds FROM held
+WHERE flow = '{{flow}}' AND kind IN ('rederive', 'recompute') AND app_id LIKE '%/{identity.WINDOW}' AND seconds > 0
+ORDER BY recorded_at DESC LIMIT {{limit}}
 """
 _REFRESHES = """
 SELECT sum(read) AS read, sum(seconds) AS seconds, max(recorded_at) AS at FROM held
@@ -74,7 +76,8 @@ def estimate(
         flow: Which flow of it.
         mode: What the run would do.
         rows: Of the source, that are read.
-        named: Of these, those whose keys a replay derives anew; None where nobody knows.
+        named: What a replay names: of a keyed flow those of the rows whose keys it derives anew, of a flow of groups the
+            groups; None where nobody knows.
     """
     ledger = layout.ops(pipeline, "ledger")
     if mode in _ALIKE:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidegate.ops import query, store
 from tidegate.probes import delta, files, kafka
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.status.backlog import BYTES_PER_MESSAGE
+from tidegate.status.backlog import BYTES_PER_MESSAGE, offsets_told
 from tidegate.wording import count, marked
 from tidegate.wording import size as size_told
 
@@ -126,7 +126,7 @@ def _of_topic(bootstrap: str, source: KafkaSource, bronze: Path, window: Window 
     else:
         ranges = kafka.offsets_within(bootstrap, source.topic, window.first, window.behind)
     offsets = sum(end - begin for begin, end in ranges.values())
-    told = " ".join(f"{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin)
+    told = offsets_told(ranges)
     # Compaction and transactions leave offsets without a message, which bronze will never hold.
     lacking = max(0, offsets - _held_messages(bronze, source.topic, ranges))
     return Extent(

@@ -36,7 +36,7 @@ class FlowPreview:
     flow: str
     reads: Extent
     rewrites: str
-    """What gives way: keys or groups of the window, or the whole table; empty for an increment."""
+    """What gives way: keys or groups, or the whole table; empty where rows are only added."""
     keys: int | None
     """Keys or groups that the window names in the table as it stands; the new code may name more."""
     first: str
@@ -157,15 +157,27 @@ def _of_increment(
     return FlowPreview(
         flow=flow.name,
         reads=Extent(
-            what=lag.reason, rows=lag.rows, size=lag.bytes, rows_exact=lag.rows_exact, size_exact=lag.bytes_exact
+            what=f"{lag.reason}: {lag.ahead}" if lag.ahead else lag.reason,
+            rows=lag.rows,
+            size=lag.bytes,
+            rows_exact=lag.rows_exact,
+            size_exact=lag.bytes_exact,
         ),
-        rewrites="",
+        rewrites=_of_rows(flow, rows),
         keys=None,
         first="",
         touches=below(flow.target.name, declared),
         busy=_busy(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, "incremental", rows, None),
     )
+
+
+def _of_rows(flow: Flow, rows: int | None) -> str:
+    """What rows of an increment may change in a flow's table."""
+    if not flow.target.keys:
+        return ""
+    what = "groups" if flow.target.write_mode == "recompute" else "keys"
+    return f"{what} of {flow.target.name} that these rows name" + (f", {rows:,} at most" if rows else "")
 
 
 def _of_mode(
@@ -186,7 +198,10 @@ def _of_mode(
         what = "group" if flow.target.write_mode == "recompute" else "key"
         told = f"an unknown number of {what}s" if keys is None else count(keys, what)
         rewrites = f"{told} of {flow.target.name} in {request.window.told()}, where the result differs"
-        named = None if keys is None or not held or reads.rows is None else round(reads.rows * min(1, keys / held))
+        if flow.target.write_mode == "recompute":
+            named = keys
+        elif keys is not None and held and reads.rows is not None:
+            named = round(reads.rows * min(1, keys / held))
     else:
         rewrites = f"{flow.target.name} ({0 if held is None else held:,} rows), where the result differs"
     return FlowPreview(

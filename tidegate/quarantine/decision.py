@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
     from tidegate.quarantine.selection import Selection
 
-_Kind = Literal["waive", "expire", "retire"]
-_STATES: dict[_Kind, lifecycle.State] = {"waive": "waived", "expire": "expired", "retire": "expired"}
+_Kind = Literal["waive", "expire", "retire", "retire_waived"]
+_STATES: dict[_Kind, lifecycle.State] = {
+    "waive": "waived",
+    "expire": "expired",
+    "retire": "expired",
+    "retire_waived": "expired",
+}
+_IDS_AT_ONCE = 1_000
+"""Named in one decision, so that a condition stays of a size that is read quickly."""
 
 
 def waive(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str, reason: str) -> int:
@@ -64,25 +71,43 @@ def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by
     Raises:
         RequestError: The selection has no age.
     """
-    if selection.older_than is None:
-        raise RequestError("expiring needs an age: say how long an entry may wait, as in 30d")
+    check_age(selection)
     where = f"{lifecycle.FREE} AND {selection.condition()}"
     return _Decisions(layout, pipeline, flow).take("expire", where, by=by, reason=f"older than {selection.older_than}")
+
+
+def check_age(selection: Selection) -> None:
+    """Refuse a selection that does not say how old what expires must be.
+
+    Raises:
+        RequestError: It has no age.
+    """
+    if selection.older_than is None:
+        raise RequestError("expiring needs an age: say how long an entry may wait, as in 30d")
 
 
 def retire(layout: Layout, ref: CheckpointRef) -> int:
     """Close rows that another checkpoint judged, now that this one has judged all records anew, and return how many.
 
-    Also those that an interrupted replay has in hand: what it wrote was derived anew as well. Files stay open: a new
-    checkpoint does not read them again.
+    Also those that an interrupted replay has in hand: what it wrote was derived anew as well. What a person waived stays
+    waived: where this checkpoint refuses such a row again, its new entry is waived too, by the same person for the same
+    reason. Files stay open: a new checkpoint does not read them again.
 
     Args:
         layout: The lake; the caller holds the flow's lease.
         ref: The checkpoint that the live table belongs to.
     """
-    where = f"state = 'open' AND level = 'row' AND (_checkpoint_version <> {ref.version} OR _refresh <> {ref.refresh})"
+    of_others = f"level = 'row' AND (_checkpoint_version <> {ref.version} OR _refresh <> {ref.refresh})"
     reason = f"judged anew by checkpoint v{ref.version}/{ref.refresh}"
-    return _Decisions(layout, ref.dag_id, ref.flow).take("retire", where, by="tidegate", reason=reason)
+    decisions = _Decisions(layout, ref.dag_id, ref.flow)
+    own = f"{lifecycle.FREE} AND _checkpoint_version = {ref.version} AND _refresh = {ref.refresh}"
+    for (by, why), ids in lifecycle.waived(decisions.entries, of_others).items():
+        for first in range(0, len(ids), _IDS_AT_ONCE):
+            named = lifecycle.among(ids[first : first + _IDS_AT_ONCE])
+            decisions.take("waive", f"{own} AND {named}", by=by, reason=why)
+    # Only now: a crash before it finds the same rows again.
+    waived = decisions.take("retire_waived", f"state = 'waived' AND {of_others}", by="tidegate", reason=reason)
+    return waived + decisions.take("retire", f"state = 'open' AND {of_others}", by="tidegate", reason=reason)
 
 
 class _Decisions:

@@ -9,7 +9,7 @@ them again is in `tidegate.quarantine.decision`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -212,6 +212,29 @@ def settle(path: Path, number: int) -> None:
     )
 
 
+def release(path: Path, number: int) -> None:
+    """Undo a claim of which nothing was written, in one commit: its entries are open as they were.
+
+    Args:
+        path: `Layout.quarantine`; the caller holds the flow's lease.
+        number: The claim.
+    """
+    from deltalake import DeltaTable
+
+    DeltaTable(str(path)).update(
+        updates={"_in_hand": "NULL", "_replay": "NULL", "changed_at": _now()},
+        predicate=f"_in_hand IS NOT NULL AND _replay = {number}",
+    )
+
+
+def count_claimed(path: Path, numbers: Sequence[int]) -> int:
+    """How many entries some claims took, whatever became of them."""
+    if not numbers or not _is_table(path):
+        return 0
+    listed = ", ".join(map(str, numbers))
+    return int(_query(path, f"SELECT count(*) AS entries FROM held WHERE _replay IN ({listed})")[0]["entries"])
+
+
 def let_go(path: Path, number: int, ids: Any) -> None:
     """Reopen entries of a claim whose record or file is gone, with the rule `GONE` added, in one commit.
 
@@ -229,6 +252,26 @@ def let_go(path: Path, number: int, ids: Any) -> None:
     _merge(path, ids, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates)
 
 
+def waived(path: Path, where: str) -> dict[tuple[str, str], list[str]]:
+    """The ``_row_id`` of waived entries by who waived them and why.
+
+    Args:
+        path: `Layout.quarantine`.
+        where: Which of them, as a condition in SQL.
+    """
+    if not _is_table(path):
+        return {}
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in _query(path, f"SELECT _row_id, changed_by, reason FROM held WHERE state = 'waived' AND {where}"):
+        found.setdefault((row["changed_by"] or "", row["reason"] or ""), []).append(row["_row_id"])
+    return found
+
+
+def among(ids: Sequence[str]) -> str:
+    """The entries of some rows, as a condition in SQL."""
+    return f"_row_id IN ({', '.join(map(_text, ids))})"
+
+
 def close(path: Path, state: State, where: str, *, by: str, reason: str, commit: Any) -> int:
     """Close entries by a decision (`tidegate.quarantine.decision`), in one commit, and return how many.
 
@@ -237,7 +280,7 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
         state: What they become.
         where: Which, as a condition in SQL.
         by: Who decided.
-        reason: Why.
+        reason: Why; it is added to what the entry says already.
         commit: delta-rs' ``CommitProperties``: the commit carries the number of the decision.
     """
     from deltalake import DeltaTable
@@ -247,7 +290,7 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
             "state": _text(state),
             "changed_by": _text(by),
             "changed_at": _now(),
-            "reason": _text(reason),
+            "reason": f"CASE WHEN reason IS NULL THEN {_text(reason)} ELSE reason || '; ' || {_text(reason)} END",
             "_in_hand": "NULL",
         },
         predicate=where,

@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tidegate import atomic
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
 
 HEADER_BYTES = 5
 """Of the wire format: a zero byte and the id."""
 _SECONDS = 10
+_FROM = "registry"
+"""Which registry a kept schema is of; older files do not say."""
 _UNKNOWN_ID = 404
 
 
@@ -48,6 +51,8 @@ class WriterSchema:
 def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
     """The schema of an id; None when the registry knows of none.
 
+    It is kept with the registry's address, and asked for again when that changes: an id means something in one registry.
+
     Args:
         registry: Its address, with user and password if it asks for them; empty when there is none.
         folder: Where schemas are kept.
@@ -56,40 +61,56 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
     Raises:
         SetupError: No registry is configured, and the schema is not kept.
         SourceUnavailableError: The registry does not answer, or says that it cannot now. Transient.
-        SourceError: It refuses us, or its answer is none that we understand.
+        SourceError: It refuses us, its answer is none that we understand, or the id had another schema before.
     """
-    kept = folder / f"{schema_id}.json"
+    path = folder / f"{schema_id}.json"
     try:
-        return _schema(json.loads(kept.read_text()), schema_id)
+        kept = json.loads(path.read_text())
     except FileNotFoundError:
-        pass
+        kept = None
+    if kept is not None and (not registry or kept.get(_FROM) in (None, _bare(registry))):
+        return _schema(kept, schema_id)
     if not registry:
         raise SetupError(
             f"messages name schema {schema_id} of a registry; let TIDEGATE_REGISTRY name it, as in http://127.0.0.1:8081"
         )
     told = _ask(registry, schema_id)
     if told is None:
-        return None
+        return None if kept is None else _schema(kept, schema_id)
     schema = _schema(told, schema_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = kept.with_suffix(".tmp")
-    draft.write_text(json.dumps(told))
-    draft.replace(kept)
+    if kept is not None and _schema(kept, schema_id) != schema:
+        raise SourceError(
+            f"schema {schema_id} of the registry at {_bare(registry)} is not the one that {kept[_FROM]} gave that number: ids "
+            "of two registries do not mix. Let TIDEGATE_REGISTRY name the one that the messages were written with."
+        )
+    atomic.write_text(path, json.dumps({**told, _FROM: _bare(registry)}))
     return schema
+
+
+def _bare(registry: str) -> str:
+    """The address without what stands before the '@': it is a secret, and this is told in errors and kept."""
+    place = urllib.parse.urlsplit(registry)
+    return place._replace(netloc=place.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+
+
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    """Follows nobody: user and password would go on to wherever an answer leads."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 def _ask(registry: str, schema_id: int) -> dict[str, Any] | None:
     place = urllib.parse.urlsplit(registry)
     if place.scheme not in ("http", "https") or not place.hostname:
         raise SetupError("TIDEGATE_REGISTRY is no address of a registry; give it as in http://127.0.0.1:8081")
-    # Without what stands before the '@': it is a secret, and this is told in errors.
-    bare = place._replace(netloc=place.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+    bare = _bare(registry)
     request = urllib.request.Request(f"{bare}/schemas/ids/{schema_id}")
     if place.username is not None:
         user = f"{urllib.parse.unquote(place.username)}:{urllib.parse.unquote(place.password or '')}"
         request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        with urllib.request.build_opener(_StayHere).open(request, timeout=_SECONDS) as answer:
             told = json.loads(answer.read())
     except urllib.error.HTTPError as error:
         if error.code == _UNKNOWN_ID:
@@ -97,7 +118,8 @@ def _ask(registry: str, schema_id: int) -> dict[str, Any] | None:
         if error.code >= 500 or error.code == 429:
             raise SourceUnavailableError(f"the registry at {bare} answers {error.code}; run again later") from None
         raise SourceError(
-            f"the registry at {bare} answers {error.code}; see that TIDEGATE_REGISTRY has the right user and password"
+            f"the registry at {bare} answers {error.code}; see that TIDEGATE_REGISTRY has its own address, and the right user "
+            "and password"
         ) from None
     except (OSError, http.client.HTTPException):
         raise SourceUnavailableError(f"the registry at {bare} does not answer; start it, or run again later") from None

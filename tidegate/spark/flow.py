@@ -6,10 +6,9 @@ and swaps it in with one commit once the feed is drained, so that readers never 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -27,7 +26,7 @@ from tidegate.spark.driver.listener import recorded_progress
 from tidegate.spark.driver.turn import turn
 from tidegate.spark.intake import contracts, sources
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import reingest, replay, swap
+from tidegate.spark.reprocessing import reentry, reingest, replay, swap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,6 +48,8 @@ def run_flow(context: FlowContext) -> None:
     name = context.flow.name
     with turn(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
         _prepare(context)
+        if context.target == context.live:
+            reentry.finish_interrupted(context)
         (replay if context.flow.target.keys else reingest).finish_pending(context)
         _drain(context)
         if context.target != context.live:
@@ -191,21 +192,16 @@ def _drain(context: FlowContext) -> None:
                 query.stop()
 
 
-def note_refusal(context: FlowContext, refusal: GateRefusedError | ContractRefusedError) -> None:
+def note_refusal(context: FlowContext, error: GateRefusedError | ContractRefusedError) -> None:
     """Tell `plan` which batch waits, and for a change of what. What a replay brought does not wait."""
     told: dict[str, Any]
-    if isinstance(refusal, ContractRefusedError):
-        told = {"batch_id": refusal.batch_id, "drift": refusal.drift, "declared": refusal.declared}
+    if isinstance(error, ContractRefusedError):
+        told = {"batch_id": error.batch_id, "drift": error.drift, "declared": error.declared}
     else:
-        verdict = refusal.verdict
+        verdict = error.verdict
         told = {
             "batch_id": verdict.batch_id,
             "suite_fingerprint": verdict.suite_fingerprint,
             "code_fingerprint": verdict.code_fingerprint,
         }
-    if progress.read(context.checkpoint).pending_batch != told["batch_id"]:
-        return
-    path = context.layout.refusal(context.pipeline.name, context.flow.name, context.ref.version, context.ref.refresh)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(told))
-    draft.replace(path)
+    refusal.note(context.layout, context.ref, told)

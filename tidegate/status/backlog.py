@@ -15,11 +15,14 @@ from tidegate.probes import delta, files, kafka
 from tidegate.wording import count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 
+_NAMED = 3
+"""So many files are named, of however many there are."""
 BYTES_PER_MESSAGE = 1024
 """A guess for a topic of which nothing was read yet: the broker does not tell sizes."""
 MAX_AGE_MS = 3650 * 24 * 3600 * 1000
@@ -44,6 +47,8 @@ class Backlog:
     """Up to where everything is read and committed."""
     anything: bool
     """Whether a run would find rows."""
+    ahead: str = ""
+    """Exactly what is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
     rewritten: int = 0
     """Files that changed after they were read; the file source does not see that."""
     ignored: int = 0
@@ -74,9 +79,15 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
         position=NOTHING_READ if committed is None else f"{count(len(seen), 'file')} read",
         # A crash between listing and planning leaves listed files that may have vanished since; the stream plans them.
         anything=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
+        ahead=_named([file.path.removeprefix(f"{folder}/") for file in new]),
         rewritten=rewritten,
         ignored=listing.ignored + len(fresh) - len(new),
     )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
 
 
 def _rows_of_files(new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
@@ -110,7 +121,8 @@ def of_topic(
         if not begin <= next_one <= end:
             raise _expired_messages(source.topic, partition, next_one, bounds.get(partition))
     # A partition that the checkpoint does not know is new: it is read from its beginning.
-    pending = sum(end - ours.get(partition, begin) for partition, (begin, end) in bounds.items())
+    ranges = {partition: (ours.get(partition, begin), end) for partition, (begin, end) in sorted(bounds.items())}
+    pending = sum(end - begin for begin, end in ranges.values())
     new = f"{count(pending, 'new message')} in topic {source.topic}"
     each = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
@@ -123,6 +135,7 @@ def of_topic(
         size_exact=not pending,
         position=" ".join(f"{partition}:{next_one}" for partition, next_one in sorted(ours.items())) or NOTHING_READ,
         anything=pending > 0,
+        ahead=f"offsets {offsets_told(ranges)}" if pending else "",
     )
 
 
@@ -185,16 +198,16 @@ def _rest_of_feed(path: Path, source: ChangeFeed, newest: int, committed: Planne
         raise _expired_versions(source.table, f"its log no longer holds version {at.version}") from None
     if at.table_id not in ({commit.table_id for commit in commits if commit.table_id} or {delta.table_id(path)}):
         raise _expired_versions(source.table, "it was replaced by another table of that name")
-    behind = int(bool(left))
+    ahead = [at.version] if left else []
     for commit in commits:
         begun = commit.version == at.version and at.index >= 0
         # A commit with change files is admitted whole, so one that was begun is done.
         rest = commit.files if not begun else () if commit.whole else commit.files[at.index + 1 :]
         if rest:
-            behind += 1
+            ahead.append(commit.version)
             left += rest
             rows += [file.rows for file in rest] if begun else [commit.rows]
-    total = _sum(rows)
+    total, behind = _sum(rows), len(ahead)
     return Backlog(
         what=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
         behind=behind,
@@ -204,7 +217,23 @@ def _rest_of_feed(path: Path, source: ChangeFeed, newest: int, committed: Planne
         size_exact=True,
         position=at.told(),
         anything=behind > 0,
+        ahead=_versions_told(ahead),
     )
+
+
+def offsets_told(ranges: Mapping[int, tuple[int, int]]) -> str:
+    """For people: ``0:15-19 1:10-14``, first and last offset of each partition that has any.
+
+    Args:
+        ranges: By partition: the first offset, and the one behind the last.
+    """
+    return " ".join(f"{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin)
+
+
+def _versions_told(versions: Sequence[int]) -> str:
+    if len(versions) < 2:
+        return "".join(f"version {version}" for version in versions)
+    return f"versions {versions[0]} to {versions[-1]}"
 
 
 def _sum(counts: list[int | None]) -> int | None:

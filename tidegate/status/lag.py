@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import fingerprints, identity
-from tidegate.checkpoints import checkpoint, intervention, progress, refusal
+from tidegate.checkpoints import checkpoint, intervention, lease, progress, refusal
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
@@ -62,6 +62,8 @@ class Lag:
     """Up to where everything is read and committed."""
     first: bool
     """The checkpoint was never used: a new flow, a new version or a full refresh."""
+    ahead: str = ""
+    """Exactly what is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
     rewritten: int = 0
     """Files that changed after they were read; the file source does not see that."""
     ignored: int = 0
@@ -109,7 +111,8 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     swap_waits = _swap_waits(layout, pipeline, flow, ref)
     taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
     replay = _half_replay(layout, pipeline, flow, ref)
-    unfinished = state.pending_batch is not None or swap_waits or replay is not None
+    claimed = _claim_waits(layout, pipeline, flow)
+    unfinished = state.pending_batch is not None or swap_waits or replay is not None or claimed
     off = intervention.switched_off(layout, pipeline.name, flow.name)
     has_work = off is None and refused is None and (found.anything or unfinished)
     return Lag(
@@ -126,9 +129,12 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
         switched_off=off is not None,
         reason=off.told()
         if off is not None
-        else _reason(found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay),
+        else _reason(
+            found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay, claimed=claimed
+        ),
         position=found.position,
         first=state.last_committed is None,
+        ahead=found.ahead,
         rewritten=found.rewritten,
         ignored=found.ignored,
     )
@@ -193,7 +199,7 @@ def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: Chec
     if refusal.taken(layout, ref, pending) is not None:
         return None
     try:
-        told = refusal.note(layout, ref)
+        told = refusal.noted(layout, ref)
         if told.get("batch_id") != pending:
             return None
         if "drift" in told:
@@ -234,8 +240,22 @@ def _half_replay(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Checkpoint
     return number if any(delta.transaction_version(path, app_id) == number for path in written) else None
 
 
+def _claim_waits(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
+    """Whether a replay that ended in the middle has quarantined entries in hand; one that goes on holds the lease."""
+    if not layout.claim(pipeline.name, flow.name).exists():
+        return False
+    return lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) is None
+
+
 def _reason(
-    found: Backlog, pending: int | None, refused: str | None, *, taken: bool, swap_waits: bool, replay: int | None
+    found: Backlog,
+    pending: int | None,
+    refused: str | None,
+    *,
+    taken: bool,
+    swap_waits: bool,
+    replay: int | None,
+    claimed: bool,
 ) -> str:
     if refused is not None:
         return refused
@@ -248,6 +268,8 @@ def _reason(
         told.append("a full refresh waits to be swapped in")
     if replay is not None:
         told.append(f"replay {replay} is half-written and will be finished first")
+    if claimed:
+        told.append("a replay of its quarantine was interrupted and will be finished or undone first")
     if found.anything or not told:
         told.append(found.what)
     if found.rewritten:

@@ -96,6 +96,25 @@ def test_only_reading_is_possible(client: Client, lake: Lake) -> None:
         assert {admin.request(method, f"/tidegate{path}").status_code for path in KNOWN} == {404}
 
 
+def test_who_may_see_a_dag_and_not_its_runs_sees_nothing_of_it_in_the_overview(
+    client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    whole = SimpleAuthManager.is_authorized_dag
+
+    def no_runs(self: SimpleAuthManager, *, access_entity: Any = None, **asked: Any) -> bool:
+        return access_entity != DagAccessEntity.RUN and whole(self, access_entity=access_entity, **asked)
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", no_runs)
+    viewer = client()
+    assert viewer.get("/tidegate/pipelines/flights").status_code == 403
+    overview = viewer.get("/tidegate/")
+    assert overview.status_code == 200
+    assert "silver.flights" not in overview.text
+
+
 def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 

@@ -45,6 +45,13 @@ def states(flights: Deployment, flow: str = "silver") -> Counter[str]:
     return Counter(flights.quarantined(flow)["state"].to_pylist())
 
 
+def pages(flights: Deployment) -> dict[str, bytes]:
+    folder = flights.layout.docs("flights")
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert any("batch-0" in name for name in found)
+    return found
+
+
 def replays(flights: Deployment) -> list[BatchRecord]:
     lines = [line for line in flights.ledger() if line["kind"] == "replay"]
     assert {line["requested_by"] for line in lines} <= {"ada"}
@@ -77,7 +84,9 @@ def test_what_todays_suite_lets_pass_is_written_and_the_rest_comes_back_as_the_s
     flights.run(flows=["bronze", "silver"])
     written = flights.table("silver.flights").num_rows
 
+    reports = pages(flights)
     foreseen = flights.replay("silver", dry_run=True)
+    assert pages(flights) == reports, "no batch's page is replaced"
     assert (foreseen.dry_run, states(flights)) == (True, {"open": len(late(5))})
     told = flights.replay("silver")
 
@@ -117,6 +126,48 @@ def test_claims_are_bounded_and_a_limit_is_kept(flights: Deployment, monkeypatch
     flights.replay("silver", limit=6)
     assert [line.read for line in replays(flights)] == [4, 2]
     assert [line.batch_id for line in replays(flights)] == [0, 1]
+    expect_every_row_in_one_place(flights)
+
+
+def test_another_attempt_at_the_same_replay_goes_on_where_the_first_stopped(
+    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.errors import SourceUnavailableError
+    from tidegate.spark.reprocessing import reentry
+
+    monkeypatch.setattr(reentry, "ENTRIES_AT_ONCE", 4)
+    flights.edit_suite("flights/silver", within(20))
+    work_through, request = reentry.work_through, flights.replay_request("silver", limit=10)
+
+    def away(context: Any, number: int) -> None:
+        if number == 1:
+            raise SourceUnavailableError("the broker is away")
+        work_through(context, number)
+
+    monkeypatch.setattr(reentry, "work_through", away)
+    assert flights.try_run(request).flow("silver").error is not None
+    monkeypatch.setattr(reentry, "work_through", work_through)
+    told = flights.try_run(request).flow("silver")
+
+    assert [line.read for line in replays(flights)] == [4, 4, 2], "the limit is one for all attempts"
+    assert max(row["attempts"] for row in flights.quarantined("silver").to_pylist()) == 1, "nothing goes twice"
+    assert told.total("read") == 10, "the report tells of the whole replay"
+    assert not flights.layout.claim("flights", "silver").exists()
+    expect_every_row_in_one_place(flights)
+
+
+def test_a_replay_that_fails_as_it_would_again_gives_back_what_it_had_in_hand(flights: Deployment) -> None:
+    before = flights.quarantined("silver").to_pylist()
+    strange = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "no_such_column"}}
+    flights.edit_suite("flights/silver", [{**strange, "severity": "critical"}])
+
+    told = flights.replay("silver")
+
+    assert told.error is not None and not told.error["transient"]
+    assert lifecycle.in_hand(flights.layout.quarantine("flights", "silver")) is None
+    assert states(flights) == {"open": len(before)}
+    flights.edit_suite("flights/silver", within(2000))
+    assert flights.replay("silver").total("written") == len(before)
     expect_every_row_in_one_place(flights)
 
 

@@ -225,6 +225,8 @@ class Drift:
             drift=drift,
             changes=[change.told() for change in frozen],
             declared=evolution.declared_fingerprint(self.source),
+            breaks=sorted({name for line in lines for name in line.breaks}),
+            is_replay=context.replay is not None,
         )
 
     def _line(self, change: Change, action: Action, batch_id: int) -> evolution.Line:

@@ -7,7 +7,9 @@ a. claim: the entries are in hand, nobody else touches them;
 b. steps 0 to 5 of `tidegate.spark.batch.micro_batch`, in which step 3 marks the entries that break a rule again;
 c. settle: those are open again, the others are replayed.
 
-A crash leaves the claim in hand, and the next replay of the flow finishes it before it takes another. Rows re-enter by
+A crash leaves the claim in hand. The flow's next replay finishes it before it takes another; the flow's next run
+finishes it when the target holds it, and opens its entries again when not. So does a replay that meets an error which
+would come again. An attempt of the same request goes on where the one before stopped. Rows re-enter by
 the silver flow that refused them: its sequence decides, so that an old row never replaces a newer one. A file is read
 again into bronze, as it lies there now.
 """
@@ -21,13 +23,17 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate import identity
+from tidegate.atomic import write_text
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
+from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.quarantine import decision, lifecycle
+from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Decision, check_balance, decide
 from tidegate.spark.context import FlowContext, Replay
+from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.turn import turn
 from tidegate.spark.intake import parse
 from tidegate.spark.lake import tables
@@ -69,6 +75,29 @@ def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None
             _replay(context, selection, limit)
 
 
+def finish_interrupted(context: FlowContext) -> None:
+    """End what an interrupted replay has in hand, before an ordinary run goes on; its live table is written, not staging.
+
+    What the target holds is recorded and closed. Else the entries are open again: a run does not judge what nobody
+    asked it to.
+    """
+    marker = context.layout.claim(context.pipeline.name, context.flow.name)
+    if not marker.exists():
+        return
+    held = lifecycle.in_hand(context.quarantine)
+    if held is not None:
+        replaying = _with(context, held.number, lifecycle.entries_in_hand(context.quarantine, held.number))
+        if decide(replaying, held.number).written:
+            work_through(context, held.number)
+            context.report.notes.append(f"finished replay {held.number} of its quarantine, which had been interrupted")
+        else:
+            lifecycle.release(context.quarantine, held.number)
+            context.report.notes.append(
+                f"replay {held.number} of its quarantine had been interrupted: {held.entries:,} entries are open again"
+            )
+    marker.unlink()
+
+
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
     checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
     if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
@@ -86,8 +115,11 @@ def _replay(context: FlowContext, selection: Selection, limit: int | None) -> No
     unfinished = lifecycle.in_hand(context.quarantine)
     if unfinished is not None:
         work_through(context, unfinished.number)
-    first = number = _highest(context) + 1
-    left = limit
+    earlier = _claims(context)
+    _tell_earlier(context, earlier)
+    number = _highest(context) + 1
+    first = min(earlier, default=number)
+    left = None if limit is None else limit - lifecycle.count_claimed(context.quarantine, earlier)
     while left is None or left > 0:
         at_most = ENTRIES_AT_ONCE if left is None else min(left, ENTRIES_AT_ONCE)
         taken = claim(context, selection, number=number, first=first, limit=at_most)
@@ -99,22 +131,70 @@ def _replay(context: FlowContext, selection: Selection, limit: int | None) -> No
 
 
 def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> lifecycle.Claim | None:
-    """Step a: take entries in hand; None when nothing is left."""
+    """Step a: take entries in hand; None when nothing is left. That it is about to stands in files before."""
     by = context.request.requested_by or "tidegate"
-    return lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+    name, request = context.pipeline.name, context.request
+    marker = context.layout.claim(name, context.flow.name)
+    write_text(
+        context.layout.claims(name, request.run_key, request.request_id), json.dumps([*_claims(context), number])
+    )
+    write_text(marker, json.dumps({"number": number}))
+    taken = lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+    if taken is None:
+        marker.unlink()
+    return taken
+
+
+def _claims(context: FlowContext) -> list[int]:
+    """The claims of earlier attempts at the same request, in order; one that was undone may be among them."""
+    path = context.layout.claims(context.pipeline.name, context.request.run_key, context.request.request_id)
+    try:
+        numbers: list[int] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return sorted(set(numbers))
+
+
+def _tell_earlier(context: FlowContext, claims: Sequence[int]) -> None:
+    """Put what earlier attempts at the same request did into this one's report: the replay is one for whoever asked."""
+    told = {record.batch_id for record in context.report.batches}
+    wanted = ", ".join(str(number) for number in claims if number not in told)
+    if not wanted:
+        return
+    app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
+    lines = store.select(
+        context.layout.ops(context.pipeline.name, "ledger"),
+        f"SELECT * FROM held WHERE app_id = '{app_id}' AND batch_id IN ({wanted}) ORDER BY batch_id",
+    )
+    context.report.batches[:0] = [
+        BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
+        for line in lines
+    ]
 
 
 def work_through(context: FlowContext, number: int) -> None:
-    """Steps b and c of one claim, whatever an earlier attempt did of them."""
+    """Steps b and c of one claim, whatever an earlier attempt did of them.
+
+    Raises:
+        TidegateError: As a run. When it would come again and the target holds nothing, the entries are open as before.
+    """
     replaying = _with(context, number, lifecycle.entries_in_hand(context.quarantine, number))
     session = context.spark.newSession()
-    if decide(replaying, number).written:
-        batch = session.range(0).toDF("_row_id")
-    else:
-        batch = _records(replaying, session)
-        _let_go_of_the_lost(replaying, batch)
-    micro_batch.process(replaying, batch, number)
+    try:
+        if decide(replaying, number).written:
+            batch = session.range(0).toDF("_row_id")
+        else:
+            batch = _records(replaying, session)
+            _let_go_of_the_lost(replaying, batch)
+        micro_batch.process(replaying, batch, number)
+    except Exception as error:
+        failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
+        if not failure.transient and not decide(replaying, number).written:
+            lifecycle.release(context.quarantine, number)
+            context.layout.claim(context.pipeline.name, context.flow.name).unlink(missing_ok=True)
+        raise
     settle(replaying, number)
+    context.layout.claim(context.pipeline.name, context.flow.name).unlink(missing_ok=True)
 
 
 def settle(context: FlowContext, number: int) -> None:
@@ -142,7 +222,7 @@ def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
         split = micro_batch.split_batch(replaying, batch, number, Decision(quarantined=False, written=False))
         if split is not None:
             check_balance(replaying, split.planned)
-            context.tell_batch(split.planned)
+            replaying.tell_batch(split.planned)
     finally:
         replaying.release()
 

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidegate import atomic
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -44,10 +45,7 @@ def read(context: FlowContext, number: int) -> dict[str, Any]:
 def write(context: FlowContext, plan: Plan) -> None:
     """Write a plan so that a reader sees the old one or the new one, never half of one."""
     path = _path(context, plan.number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(dataclasses.asdict(plan), indent=1), encoding="utf-8")
-    draft.replace(path)
+    atomic.write_text(path, json.dumps(dataclasses.asdict(plan), indent=1))
 
 
 def drop(context: FlowContext, number: int) -> None:
