@@ -1,9 +1,9 @@
 """How long the overview in Airflow takes: 50 flows with 1,000 batches each, by default.
 
-``python benchmarks/pages.py`` makes a lake in a temporary folder with real ledgers, verdicts, quarantine tables,
-checkpoints and Delta tables, serves the app without Airflow's session in front of it, and prints the first answer's time
-and the median and the slowest of the next ones. While it asks, a writer adds batches. The lines are written as a job writes
-them, one commit a batch.
+``python benchmarks/pages.py`` makes a lake in a temporary folder with ledgers, verdicts, quarantine tables, checkpoints and
+Delta tables, asks for pages as the app does, without its routes and Airflow's session in front of it, and prints the first
+answer's time and the median and the slowest of the next ones. While it asks, a writer adds batches. The lines are written
+as a job writes them, one commit a batch; every flow stands where its checkpoint and its source say.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ pipeline = Pipeline(name="{name}", flows=(
          target=Table("silver.{name}", keys=("a",), sequence_by=("b",))),
 ))
 """
-ROUNDS = 30
+_KEPT_BATCHES = 100
+"""So many batches Spark keeps in a checkpoint (``spark.sql.streaming.minBatchesToRetain``)."""
 
 
 def main() -> None:
@@ -36,12 +37,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flows", type=int, default=50)
     parser.add_argument("--batches", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=30)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         names = [f"p{number:02}" for number in range(asked.flows // 2)]
         _make(folder, names, asked.batches)
-        _measure(folder, names)
+        _measure(folder, names, asked.rounds)
 
 
 def _make(folder: Path, names: list[str], batches: int) -> None:
@@ -61,6 +63,8 @@ def _make(folder: Path, names: list[str], batches: int) -> None:
                 _add(layout.ops(first, kind), kind, line, flow, batch)
     _quarantine(layout.quarantine(first, "silver"))
     _copy(layout, first, names)
+    for name in names:
+        _fill(layout, name)
 
 
 def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
@@ -71,13 +75,18 @@ def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:
-    """The other pipelines' tables are the first one's: making fifty thousand commits would take an hour."""
+    """The other pipelines' tables are the first one's: making fifty thousand commits would take an hour.
+
+    As links: nobody changes a file of a Delta table.
+    """
+    import os
     import shutil
 
+    leave = shutil.ignore_patterns("*.lock")
     for name in names[1:]:
-        for kind in ("ledger", "verdicts"):
-            shutil.copytree(layout.ops(first, kind), layout.ops(name, kind))
-        shutil.copytree(layout.quarantine(first, "silver"), layout.quarantine(name, "silver"))
+        for place in (layout.ops(first, "ledger"), layout.ops(first, "verdicts"), layout.quarantine(first, "silver")):
+            target = Path(str(place).replace(f"/{first}/", f"/{name}/"))
+            shutil.copytree(place, target, ignore=leave, copy_function=os.link)
 
 
 def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
@@ -120,8 +129,39 @@ def _quarantine(path: Path) -> None:
     from deltalake import write_deltalake
 
     path.parent.mkdir(parents=True)
-    rows = [{"_row_id": str(n), "level": "row", "rules": ["required(a)"], "state": "open"} for n in range(10_000)]
-    write_deltalake(str(path), pyarrow.Table.from_pylist(rows), mode="append")
+    many, at = 10_000, datetime.now(UTC)
+    columns = {
+        "_row_id": [str(number) for number in range(many)],
+        "level": ["row"] * many,
+        "rules": [["required(a)"]] * many,
+        "record": ["1"] * many,
+        "state": ["open"] * many,
+        "quarantined_at": [at] * many,
+        "_in_hand": pyarrow.nulls(many, pyarrow.string()),
+        "_replay": pyarrow.nulls(many, pyarrow.int64()),
+    }
+    write_deltalake(str(path), pyarrow.table(columns), mode="append")
+
+
+def _fill(layout: Any, name: str) -> None:
+    """Both tables of a pipeline, and the checkpoints that have read all but what landed last."""
+    import pyarrow
+    from deltalake import DeltaTable, write_deltalake
+
+    from tests.written import Checkpoint, delta_offset
+
+    for table in (f"bronze.{name}", f"silver.{name}"):
+        layout.table(table).parent.mkdir(parents=True, exist_ok=True)
+        for _ in range(2):
+            write_deltalake(str(layout.table(table)), pyarrow.table({"a": ["1"]}), mode="append")
+    bronze = Checkpoint(layout.checkpoint(name, "bronze", 1, 0))
+    silver = Checkpoint(layout.checkpoint(name, "silver", 1, 0))
+    table_id = str(DeltaTable(str(layout.table(f"bronze.{name}"))).metadata().id)
+    landed = layout.landing(name)
+    for batch in range(_KEPT_BATCHES):
+        bronze.list_files(batch, {str(landed / f"earlier-{batch}.csv"): int(time.time() * 1000)})
+        bronze.run(batch, {"logOffset": batch})
+        silver.run(batch, delta_offset(1, table_id=table_id))
 
 
 def _layout(folder: Path) -> Any:
@@ -130,13 +170,15 @@ def _layout(folder: Path) -> Any:
     return Layout(folder / "lake", folder / "landing")
 
 
-def _measure(folder: Path, names: list[str]) -> None:
+def _measure(folder: Path, names: list[str], rounds: int) -> None:
     from tidegate.airflow.pages import render
     from tidegate.airflow.pages.views import Views
     from tidegate.environment import Environment
 
     places = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
-    shown = Views(Environment.read(places | {"TIDEGATE_PROJECT": str(folder)}))
+    environment = Environment.read(places | {"TIDEGATE_PROJECT": str(folder)})
+    _check(environment)
+    shown = Views(environment)
 
     def overview() -> float:
         started = time.perf_counter()
@@ -157,11 +199,21 @@ def _measure(folder: Path, names: list[str]) -> None:
     writer = threading.Thread(target=_write, args=(folder, names, stop))
     writer.start()
     try:
-        _tell("overview", [_pause(overview) for _ in range(ROUNDS)])
-        _tell("flow", [_pause(lambda page=page: flow(page)) for page in range(1, 11)])  # type: ignore[misc]
+        _tell("overview", [_pause(overview) for _ in range(rounds)])
+        _tell("flow", [_pause(lambda page=page: flow(page)) for page in range(1, 11)])
     finally:
         stop.set()
         writer.join()
+
+
+def _check(environment: Any) -> None:
+    """Fails unless every flow can be read: an error is told more quickly than a standing."""
+    from tidegate import registry
+    from tidegate.status import standing
+
+    for told in standing.gather(environment, list(registry.declarations().items()), patience=60):
+        assert told.error is None and told.lag is not None, f"{told.pipeline}/{told.flow}: {told.error}"
+        assert told.lag.behind == 1, f"{told.pipeline}/{told.flow}: {told.lag.reason}"
 
 
 def _pause(ask: Any) -> float:

@@ -23,12 +23,12 @@ from rich.console import Console
 from demo import clicks_feed, flights_feed
 from demo.stage import check_set_up
 from tidegate.embedded import jars, places
-from tidegate.embedded.airflow_server import PORT, USER, AirflowServer, NoAnswerError
+from tidegate.embedded.airflow_server import PORT, USER, AirflowServer
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.ports import is_free
 from tidegate.embedded.service import Service, stop
 from tidegate.environment import Environment
-from tidegate.errors import SetupError, TidegateError
+from tidegate.errors import NoAnswerError, SetupError, TidegateError
 
 EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092

@@ -18,7 +18,6 @@ from tidegate.spec import Pipeline
 from tidegate.status.lag import Lag
 from tidegate.wording import count, size
 
-LANDED_FILES_SHOWN = 8
 EXAMPLES_SHOWN = 14
 
 
@@ -58,9 +57,7 @@ def run_told(
         return
     console.print(_flows(report))
     console.print(f"  behind before: {_behind(before)}; now: {_behind(after)}{_opened(report)}", highlight=False)
-    seconds = ", ".join(
-        f"{part} {report.parts[part]:.1f} s" for part in ("session", "flows", "docs") if part in report.parts
-    )
+    seconds = ", ".join(f"{part} {report.parts[part]:.1f} s" for part in ("session", "flows") if part in report.parts)
     console.print(f"  [dim]{'; '.join([seconds, *report.notes])}[/]", highlight=False)
     for told, error in (
         ("the run", report.error),

@@ -47,6 +47,17 @@ class SetupError(TidegateError):
     exit_code = EX_CONFIG
 
 
+class MissingJavaError(SetupError):
+    """There is no Java on this machine, or one that is too old."""
+
+
+class NoAnswerError(SetupError):
+    """The API server of the project's Airflow does not answer, or not yet."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
 class RequestError(TidegateError):
     """A person asked for something that does not exist or does not fit together."""
 
@@ -290,9 +301,17 @@ class LeaseHeldError(TidegateError):
         self.holder = holder
 
 
-class FlowsFailedError(TidegateError):
-    """Several flows of one run ended with an error; each stands in the run report."""
+class UnexpectedError(TidegateError):
+    """Something that nobody foresaw. Of a job, ``failure-<flow>.txt`` beside the run report has the whole of it."""
 
-    def __init__(self, errors: Sequence[TidegateError]) -> None:
-        super().__init__("; ".join(error.message for error in errors))
-        self.errors = tuple(errors)
+
+class StoppedError(TidegateError):
+    """Somebody stopped the command.
+
+    Args:
+        number: The signal; the exit code is 128 and this number.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__("stopped. Nothing is half done: the next run finishes the batch in hand.")
+        self.exit_code = 128 + number  # type: ignore[misc]  # of this signal, not of the class

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import pkgutil
 import re
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,14 +32,15 @@ def load(name: str) -> Pipeline:
 
     Raises:
         RequestError: There is no such pipeline; the message lists those that exist.
-        SpecError: Its file does not declare a pipeline of its own name.
+        SpecError: Its file does not load, and the message says where; or declares no pipeline of its own name.
     """
     known = names()
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise RequestError(f"there is no pipeline {name!r}{hint} Declared: {', '.join(known) or 'none yet'}.")
-    pipeline = getattr(importlib.import_module(f"pipelines.{name}"), "pipeline", None)
+    with _told_where(name):
+        pipeline = getattr(importlib.import_module(f"pipelines.{name}"), "pipeline", None)
     if not isinstance(pipeline, Pipeline) or pipeline.name != name:
         raise SpecError(f"pipelines/{name}.py must hold `pipeline = Pipeline(name={name!r}, …)`")
     return pipeline
@@ -48,7 +51,7 @@ def reload(name: str) -> Pipeline:
 
     Raises:
         RequestError: There is no such pipeline.
-        SpecError: Its file does not declare a pipeline of its own name.
+        SpecError: As `load`.
     """
     if name in names():
         [folder] = importlib.import_module("pipelines").__path__
@@ -56,7 +59,8 @@ def reload(name: str) -> Pipeline:
         with _reloading:
             module = sys.modules.get(f"pipelines.{name}")
             if module is not None and _loaded.get(name) != changed:
-                importlib.reload(module)
+                with _told_where(name):
+                    importlib.reload(module)
             _loaded[name] = changed
         importlib.invalidate_caches()
     return load(name)
@@ -112,5 +116,26 @@ def _loaded_or_why_not(name: str, get: Callable[[str], Pipeline]) -> Pipeline | 
         return get(name)
     except TidegateError as error:
         return error
+
+
+@contextlib.contextmanager
+def _told_where(name: str) -> Iterator[None]:
+    """What somebody's own file raises, as an error that names the line."""
+    try:
+        yield
+    except TidegateError:
+        raise
     except Exception as error:
-        return SpecError(f"pipelines/{name}.py does not load ({type(error).__name__}): mend it")
+        told = f"{type(error).__name__}: {error}"
+        raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {told}; mend it") from error
+
+
+def _line(error: Exception, name: str) -> str:
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f" (line {error.lineno})"
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.endswith(f"pipelines/{name}.py")
+    ]
+    return f" (line {lines[-1]})" if lines else ""

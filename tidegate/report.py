@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 import pendulum
 
 from tidegate import atomic, identity
+from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
 
 FORMAT = 1
 """Raised when a reader of the old format would misread the new one."""
@@ -253,13 +254,17 @@ class RunReport:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """The report at ``path``; None when there is none, which means that the job did not get that far."""
+        """The report at ``path``; None when there is none, which means that the job did not get that far.
+
+        Raises:
+            LakeVersionError: A newer Tidegate wrote it.
+        """
         try:
             plain = json.loads(path.read_text())
         except FileNotFoundError:
             return None
         if plain["format"] > FORMAT:
-            raise ValueError(
+            raise LakeVersionError(
                 f"{path.name} has format {plain['format']}; this Tidegate reads up to {FORMAT}: upgrade it"
             )
         flows = [_flow_report(flow) for flow in plain.pop("flows")]
@@ -274,8 +279,6 @@ def now() -> str:
 
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An error as the report holds it; one that is not ours is terminal and keeps its type's name."""
-    from tidegate.errors import EX_SOFTWARE, TidegateError
-
     if isinstance(error, TidegateError):
         return {
             "kind": type(error).__name__,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import child
+from tidegate.errors import StoppedError
 from tidegate.report import FlowReport, RunReport
 
 STUBBORN = """
@@ -82,7 +83,7 @@ def test_a_signal_ends_the_whole_group_even_one_that_ignores_sigterm(
         os.kill(os.getpid(), number)
 
     threading.Thread(target=stop).start()
-    with pytest.raises(child.StoppedError) as stopped:
+    with pytest.raises(StoppedError) as stopped:
         child.watch(begin, tmp_path / "report.json", lambda _: None)
     assert stopped.value.exit_code == code
     assert "the next run finishes the batch in hand" in stopped.value.message
@@ -99,7 +100,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_grace_to_end(tmp_path: Path) -> N
 
     threading.Thread(target=stop).start()
     started = time.monotonic()
-    with pytest.raises(child.StoppedError):
+    with pytest.raises(StoppedError):
         child.watch(
             lambda: start(sys.executable, "-c", STUBBORN, str(tmp_path / "pid")),
             tmp_path / "report.json",

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tidegate.embedded import airflow_home
-from tidegate.embedded.airflow_server import AirflowServer, NoAnswerError
+from tidegate.embedded.airflow_server import AirflowServer
 from tidegate.embedded.service import Service
-from tidegate.errors import SetupError
+from tidegate.errors import NoAnswerError, SetupError
 
 
 def test_one_that_was_never_started_is_not_healthy_and_says_how_to_start_it(tmp_path: Path) -> None:

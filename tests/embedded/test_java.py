@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.embedded import java
-from tidegate.embedded.java import Java, MissingJavaError
+from tidegate.embedded.java import Java
+from tidegate.errors import MissingJavaError
 
 
 def _install(folder: Path, *, release: str | None = None, says: str = "exit 1") -> Path:

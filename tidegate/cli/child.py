@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.errors import TidegateError
+from tidegate.errors import StoppedError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 4.0
 """Between SIGTERM and SIGKILL, for the JVM to end its write."""
-
-
-class StoppedError(TidegateError):
-    """Somebody stopped the command.
-
-    Args:
-        number: The signal; the exit code is 128 and this number.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__("stopped. Nothing is half done: the next run finishes the batch in hand.")
-        self.exit_code = 128 + number  # type: ignore[misc]  # of this signal, not of the class
 
 
 def watch(

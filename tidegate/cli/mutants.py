@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tidegate.spec import ChangeFeed
+from tidegate import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,11 +101,11 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
     """
     from tidegate.ops import evolution
 
-    upstream = pipeline.upstream_of(flow)
+    source = registry.landing_behind(flow, pipeline)
     typed = [field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"]
-    if upstream is None or isinstance(upstream.source, ChangeFeed) or not typed:
+    if source is None or not typed:
         return []
-    terms = evolution.terms(layout, pipeline.name, flow.name, upstream.source)
+    terms = evolution.terms(layout, pipeline.name, flow.name, source)
     nulls = {line["column"]: line["caught_by"] for line in judged if line["change"] == "null"}
     return [
         {
@@ -122,10 +122,8 @@ def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
     """The fields that the landing source behind a flow declares; none behind another table."""
     from tidegate.schema.ddl import parse_ddl
 
-    upstream = pipeline.upstream_of(flow)
-    if upstream is None or isinstance(upstream.source, ChangeFeed):
-        return ()
-    return parse_ddl("schema", upstream.source.schema)
+    source = registry.landing_behind(flow, pipeline)
+    return () if source is None else parse_ddl("schema", source.schema)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidegate.environment import Environment
-from tidegate.errors import RequestError, SetupError, SpecError, TidegateError
+from tidegate.errors import RequestError, SetupError, TidegateError
 
 if TYPE_CHECKING:
     from tidegate.request import RunRequest
@@ -70,14 +69,7 @@ def load(name: str) -> Pipeline:
     """
     from tidegate import registry
 
-    try:
-        return registry.load(name)
-    except TidegateError:
-        raise
-    except Exception as error:
-        raise SpecError(
-            f"pipelines/{name}.py does not load{_line(error, name)}: {type(error).__name__}: {error}"
-        ) from error
+    return registry.load(name)
 
 
 def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
@@ -88,15 +80,9 @@ def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
     """
     from tidegate import registry
 
-    found: list[tuple[str, Pipeline | TidegateError]] = []
-    for each in [name] if name is not None else registry.names():
-        try:
-            found.append((each, load(each)))
-        except RequestError:
-            raise
-        except TidegateError as error:
-            found.append((each, error))
-    return found
+    if name is not None and name not in registry.names():
+        load(name)  # which says what there is instead
+    return [(each, found) for each, found in registry.declarations().items() if name in (None, each)]
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
@@ -142,14 +128,3 @@ def complete_name(incomplete: str) -> list[str]:
     folder = Environment.read().project / "pipelines"
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     return [name for name in names if name.startswith(incomplete)]
-
-
-def _line(error: Exception, name: str) -> str:
-    if isinstance(error, SyntaxError) and error.lineno is not None:
-        return f" (line {error.lineno})"
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename.endswith(f"pipelines/{name}.py")
-    ]
-    return f" (line {lines[-1]})" if lines else ""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.embedded import airflow_home, places
 from tidegate.embedded.ports import LOOPBACK, free_port, is_free
 from tidegate.embedded.service import Service, stop
-from tidegate.errors import EX_TEMPFAIL, SetupError
+from tidegate.errors import NoAnswerError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,13 +39,6 @@ _COMPONENTS = {
 _STOP_SECONDS = 8.0
 """More than a task gives its Spark application to end."""
 _ANSWER_SECONDS = 5.0
-
-
-class NoAnswerError(SetupError):
-    """Airflow's API server does not answer, or not yet."""
-
-    transient = True
-    exit_code = EX_TEMPFAIL
 
 
 class AirflowServer:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.errors import SetupError
+from tidegate.errors import MissingJavaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +26,6 @@ _ADVICE = (
     "install one (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
     "java-17-openjdk-headless`, macOS: `brew install openjdk@17`) or let JAVA_HOME point to it."
 )
-
-
-class MissingJavaError(SetupError):
-    """There is no Java on this machine, or one that is too old."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class Reentry:
     """Which claim of a replay the flow works on; it goes the way of a micro-batch."""
 
     number: int
@@ -72,7 +72,7 @@ class FlowContext:
     error: TidegateError | None = None
     """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
     persisted: list[DataFrame] = field(default_factory=list)
-    replay: Replay | None = None
+    replay: Reentry | None = None
     """Set while quarantined entries, and not new rows of the source, are on their way."""
 
     @property

@@ -197,7 +197,7 @@ class _Job:
 
     def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
         from tidegate.spark.flow import note_refusal, run_flow
-        from tidegate.spark.reprocessing.reentry import replay_flow
+        from tidegate.spark.reprocessing.reentry import reenter
 
         log.info("%s: runs", flow.name)
         try:
@@ -205,7 +205,7 @@ class _Job:
                 raise self.blocked[flow.name]
             context = self._context(spark, pipeline, flow, told)
             if self.request.selection is not None:
-                replay_flow(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
+                reenter(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
             else:
                 run_flow(context)
             told.state = "done" if told.batches else "idle"

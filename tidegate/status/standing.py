@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate.errors import EX_SOFTWARE, SourceUnavailableError, TidegateError
+from tidegate.errors import SourceUnavailableError, TidegateError, UnexpectedError
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
@@ -190,7 +190,7 @@ def _read_one(reading: _Reading) -> None:
     except TidegateError as error:
         reading.standing.error = error
     except Exception as error:
-        reading.standing.error = _FaultError(f"{type(error).__name__}: {error}")
+        reading.standing.error = UnexpectedError(f"{type(error).__name__}: {error}")
 
 
 def _late(standing: Standing, patience: float) -> Standing:
@@ -199,9 +199,3 @@ def _late(standing: Standing, patience: float) -> Standing:
     )
     known = {name: value for name, value in vars(standing).items() if name not in ("lag", "error")}
     return Standing(**known, error=error)
-
-
-class _FaultError(TidegateError):
-    """A fault of Tidegate's own while it read one flow; the other rows still stand."""
-
-    exit_code = EX_SOFTWARE

@@ -14,8 +14,9 @@ from tidegate.errors import (
     SpecDriftError,
     SpecError,
     TidegateError,
+    UnexpectedError,
 )
-from tidegate.spark.driver.failures import UnexpectedError, translate
+from tidegate.spark.driver.failures import translate
 
 SAID: list[tuple[str, type[TidegateError], bool]] = [
     ("java.io.IOException: No space left on device", LakeUnwritableError, True),

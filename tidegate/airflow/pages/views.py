@@ -284,7 +284,7 @@ def _attempts(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             report = RunReport.read(entry / "report.json")
-        except (ValueError, KeyError, TypeError):
+        except (TidegateError, ValueError, KeyError, TypeError):
             report = None
         found.append((report.started_at if report else "", {"id": entry.name, "report": report}))
     yield from (attempt for _, attempt in sorted(found, key=lambda each: each[0], reverse=True))

@@ -52,8 +52,8 @@ def from_rows(refused: DataFrame) -> DataFrame:
     )
 
 
-def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int) -> int:
-    """Write them once and return how many the table took; of a batch that a person took out, with who and why.
+def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int) -> None:
+    """Write them once; of a batch that a person took out, with who and why.
 
     Args:
         context: The flow.
@@ -63,7 +63,7 @@ def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.T
         moment_ms: The batch's planned time, the same on every rerun.
     """
     rows = _entries(context, arrived, batch_id, moment_ms)
-    return sinks.append(rows, context.quarantine, txn).metrics.get("numOutputRows", 0)
+    sinks.append(rows, context.quarantine, txn)
 
 
 def judge_anew(

@@ -18,7 +18,7 @@ from tidegate.spec import FileSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext, Replay
+    from tidegate.spark.context import FlowContext, Reentry
     from tidegate.spec import FileFormat
 
 
@@ -148,7 +148,7 @@ def _listed(context: FlowContext, batch_id: int) -> dict[str, int]:
     }
 
 
-def files_of(replay: Replay) -> dict[str, int]:
+def files_of(replay: Reentry) -> dict[str, int]:
     """The files of a claim with the modification time that they have now: somebody may have mended them in place."""
     found: dict[str, int] = {}
     for entry in replay.entries:

@@ -15,6 +15,7 @@ from tidegate.errors import (
     SourceUnavailableError,
     SpecDriftError,
     TidegateError,
+    UnexpectedError,
 )
 
 _CONFLICT = re.compile(
@@ -77,7 +78,3 @@ def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateEr
     return UnexpectedError(
         f"{what}: {condition} ({type(error).__name__}); the attempt's folder in the lake has the whole of it."
     )
-
-
-class UnexpectedError(TidegateError):
-    """Something that nobody foresaw; ``failure-<flow>.txt`` beside the run report has the whole of it."""

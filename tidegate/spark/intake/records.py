@@ -1,6 +1,6 @@
 """Parquet and Avro files: each record as JSON text, and the file's own schema as its header.
 
-So bronze has one shape for all files, and silver parses by name whatever a file was (docs/adr/0013). Read with pyarrow and
+So bronze has one shape for all files, and silver parses by name whatever a file was (docs/adr/0014). Read with pyarrow and
 fastavro in the executors' Python: a record's number in its file is exact, and a batch of records is all that is in memory.
 """
 

@@ -32,7 +32,7 @@ from tidegate.quarantine import decision, lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Decision, check_balance, decide
-from tidegate.spark.context import FlowContext, Replay
+from tidegate.spark.context import FlowContext, Reentry
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.turn import turn
 from tidegate.spark.intake import parse
@@ -53,7 +53,7 @@ _FEW_PLACES = 500
 """Up to so many files of landing are named to Delta, which then skips the files of bronze that hold none of them."""
 
 
-def replay_flow(context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:
+def reenter(context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:
     """Replay what a flow holds in quarantine.
 
     Args:
@@ -229,7 +229,7 @@ def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
 
 def _with(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> FlowContext:
     moment_ms = int(pendulum.now("UTC").timestamp() * 1000)
-    replay = Replay(number=number, moment_ms=moment_ms, entries=tuple(entries))
+    replay = Reentry(number=number, moment_ms=moment_ms, entries=tuple(entries))
     return dataclasses.replace(context, replay=replay, persisted=[])
 
 

@@ -41,7 +41,7 @@ ONCE = "This request was done by an earlier attempt; to do it again, clear the w
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class Rederivation:
     """One planned replay of one flow."""
 
     number: int
@@ -88,7 +88,7 @@ def finish_pending(context: FlowContext) -> None:
         shutil.rmtree(_keys(context, last.number), ignore_errors=True)
 
 
-def _take(context: FlowContext, planned: Replay) -> None:
+def _take(context: FlowContext, planned: Rederivation) -> None:
     own = context.of_windows()
 
     def split(decision: Decision) -> Split | None:
@@ -103,11 +103,11 @@ def _take(context: FlowContext, planned: Replay) -> None:
     shutil.rmtree(_keys(context, planned.number), ignore_errors=True)
 
 
-def _plan(context: FlowContext, window: Window, number: int) -> Replay:
+def _plan(context: FlowContext, window: Window, number: int) -> Rederivation:
     """Write down what is replayed, before anything is written."""
     assert context.source_table is not None
     started = time.monotonic()
-    planned = Replay(
+    planned = Rederivation(
         number=number,
         run_key=context.run_key,
         window=dataclasses.asdict(window),
@@ -123,7 +123,7 @@ def _plan(context: FlowContext, window: Window, number: int) -> Replay:
     return planned
 
 
-def _named_keys(context: FlowContext, window: Window, planned: Replay) -> DataFrame:
+def _named_keys(context: FlowContext, window: Window, planned: Rederivation) -> DataFrame:
     """The keys that have a row in the window: in the table as it stands, and as today's code makes it."""
     from pyspark.sql import functions as F
 
@@ -146,7 +146,7 @@ def _named_keys(context: FlowContext, window: Window, planned: Replay) -> DataFr
     )
 
 
-def _whole_feed(context: FlowContext, planned: Replay) -> DataFrame:
+def _whole_feed(context: FlowContext, planned: Rederivation) -> DataFrame:
     """All rows of the source as its change feed would bring them at once."""
     from pyspark.sql import functions as F
 
@@ -161,7 +161,7 @@ def _whole_feed(context: FlowContext, planned: Replay) -> DataFrame:
     )
 
 
-def _source_rows(context: FlowContext, keys: DataFrame, planned: Replay) -> DataFrame:
+def _source_rows(context: FlowContext, keys: DataFrame, planned: Rederivation) -> DataFrame:
     """The source rows that today's code makes into rows of the keys."""
     feed = _whole_feed(context, planned)
     names = list(context.flow.target.keys)
@@ -174,7 +174,7 @@ def _source_rows(context: FlowContext, keys: DataFrame, planned: Replay) -> Data
     return feed.join(wanted, list(context.source_keys), "left_semi")
 
 
-def _as_feed(context: FlowContext, keys: DataFrame, planned: Replay) -> DataFrame:
+def _as_feed(context: FlowContext, keys: DataFrame, planned: Rederivation) -> DataFrame:
     """The named groups as a change feed names them."""
     from pyspark.sql import functions as F
 
@@ -205,6 +205,6 @@ def _keys(context: FlowContext, number: int) -> Path:
     return written_plan.folder(context) / f"{number}.keys"
 
 
-def _last(context: FlowContext) -> Replay | None:
+def _last(context: FlowContext) -> Rederivation | None:
     known = written_plan.numbers(context)
-    return Replay(**written_plan.read(context, known[-1])) if known else None
+    return Rederivation(**written_plan.read(context, known[-1])) if known else None
