@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.errors import LakeVersionError
 from tidegate.report import FORMAT, BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
 
 BROKEN = ExpectationResult(
@@ -125,7 +126,7 @@ def test_fields_of_a_newer_writer_are_left_out_and_a_newer_format_is_refused(tmp
     path.write_text(json.dumps({**plain, "added": 1, "flows": [{**flow, "added": 1} for flow in plain["flows"]]}))
     assert RunReport.read(path) == report
     path.write_text(json.dumps({**plain, "format": FORMAT + 1}))
-    with pytest.raises(ValueError, match="upgrade"):
+    with pytest.raises(LakeVersionError, match="upgrade"):
         RunReport.read(path)
 
 
