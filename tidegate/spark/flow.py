@@ -56,6 +56,7 @@ def run_flow(context: FlowContext) -> None:
             swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)
+            reentry.finish_interrupted(context)
         if context.request.window is not None and context.request.concerns(context.flow):
             again = replay.replay if context.request.mode == "replay" else reingest.reingest
             again(context, context.request.window)

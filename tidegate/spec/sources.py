@@ -23,6 +23,9 @@ from tidegate.spec.fields import (
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
+MAX_FILE_AGE_DAYS = 3650
+"""The stream's ``maxFileAge``: once it has read, it passes over a file that is older than the newest by more. Spark's own
+7 days would leave files out without a word."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import progress
 from tidegate.errors import OffsetsExpiredError
 from tidegate.probes import delta, files, kafka
+from tidegate.spec.sources import MAX_FILE_AGE_DAYS
 from tidegate.wording import count
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ _NAMED = 3
 """So many files are named, of however many there are."""
 BYTES_PER_MESSAGE = 1024
 """A guess for a topic of which nothing was read yet: the broker does not tell sizes."""
-MAX_AGE_MS = 3650 * 24 * 3600 * 1000
-"""The stream's ``maxFileAge``: once it has read, it passes over a file that is older than the newest by more."""
+MAX_AGE_MS = MAX_FILE_AGE_DAYS * 24 * 3600 * 1000
 NOTHING_READ = "nothing read"
 
 

@@ -115,11 +115,14 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
     keys, name = context.flow.target.keys, context.flow.transform
     missing = [key for key in keys if key not in groups.columns]
     if missing:
-        raise SpecError(f"flow {context.flow.name!r}: transform {name!r} does not return the key {', '.join(missing)}")
+        raise SpecError(
+            f"flow {context.flow.name!r}: transform {name!r} does not return the key {', '.join(missing)}; let it, or declare other keys"
+        )
     made, distinct = groups.count(), groups.select(*keys).distinct().count()
     if made != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {made} rows for {distinct} groups; one per group is due"
+            f"flow {context.flow.name!r}: transform {name!r} returns {made} rows for {distinct} groups; one per group is due: "
+            "group by the table's keys"
         )
     strange = _matched(groups, affected, keys, "left_anti").count()
     if strange:
@@ -127,7 +130,8 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
             context.flow.name,
             batch_id,
             {"invented": strange},
-            f"transform {name!r} returns {strange} groups that the change feed did not name; nothing was written",
+            f"transform {name!r} returns {strange} groups that the change feed did not name; nothing was written. "
+            "Let it group the rows that it is given, and make up none",
         )
 
 

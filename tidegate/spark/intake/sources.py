@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import checkpoint
 from tidegate.spark.lake import tables
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+from tidegate.spec.sources import MAX_FILE_AGE_DAYS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,7 @@ def _files(context: FlowContext, source: FileSource) -> DataFrame:
         .option("pathGlobFilter", source.glob)
         .option("recursiveFileLookup", "true")
         # After the first batch, a file older than the newest by more than this is skipped in silence (default 7 days).
-        .option("maxFileAge", "3650d")
+        .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
         .option("maxFilesPerTrigger", source.max_files_per_trigger)
         .load(_escaped(context))
         .select("path", "length", "modificationTime")

@@ -225,7 +225,7 @@ def _committed(spark: SparkSession, path: Path, txn: Transaction) -> tables.Comm
             txn.batch_id,
             txn.planned,
             f"the table at {path} holds batch {held} of {txn.app_id} after batch {txn.batch_id} was written; "
-            "the checkpoint and the table do not belong together",
+            "the checkpoint and the table do not belong together: restore the one that was exchanged, or raise checkpoint_version",
         )
     return tables.find_commit(path, txn.app_id, txn.batch_id, tables.version(spark, path))
 
