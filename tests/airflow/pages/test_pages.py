@@ -11,6 +11,8 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tests.cli.project import append
+from tests.written import drift_waits
+from tidegate import registry
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import intervention
 from tidegate.ops import alert_history
@@ -71,6 +73,16 @@ def test_a_flow_tells_of_its_batches_verdicts_checkpoints_and_quarantine(client:
     assert "No change of schema is recorded." in told
     assert 'href="/tidegate/pipelines/flights/docs/silver/v1-0-batch-0.html"' in page
     assert "a secret" not in page
+
+
+def test_a_batch_that_its_frozen_contract_refused_has_its_report_where_the_flow_stands(
+    client: Client, lake: Lake
+) -> None:
+    drift_waits(lake.layout, registry.load("flights"), "silver", "0a1b2c3d4e5f", batch_id=3)
+    lake.page("silver/v1-0-batch-3.html", "a report")
+    page = client().get("/tidegate/pipelines/flights/flows/silver").text
+    assert "batch 3 was refused by its frozen contract; drift 0a1b2c3d4e5f needs an answer" in text(page)
+    assert 'href="/tidegate/pipelines/flights/docs/silver/v1-0-batch-3.html">Report of batch 3, which waits' in page
 
 
 def test_a_refused_batch_that_passed_later_has_one_line(client: Client, lake: Lake) -> None:

@@ -54,6 +54,26 @@ def _routes(shown: Views, layout: Layout) -> APIRouter:
     ) -> HTMLResponse:
         return _page(request, "overview.html", shown.overview(permitted, q, state))
 
+    _add_pages(router, shown)
+    _add_reports(router, shown, layout)
+
+    @router.get("/assets/{name}", dependencies=[Authenticated])
+    def assets(name: str) -> Response:
+        found = files.find(render.ASSETS, name, files.OF_PAGES)
+        if found is None:
+            _missing()
+        return FileResponse(found[0], media_type=found[1])
+
+    @router.api_route("/{path:path}", methods=_METHODS, dependencies=[Authenticated])
+    def nothing(path: str) -> Response:
+        _missing()
+
+    return router
+
+
+def _add_pages(router: APIRouter, shown: Views) -> None:
+    """Of one pipeline, its flows, runs and tasks."""
+
     @router.get("/pipelines/{dag_id}", dependencies=[MaySeeRuns])
     def pipeline(request: Request, dag_id: str) -> HTMLResponse:
         if not shown.is_declared(dag_id):
@@ -85,6 +105,10 @@ def _routes(shown: Views, layout: Layout) -> APIRouter:
             return run(request, dag_id, run_id)
         return _page(request, "run.html", shown.run(dag_id, run_id, task_id))
 
+
+def _add_reports(router: APIRouter, shown: Views, layout: Layout) -> None:
+    """The files that jobs wrote about batches."""
+
     @router.get("/pipelines/{dag_id}/docs/{path:path}", dependencies=[MaySeeRuns])
     def docs(request: Request, dag_id: str, path: str) -> Response:
         # Only a declared name can be the name of a folder.
@@ -96,19 +120,6 @@ def _routes(shown: Views, layout: Layout) -> APIRouter:
             root = request.scope.get("root_path", "")
             return HTMLResponse(render.report(file.read_text(errors="replace"), root, dag_id))
         return FileResponse(file, media_type=kind)
-
-    @router.get("/assets/{name}", dependencies=[Authenticated])
-    def assets(name: str) -> Response:
-        found = files.find(render.ASSETS, name, files.OF_PAGES)
-        if found is None:
-            _missing()
-        return FileResponse(found[0], media_type=found[1])
-
-    @router.api_route("/{path:path}", methods=_METHODS, dependencies=[Authenticated])
-    def nothing(path: str) -> Response:
-        _missing()
-
-    return router
 
 
 def _page(request: Request, template: str, told: dict[str, object], status: int = 200) -> HTMLResponse:

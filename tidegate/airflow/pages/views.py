@@ -22,6 +22,7 @@ from tidegate.status.watch import Seen, Watch
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
+    from tidegate.status.standing import Standing
 
 BATCHES = 50
 """On one page."""
@@ -176,6 +177,7 @@ class Views:
             "newest_is": "event" if seen.newest_is_event and seen.newest else "ingested",
             "plot": plot.bars(values, parts, width=width, height=height, slots=TREND, gap=gap),
             "page": self._page_of(told.pipeline, told.flow, summary, "batch") if summary else None,
+            "waits": self._page_that_waits(told),
         }
 
     def _lines(self, dag_id: str, **asked: Any) -> list[dict[str, Any]]:
@@ -192,6 +194,16 @@ class Views:
         """The page of one batch, relative to the pipeline's reports; None when there is none."""
         path = f"{flow}/v{batch.checkpoint_version}-{batch.refresh}-{kind}-{batch.batch_id}.html"
         return path if (self._layout.docs(dag_id) / path).is_file() else None
+
+    def _page_that_waits(self, told: Standing) -> str | None:
+        """The page of the batch that a gate or a contract refused, and that waits for a person; None when none does.
+
+        A batch that its contract refused is in no ledger and has no verdict: only its page tells of it.
+        """
+        if told.lag is None or not told.lag.refused:
+            return None
+        path = f"{told.flow}/v{told.version}-{told.refresh or 0}-batch-{told.lag.pending_batch}.html"
+        return path if (self._layout.docs(told.pipeline) / path).is_file() else None
 
     def _has_docs(self, dag_id: str) -> bool:
         return (self._layout.docs(dag_id) / "index.html").is_file()
