@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +55,19 @@ class Result:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@functools.cache
+def _zygote() -> subprocess.Popen[str]:
+    """One for all tests of this process; it ends when its standard input does."""
+    return subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("zygote.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")},
+    )
 
 
 @dataclass(frozen=True)
@@ -108,18 +123,24 @@ class Project:
         return {**ours, **self.variables}
 
     def run(self, *arguments: str, **variables: str) -> Result:
-        """The installed command, from a folder that is not the project's."""
-        done = subprocess.run(
-            [COMMAND, *arguments],
-            env={**self.child_environment, **variables},
-            cwd=self.folder.parent,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Result(done.returncode, done.stdout, done.stderr)
+        """The command in a process of its own, from a folder that is not the project's."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = Path(folder, "out"), Path(folder, "err")
+            asked = {
+                "arguments": arguments,
+                "environment": {**self.child_environment, **variables},
+                "folder": str(self.folder.parent),
+                "out": str(out),
+                "err": str(err),
+            }
+            zygote = _zygote()
+            assert zygote.stdin is not None and zygote.stdout is not None
+            zygote.stdin.write(json.dumps(asked) + "\n")
+            zygote.stdin.flush()
+            code = int(zygote.stdout.readline())
+            told = Result(code, out.read_text(), err.read_text())
+        assert "Traceback" not in told.err, told.err
+        return told
 
     def declare(self, pipeline: Pipeline) -> Pipeline:
         (self.folder / "pipelines" / f"{pipeline.name}.py").write_text(DECLARATION.format(pipeline=pipeline))
