@@ -82,8 +82,13 @@ def finish_interrupted(context: FlowContext) -> None:
     asked it to.
     """
     marker = context.layout.claim(context.pipeline.name, context.flow.name)
-    if not marker.exists():
+    try:
+        told = json.loads(marker.read_text(encoding="utf-8"))
+    except FileNotFoundError:
         return
+    # Its line in the ledger is that of the replay, whoever finishes it.
+    asked = dataclasses.replace(context.request, mode="quarantine", requested_by=told["by"])
+    context = dataclasses.replace(context, request=asked)
     held = lifecycle.in_hand(context.quarantine)
     if held is not None:
         replaying = _with(context, held.number, lifecycle.entries_in_hand(context.quarantine, held.number))
@@ -95,7 +100,7 @@ def finish_interrupted(context: FlowContext) -> None:
             context.report.notes.append(
                 f"replay {held.number} of its quarantine had been interrupted: {held.entries:,} entries are open again"
             )
-    marker.unlink()
+    marker.unlink(missing_ok=True)
 
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
@@ -138,7 +143,7 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     write_text(
         context.layout.claims(name, request.run_key, request.request_id), json.dumps([*_claims(context), number])
     )
-    write_text(marker, json.dumps({"number": number}))
+    write_text(marker, json.dumps({"number": number, "by": by}))
     taken = lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if taken is None:
         marker.unlink()
