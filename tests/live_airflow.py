@@ -235,7 +235,7 @@ class Live:
             name: instance.state.value if instance.state else None for name, instance in self.tasks(run, dag_id).items()
         }
 
-    def end(self, run: str, dag_id: str = "flights", seconds: float = 300) -> dict[str, str | None]:
+    def end(self, run: str, dag_id: str = "flights", seconds: float = 500) -> dict[str, str | None]:
         """Wait for a run's end, and return the colour of each of its tasks."""
         until(lambda: self.runs(dag_id).get(run) in ("success", "failed"), seconds)
         return self.states(run, dag_id)
