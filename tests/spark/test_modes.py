@@ -149,6 +149,7 @@ def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bo
     ref = CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)
     context = SimpleNamespace(
         layout=layout,
+        replay=None,
         pipeline=Pipeline(name="orders", flows=(bronze, silver)),
         flow=silver,
         ref=ref,
