@@ -166,9 +166,13 @@ class BatchRecord:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`; fields that a newer writer added are left out, those that an older one lacked are 0."""
+        """The reverse of `to_json`; fields that a newer writer added are left out, those that an older one lacked are 0.
+
+        A line of the ledger will do: a map that Arrow tells as pairs becomes one.
+        """
         known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in plain.items() if name in known and value is not None})
+        told = {name: value for name, value in plain.items() if name in known and value is not None}
+        return cls(**told | {name: dict(told[name]) for name in ("filtered", "rules") if name in told})
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -104,12 +104,7 @@ class LookAround(BaseOperator):
 
         history = alert_history.episodes(layout, judged.pipeline)
         flows = sorted({each.flow for each in history if each.resolved_at is None})
-        events = settle(history, judged.findings_beside(flows), now)
-        for event in events:
-            place = f"{judged.pipeline}/{event.flow}" if event.flow else judged.pipeline
-            say = self.log.warning if event.kind == "opened" else self.log.info
-            say("%s: %s %s: %s", place, event.rule, event.kind, event.message)
-        alert_history.append(layout, judged.pipeline, events)
+        self._keep(layout, judged.pipeline, settle(history, judged.findings_beside(flows), now))
         known = alert_history.episodes(layout, judged.pipeline)
         open_ones = [each for each in known if each.resolved_at is None]
         self.log.info("%s: %s open", judged.pipeline, len(open_ones) or "no alert is")
@@ -123,10 +118,18 @@ class LookAround(BaseOperator):
         from tidegate.ops import alert_history
 
         events = settle(alert_history.episodes(layout, pipeline), (), now)
-        for event in events:
-            self.log.info("%s/%s: %s resolved: %s", pipeline, event.flow, event.rule, event.message)
-        alert_history.append(layout, pipeline, events)
+        self._keep(layout, pipeline, events)
         return alert_history.episodes(layout, pipeline) if events else ()
+
+    def _keep(self, layout: Layout, pipeline: str, events: Sequence[Event]) -> None:
+        """Tell the log what began and what ended, and write it into the history."""
+        from tidegate.ops import alert_history
+
+        for event in events:
+            place = f"{pipeline}/{event.flow}" if event.flow else pipeline
+            say = self.log.warning if event.kind == "opened" else self.log.info
+            say("%s: %s %s: %s", place, event.rule, event.kind, event.message)
+        alert_history.append(layout, pipeline, events)
 
     def _tell_channel(
         self, layout: Layout, histories: Mapping[str, tuple[Episode, ...]], now: datetime, context: Context

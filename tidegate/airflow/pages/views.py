@@ -192,7 +192,10 @@ class Views:
 
     def _page_of(self, dag_id: str, flow: str, batch: Any, kind: str) -> str | None:
         """The page of one batch, relative to the pipeline's reports; None when there is none."""
-        path = f"{flow}/v{batch.checkpoint_version}-{batch.refresh}-{kind}-{batch.batch_id}.html"
+        return self._existing(dag_id, f"{flow}/v{batch.checkpoint_version}-{batch.refresh}", kind, batch.batch_id)
+
+    def _existing(self, dag_id: str, checkpoint: str, kind: str, number: int | None) -> str | None:
+        path = f"{checkpoint}-{kind}-{number}.html"
         return path if (self._layout.docs(dag_id) / path).is_file() else None
 
     def _page_that_waits(self, told: Standing) -> str | None:
@@ -202,8 +205,9 @@ class Views:
         """
         if told.lag is None or not told.lag.refused:
             return None
-        path = f"{told.flow}/v{told.version}-{told.refresh or 0}-batch-{told.lag.pending_batch}.html"
-        return path if (self._layout.docs(told.pipeline) / path).is_file() else None
+        return self._existing(
+            told.pipeline, f"{told.flow}/v{told.version}-{told.refresh or 0}", "batch", told.lag.pending_batch
+        )
 
     def _has_docs(self, dag_id: str) -> bool:
         return (self._layout.docs(dag_id) / "index.html").is_file()
