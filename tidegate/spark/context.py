@@ -82,8 +82,13 @@ class FlowContext:
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of all writes; all replays of a flow have one of their own, whatever its checkpoint."""
-        return self.ref.app_id if self.replay is None else f"{self.ref.dag_id}/{self.ref.flow}/{identity.REPLAY}"
+        """The ``txnAppId`` of all writes: the checkpoint's, or that of the replays."""
+        return self.ref.app_id if self.replay is None else self.replays_app_id
+
+    @property
+    def replays_app_id(self) -> str:
+        """The ``txnAppId`` that all replays of the flow's quarantine share, whatever its checkpoint."""
+        return f"{self.ref.dag_id}/{self.ref.flow}/{identity.REPLAY}"
 
     @property
     def checkpoint(self) -> Path:

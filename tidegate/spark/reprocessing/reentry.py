@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import identity
 from tidegate.atomic import write_text
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
@@ -41,6 +40,7 @@ from tidegate.spec import ChangeFeed, FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -81,7 +81,7 @@ def finish_interrupted(context: FlowContext) -> None:
     What the target holds is recorded and closed. Else the entries are open again: a run does not judge what nobody
     asked it to.
     """
-    marker = context.layout.claim(context.pipeline.name, context.flow.name)
+    marker = _marker(context)
     try:
         told = json.loads(marker.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -138,11 +138,8 @@ def _replay(context: FlowContext, selection: Selection, limit: int | None) -> No
 def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> lifecycle.Claim | None:
     """Step a: take entries in hand; None when nothing is left. That it is about to stands in files before."""
     by = context.request.requested_by or "tidegate"
-    name, request = context.pipeline.name, context.request
-    marker = context.layout.claim(name, context.flow.name)
-    write_text(
-        context.layout.claims(name, request.run_key, request.request_id), json.dumps([*_claims(context), number])
-    )
+    marker = _marker(context)
+    write_text(_claims_file(context), json.dumps([*_claims(context), number]))
     write_text(marker, json.dumps({"number": number, "by": by}))
     taken = lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if taken is None:
@@ -150,11 +147,19 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     return taken
 
 
+def _marker(context: FlowContext) -> Path:
+    """The file that is there while a replay of the flow has entries in hand."""
+    return context.layout.claim(context.pipeline.name, context.flow.name)
+
+
+def _claims_file(context: FlowContext) -> Path:
+    return context.layout.claims(context.pipeline.name, context.request.run_key, context.request.request_id)
+
+
 def _claims(context: FlowContext) -> list[int]:
     """The claims of earlier attempts at the same request, in order; one that was undone may be among them."""
-    path = context.layout.claims(context.pipeline.name, context.request.run_key, context.request.request_id)
     try:
-        numbers: list[int] = json.loads(path.read_text(encoding="utf-8"))
+        numbers: list[int] = json.loads(_claims_file(context).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     return sorted(set(numbers))
@@ -166,15 +171,11 @@ def _tell_earlier(context: FlowContext, claims: Sequence[int]) -> None:
     wanted = ", ".join(str(number) for number in claims if number not in told)
     if not wanted:
         return
-    app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
     lines = store.select(
         context.layout.ops(context.pipeline.name, "ledger"),
-        f"SELECT * FROM held WHERE app_id = '{app_id}' AND batch_id IN ({wanted}) ORDER BY batch_id",
+        f"SELECT * FROM held WHERE app_id = '{context.replays_app_id}' AND batch_id IN ({wanted}) ORDER BY batch_id",
     )
-    context.report.batches[:0] = [
-        BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
-        for line in lines
-    ]
+    context.report.batches[:0] = [BatchRecord.from_json(line) for line in lines]
 
 
 def work_through(context: FlowContext, number: int) -> None:
@@ -196,10 +197,10 @@ def work_through(context: FlowContext, number: int) -> None:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
         if not failure.transient and not decide(replaying, number).written:
             lifecycle.release(context.quarantine, number)
-            context.layout.claim(context.pipeline.name, context.flow.name).unlink(missing_ok=True)
+            _marker(context).unlink(missing_ok=True)
         raise
     settle(replaying, number)
-    context.layout.claim(context.pipeline.name, context.flow.name).unlink(missing_ok=True)
+    _marker(context).unlink(missing_ok=True)
 
 
 def settle(context: FlowContext, number: int) -> None:
@@ -209,9 +210,8 @@ def settle(context: FlowContext, number: int) -> None:
 
 def _highest(context: FlowContext) -> int:
     """The highest number that a claim of this flow had, by all three that remember one."""
-    app_id = f"{context.ref.dag_id}/{context.ref.flow}/{identity.REPLAY}"
     places = (context.quarantine, context.live)
-    written = [tables.transactions(context.spark, path).get(app_id, -1) for path in places]
+    written = [tables.transactions(context.spark, path).get(context.replays_app_id, -1) for path in places]
     return max(*written, lifecycle.highest_claim(context.quarantine))
 
 
