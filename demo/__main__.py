@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import traceback
 from pathlib import Path
 
-EXIT_INTERRUPTED = 130
+from demo import signals
+
 EXIT_NOT_SET_UP = 78
 EXIT_BROKEN = 70
 PLAIN_WIDTH = 120
@@ -30,7 +30,7 @@ def main() -> int:
         print(f"The demo needs the package {missing.name}: run `make setup`.", file=sys.stderr)
         return EXIT_NOT_SET_UP
     # A polite kill ends the broker and Spark as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals.listen()
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     project = Path(__file__).resolve().parents[1]
     folder = _folder(project)
@@ -38,7 +38,7 @@ def main() -> int:
         return 0 if tell(project, folder, console) else 1
     except KeyboardInterrupt:
         console.print("\nStopped; the broker and Spark are stopped too. `make demo` starts afresh.")
-        return EXIT_INTERRUPTED
+        return signals.EXIT_INTERRUPTED
     except TidegateError as error:
         console.print(error.message, style="red", markup=False, highlight=False, soft_wrap=True)
         return error.exit_code

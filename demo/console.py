@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import fcntl
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import clicks_feed, flights_feed
+from demo import clicks_feed, flights_feed, signals
 from demo.stage import check_set_up
 from tidegate.embedded import jars, places
 from tidegate.embedded.airflow_server import PORT, USER, AirflowServer
@@ -30,7 +29,6 @@ from tidegate.embedded.service import Service, stop
 from tidegate.environment import Environment
 from tidegate.errors import NoAnswerError, SetupError, TidegateError
 
-EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092
 """Where the project's commands look for a broker that nobody named; taken when it is free."""
 _READY_SECONDS = 240.0
@@ -226,14 +224,14 @@ def main() -> int:
     # All that is written here and by what is started here: nobody else's to read.
     os.umask(0o077)
     # A polite kill takes back what was started, as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals.listen()
     console = Console(highlight=False, markup=False, soft_wrap=True)
     parts = Parts(asked.project.absolute(), console)
     try:
         {"up": up, "down": down, "status": status}[asked.command](parts)
     except KeyboardInterrupt:
         console.print("\nStopped; what was started here is stopped too.")
-        return EXIT_INTERRUPTED
+        return signals.EXIT_INTERRUPTED
     except TidegateError as error:
         console.print(f"\n{error.message}", style="red")
         return error.exit_code

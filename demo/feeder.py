@@ -7,13 +7,12 @@ number the next click has in the topic. So it can be killed and started at any t
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from demo import clicks_feed, flights_feed
+from demo import clicks_feed, flights_feed, signals
 from demo.flights_feed import Landed
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
@@ -70,7 +69,7 @@ def feed(environment: Environment) -> None:
 def main() -> int:
     """Feed the environment that the variables name; ends with Ctrl-C and SIGTERM."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals.listen()
     try:
         feed(Environment.read())
     except KeyboardInterrupt:

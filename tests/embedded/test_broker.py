@@ -57,6 +57,17 @@ def test_a_storage_that_cannot_be_made_is_told(tmp_path: Path, fake_java: Path) 
         Broker(tmp_path / "broker", class_path="x.jar").start()
 
 
+def test_the_id_of_a_cluster_is_never_taken_for_an_option(
+    tmp_path: Path, fake_java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [b"\xfb" * 16, b"\x00" * 16]
+    monkeypatch.setattr("tidegate.embedded.broker.secrets.token_bytes", lambda size: drawn.pop(0))
+    fake_java.write_text('#!/bin/sh\necho "$*" >&2\nexit 1\n')
+    with pytest.raises(SetupError, match=r" -t A{22}$"):
+        Broker(tmp_path, class_path="x.jar").start()
+    assert drawn == []
+
+
 def test_only_loopback_is_listened_on(tmp_path: Path, fake_java: Path) -> None:
     fake_java.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(SetupError):

@@ -171,9 +171,8 @@ class Broker:
             *("-Djava.awt.headless=true", "-Dlog4j2.configurationFile=log4j2.properties", "-cp", self._class_path),
         ]
         if not (self.data_dir / "data" / "meta.properties").exists():
-            # Kafka takes a cluster id of 16 random bytes in URL-safe base64, without padding.
-            cluster = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-            self._format([*command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", "server.properties"])
+            storage_tool = (*command, "kafka.tools.StorageTool", "format", "-c", "server.properties")
+            self._format([*storage_tool, "-t", _cluster_id()])
         with (self.data_dir / "logs" / "console.log").open("wb") as console:
             # A session of its own: Ctrl-C in the terminal is for the parent, which then stops the broker in order.
             self._popen = subprocess.Popen(
@@ -256,3 +255,13 @@ class Broker:
             if path.exists():
                 told += path.read_text(encoding="utf-8", errors="replace")[-3000:]
         return told or "(empty)"
+
+
+def _cluster_id() -> str:
+    """16 random bytes in URL-safe base64 without padding, as Kafka's ``Uuid.randomUuid`` draws them.
+
+    One that begins with a dash is drawn again: ``kafka-storage`` takes it for an option.
+    """
+    while (drawn := base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")).startswith("-"):
+        pass
+    return drawn
