@@ -68,13 +68,7 @@ class Line:
 
 def read(layout: Layout, pipeline: str) -> list[Line]:
     """Every line, oldest first; none before the first change."""
-    from deltalake import DeltaTable
-
-    path = _path(layout, pipeline)
-    if not DeltaTable.is_deltatable(str(path)):
-        return []
-    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
-    return [_line(row) for row in sorted(rows, key=lambda row: cast("pendulum.DateTime", row["recorded_at"]))]
+    return [_line(row) for row in store.select(_path(layout, pipeline), "SELECT * FROM held ORDER BY recorded_at")]
 
 
 def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:

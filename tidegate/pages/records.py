@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate import identity
 from tidegate.layout import Layout
+from tidegate.ops import store
 from tidegate.pages.batch import Batch, Judgement
 from tidegate.report import BatchRecord, ExpectationResult, Verdict
 
@@ -70,26 +71,11 @@ def complete(layout: Layout, pipeline: str, batch: Batch, *, judged: bool) -> Ba
 
 def _lines(path: Path, of: Batch | None = None) -> list[dict[str, Any]]:
     """The lines of one table, the oldest first; none when there is no table."""
-    if not (path / "_delta_log").is_dir():
-        return []
-    from deltalake import DeltaTable
-
-    table = DeltaTable(str(path))
-    filters = None
+    wanted = "true"
     if of is not None:
-        filters = [
-            ("flow", "=", of.flow),
-            ("checkpoint_version", "=", of.checkpoint_version),
-            ("refresh", "=", of.refresh),
-            ("batch_id", "=", of.batch_id),
-        ]
-    lines: list[dict[str, Any]] = table.to_pyarrow_table(filters=filters).to_pylist()
-    lines.sort(key=lambda line: line["recorded_at"])
-    for line in lines:
-        for name in ("filtered", "rules"):
-            if name in line:
-                line[name] = dict(line[name] or ())
-    return lines
+        number = f"checkpoint_version = {of.checkpoint_version} AND refresh = {of.refresh} AND batch_id = {of.batch_id}"
+        wanted = f"flow = '{of.flow}' AND {number}"
+    return store.select(path, f"SELECT * FROM held WHERE {wanted} ORDER BY recorded_at")
 
 
 def _by_batch(lines: Sequence[Mapping[str, Any]], pipeline: str) -> dict[_Identity, list[Mapping[str, Any]]]:
