@@ -12,7 +12,7 @@ from demo import flights_feed
 from tests.deployment import Deployment
 from tests.spark.reprocessing.test_reentry import expect_every_row_in_one_place, within
 from tidegate import registry
-from tidegate.quarantine import lifecycle
+from tidegate.quarantine import claims
 from tidegate.status.lag import measure
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
@@ -30,8 +30,8 @@ def _kill_a_replay(deployment: Deployment, step: str) -> None:
     deployment.run(flows=["bronze", "silver"])
     deployment.edit_suite("flights/silver", within(20))
     deployment.run_and_kill(step, request=deployment.replay_request("silver"))
-    in_hand = lifecycle.in_hand(deployment.layout.quarantine("flights", "silver"))
-    assert in_hand == lifecycle.Claim(number=0, entries=delays(5))
+    in_hand = claims.in_hand(deployment.layout.quarantine("flights", "silver"))
+    assert in_hand == claims.Claim(number=0, entries=delays(5))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
-from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord
 
@@ -110,9 +110,9 @@ def test_waiving_without_a_reason_is_refused(layout: Layout) -> None:
 
 def test_what_a_replay_has_in_hand_is_left_alone(layout: Layout) -> None:
     path = layout.quarantine("orders", "silver")
-    lifecycle.claim(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
+    claims.take(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
     assert waive(layout, "malformed_line") == 1
-    assert lifecycle.in_hand(path) == lifecycle.Claim(number=3, entries=2)
+    assert claims.in_hand(path) == claims.Claim(number=3, entries=2)
 
 
 def test_what_is_too_old_expires(layout: Layout) -> None:
@@ -128,7 +128,7 @@ def test_what_is_too_old_expires(layout: Layout) -> None:
 
 def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: Layout) -> None:
     path = layout.quarantine("orders", "silver")
-    lifecycle.claim(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
+    claims.take(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
     assert decision.retire(layout, CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)) == 0
     assert decision.retire(layout, NEXT) == 5
     assert entries(layout)["a#0"]["reason"] == "judged anew by checkpoint v2/0"

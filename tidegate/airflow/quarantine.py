@@ -23,7 +23,7 @@ from tidegate.airflow.telling import tell
 from tidegate.checkpoints import checkpoint, lease, refusal
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
-from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
@@ -103,7 +103,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
             return None, decide(layout, pipeline, flow, selection, asked, by=by)
         path = layout.quarantine(pipeline.name, flow.name)
         entries = lifecycle.count_free(path, selection)
-        if not entries and lifecycle.in_hand(path) is None:
+        if not entries and claims.in_hand(path) is None:
             return None, f"{flow.name}: nothing is open"
         request = RunRequest.of_quarantine(
             pipeline,
@@ -170,7 +170,7 @@ def decide(
 
 
 def _left_out(path: Path) -> str:
-    held = lifecycle.in_hand(path)
+    held = claims.in_hand(path)
     if held is None:
         return ""
     return f"; {held.entries:,} more are in the hand of a replay that was interrupted: the flow's next run ends it"

@@ -34,7 +34,7 @@ def replay(
     from tidegate.cli import console
     from tidegate.cli.run import attempt
     from tidegate.layout import Layout
-    from tidegate.quarantine import lifecycle
+    from tidegate.quarantine import claims, lifecycle
     from tidegate.quarantine.selection import Selection
     from tidegate.report import now
     from tidegate.request import RunRequest
@@ -44,7 +44,7 @@ def replay(
     pipeline = project.load(name)
     (only,) = project.choose(pipeline, [flow])
     path = Layout.of(environment).quarantine(name, only.name)
-    free, unfinished = lifecycle.count_free(path, selection), lifecycle.in_hand(path)
+    free, unfinished = lifecycle.count_free(path, selection), claims.in_hand(path)
     if not free and (unfinished is None or dry_run):
         console.say(
             f"{only.name}: nothing {f'{selection.told()} ' if selection.told() else ''}is open; no JVM was started"

@@ -13,7 +13,7 @@ import pytest
 from demo import checks, flights_feed
 from tests.deployment import Deployment
 from tidegate import registry
-from tidegate.quarantine import lifecycle
+from tidegate.quarantine import claims
 from tidegate.report import BatchRecord
 
 pytestmark = pytest.mark.jvm
@@ -164,7 +164,7 @@ def test_a_replay_that_fails_as_it_would_again_gives_back_what_it_had_in_hand(fl
     told = flights.replay("silver")
 
     assert told.error is not None and not told.error["transient"]
-    assert lifecycle.in_hand(flights.layout.quarantine("flights", "silver")) is None
+    assert claims.in_hand(flights.layout.quarantine("flights", "silver")) is None
     assert states(flights) == {"open": len(before)}
     flights.edit_suite("flights/silver", within(2000))
     assert flights.replay("silver").total("written") == len(before)
@@ -181,7 +181,7 @@ def test_an_entry_whose_record_is_gone_stays_open_and_says_so(flights: Deploymen
     assert told.error is None
     assert told.total("read") == told.total("written") == len(late(5)) - 1
     (row,) = [row for row in flights.quarantined("silver").to_pylist() if row["state"] == "open"]
-    assert (row["_row_id"], row["rules"], row["attempts"]) == (lost, ["between(dep_delay)", lifecycle.GONE], 1)
+    assert (row["_row_id"], row["rules"], row["attempts"]) == (lost, ["between(dep_delay)", claims.GONE], 1)
     expect_every_row_in_one_place(flights)
 
 
@@ -258,7 +258,7 @@ def test_entries_older_than_the_log_of_their_keyed_table_come_back_and_stop_no_o
     kept = {row["_row_id"]: row for row in punctual.quarantined("punctual").to_pylist() if row["state"] == "open"}
     assert kept.keys() == old
     assert {(tuple(row["rules"]), row["_in_hand"]) for row in kept.values()} == {
-        (("between(dep_delay)", lifecycle.GONE), None)
+        (("between(dep_delay)", claims.GONE), None)
     }
     again = punctual.replay("punctual")
     assert (again.error, again.total("read")) == (None, 0), "nothing is left in hand, and nothing is stuck"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tidegate.quarantine import lifecycle as life
+from tidegate.quarantine import claims
 from tidegate.spark.lake import sinks, tables
 from tidegate.spec import FileSource
 
@@ -162,7 +162,7 @@ def send_back(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) 
         "_row_id": pyarrow.array(list(found), texts),
         "rules": pyarrow.array(list(found.values()), pyarrow.list_(texts)),
     }
-    life.send_back(
+    claims.send_back(
         context.quarantine,
         txn.batch_id,
         pyarrow.table(rows),

@@ -26,31 +26,27 @@ from tidegate.atomic import write_text
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.ops import store
-from tidegate.probes import delta
-from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Decision, check_balance, decide
 from tidegate.spark.context import FlowContext, Reentry
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.turn import turn
-from tidegate.spark.intake import parse
 from tidegate.spark.lake import tables
-from tidegate.spec import ChangeFeed, FileSource
+from tidegate.spark.reprocessing import originals
+from tidegate.spec import ChangeFeed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tidegate.quarantine.selection import Selection
 
 ENTRIES_AT_ONCE = 10_000
 """Of one claim, so that memory does not grow with the quarantine."""
-
-_FEW_PLACES = 500
-"""Up to so many files of landing are named to Delta, which then skips the files of bronze that hold none of them."""
 
 
 def reenter(context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:
@@ -89,14 +85,14 @@ def finish_interrupted(context: FlowContext) -> None:
     # Its line in the ledger is that of the replay, whoever finishes it.
     asked = dataclasses.replace(context.request, mode="quarantine", requested_by=told["by"])
     context = dataclasses.replace(context, request=asked)
-    held = lifecycle.in_hand(context.quarantine)
+    held = claims.in_hand(context.quarantine)
     if held is not None:
-        replaying = _with(context, held.number, lifecycle.entries_in_hand(context.quarantine, held.number))
+        replaying = _with(context, held.number, claims.entries_of(context.quarantine, held.number))
         if decide(replaying, held.number).written:
             work_through(context, held.number)
             context.report.notes.append(f"finished replay {held.number} of its quarantine, which had been interrupted")
         else:
-            lifecycle.release(context.quarantine, held.number)
+            claims.release(context.quarantine, held.number)
             context.report.notes.append(
                 f"replay {held.number} of its quarantine had been interrupted: {held.entries:,} entries are open again"
             )
@@ -117,14 +113,14 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
 
 
 def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
-    unfinished = lifecycle.in_hand(context.quarantine)
+    unfinished = claims.in_hand(context.quarantine)
     if unfinished is not None:
         work_through(context, unfinished.number)
     earlier = _claims(context)
     _tell_earlier(context, earlier)
     number = _highest(context) + 1
     first = min(earlier, default=number)
-    left = None if limit is None else limit - lifecycle.count_claimed(context.quarantine, earlier)
+    left = None if limit is None else limit - claims.count_entries(context.quarantine, earlier)
     while left is None or left > 0:
         at_most = ENTRIES_AT_ONCE if left is None else min(left, ENTRIES_AT_ONCE)
         taken = claim(context, selection, number=number, first=first, limit=at_most)
@@ -135,13 +131,13 @@ def _replay(context: FlowContext, selection: Selection, limit: int | None) -> No
         left = None if left is None else left - taken.entries
 
 
-def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> lifecycle.Claim | None:
+def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> claims.Claim | None:
     """Step a: take entries in hand; None when nothing is left. That it is about to stands in files before."""
     by = context.request.requested_by or "tidegate"
     marker = _marker(context)
     write_text(_claims_file(context), json.dumps([*_claims(context), number]))
     write_text(marker, json.dumps({"number": number, "by": by}))
-    taken = lifecycle.claim(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+    taken = claims.take(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if taken is None:
         marker.unlink()
     return taken
@@ -165,10 +161,10 @@ def _claims(context: FlowContext) -> list[int]:
     return sorted(set(numbers))
 
 
-def _tell_earlier(context: FlowContext, claims: Sequence[int]) -> None:
+def _tell_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
     """Put what earlier attempts at the same request did into this one's report: the replay is one for whoever asked."""
     told = {record.batch_id for record in context.report.batches}
-    wanted = ", ".join(str(number) for number in claims if number not in told)
+    wanted = ", ".join(str(number) for number in numbers if number not in told)
     if not wanted:
         return
     lines = store.select(
@@ -184,19 +180,19 @@ def work_through(context: FlowContext, number: int) -> None:
     Raises:
         TidegateError: As a run. When it would come again and the target holds nothing, the entries are open as before.
     """
-    replaying = _with(context, number, lifecycle.entries_in_hand(context.quarantine, number))
+    replaying = _with(context, number, claims.entries_of(context.quarantine, number))
     session = context.spark.newSession()
     try:
         if decide(replaying, number).written:
             batch = session.range(0).toDF("_row_id")
         else:
-            batch = _records(replaying, session)
+            batch = originals.read(replaying, session)
             _let_go_of_the_lost(replaying, batch)
         micro_batch.process(replaying, batch, number)
     except Exception as error:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
         if not failure.transient and not decide(replaying, number).written:
-            lifecycle.release(context.quarantine, number)
+            claims.release(context.quarantine, number)
             _marker(context).unlink(missing_ok=True)
         raise
     settle(replaying, number)
@@ -205,14 +201,14 @@ def work_through(context: FlowContext, number: int) -> None:
 
 def settle(context: FlowContext, number: int) -> None:
     """Step c: what broke a rule again is open, the others are replayed."""
-    lifecycle.settle(context.quarantine, number)
+    claims.settle(context.quarantine, number)
 
 
 def _highest(context: FlowContext) -> int:
     """The highest number that a claim of this flow had, by all three that remember one."""
     places = (context.quarantine, context.live)
     written = [tables.transactions(context.spark, path).get(context.replays_app_id, -1) for path in places]
-    return max(*written, lifecycle.highest_claim(context.quarantine))
+    return max(*written, claims.highest(context.quarantine))
 
 
 def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
@@ -223,7 +219,7 @@ def _foresee(context: FlowContext, selection: Selection, limit: int) -> None:
     number = _highest(context) + 1
     replaying = _with(context, number, entries)
     try:
-        batch = _records(replaying, context.spark.newSession())
+        batch = originals.read(replaying, context.spark.newSession())
         split = micro_batch.split_batch(replaying, batch, number, Decision(quarantined=False, written=False))
         if split is not None:
             check_balance(replaying, split.planned)
@@ -238,91 +234,6 @@ def _with(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> F
     return dataclasses.replace(context, replay=replay, persisted=[])
 
 
-def _records(context: FlowContext, session: SparkSession) -> DataFrame:
-    """Entries as the rows that their flow once read, with ``_row_id``; what is no longer there is missing.
-
-    They are read from bronze, or from the table behind the change feed, and not from the entry, whose text lacks a
-    file's header, a message's key, and the last digits of some types.
-    """
-    from pyspark.sql import functions as F
-
-    assert context.replay is not None
-    entries = context.replay.entries
-    if context.source_table is None:
-        return session.range(0).toDF("_row_id")
-    ids = session.createDataFrame([(entry["_row_id"],) for entry in entries], "_row_id string")
-    if context.landing is None:
-        rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
-    else:
-        bronze = tables.read(session, context.source_table).where(_places(context, entries))
-        rows = bronze.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
-    rows = rows.persist()
-    context.persisted.append(rows)
-    return rows
-
-
-def _places(context: FlowContext, entries: Sequence[Mapping[str, str]]) -> Column:
-    """A condition that lets Delta skip files of bronze by their statistics."""
-    from pyspark.sql import functions as F
-
-    sources = [json.loads(entry["source"]) for entry in entries]
-    if isinstance(context.landing, FileSource):
-        paths = sorted({source["path"] for source in sources})
-        return F.col("_path").isin(paths) if len(paths) <= _FEW_PLACES else F.lit(True)
-    offsets = [source["offset"] for source in sources]
-    return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
-
-
-def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:
-    """Changes of a keyed table by their ids: from its feed, or, of a first load, from the version that was loaded.
-
-    What neither the feed nor the table's log goes back to is missing.
-    """
-    from pyspark.sql import functions as F
-
-    path = context.source_table
-    assert path is not None
-
-    def wanted(rows: DataFrame) -> DataFrame:
-        return rows.withColumn("_row_id", parse.change_id(context.source_keys)).join(ids, "_row_id", "left_semi")
-
-    def feed(first: int, last: int) -> DataFrame:
-        return (
-            session.read.format("delta")
-            .option("readChangeFeed", "true")
-            .option("startingVersion", first)
-            .option("endingVersion", last)
-            .load(str(path))
-            .where("_change_type != 'update_preimage'")
-        )
-
-    # An entry may be older than the retention of the log: asked for one such version, Delta would refuse all others too.
-    served = [part for part in delta.served_ranges(path, min(versions), max(versions)) if _holds_any(part, versions)]
-    newest = tables.version(session, path)
-    found = wanted(feed(*served[0]) if served else feed(newest, newest).limit(0))
-    for part in served[1:]:
-        found = found.unionByName(wanted(feed(*part)), allowMissingColumns=True)
-    missing = ids.join(found, "_row_id", "left_anti").select(F.element_at(F.split("_row_id", r"\|"), -2).alias("v"))
-    for row in missing.distinct().collect():
-        if not delta.is_whole(path, int(row["v"])):
-            continue
-        loaded = tables.read(session, path, int(row["v"])).withColumns(
-            {
-                "_change_type": F.lit("insert"),
-                "_commit_version": F.lit(int(row["v"])).cast("bigint"),
-                "_commit_timestamp": F.current_timestamp(),
-            }
-        )
-        found = found.unionByName(
-            wanted(loaded).join(found.select("_row_id"), "_row_id", "left_anti"), allowMissingColumns=True
-        )
-    return found
-
-
-def _holds_any(part: tuple[int, int], versions: Sequence[int]) -> bool:
-    return any(part[0] <= version <= part[1] for version in versions)
-
-
 def _let_go_of_the_lost(context: FlowContext, batch: DataFrame) -> None:
     """Reopen entries whose record is gone from bronze. A file that is gone comes back from step 2, as ``vanished``."""
     if context.source_table is None or context.replay is None:
@@ -333,4 +244,4 @@ def _let_go_of_the_lost(context: FlowContext, batch: DataFrame) -> None:
     lost = [entry["_row_id"] for entry in context.replay.entries if entry["_row_id"] not in found]
     if lost:
         ids = pyarrow.table({"_row_id": pyarrow.array(lost, pyarrow.string())})
-        lifecycle.let_go(context.quarantine, context.replay.number, ids)
+        claims.let_go(context.quarantine, context.replay.number, ids)
