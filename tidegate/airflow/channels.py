@@ -14,7 +14,6 @@ The log of the task is told in any case. A notice names pipelines, flows, rules 
 
 from __future__ import annotations
 
-import base64
 import html
 import importlib
 import json
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from tidegate import wording
+from tidegate import web, wording
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -142,22 +141,13 @@ def _post(connection: Connection, extra: dict[str, Any], notice: Notice) -> None
         )
     headers = {"Content-Type": "application/json", **extra.get("headers", {})}
     if connection.login:
-        told = f"{connection.login}:{connection.password or ''}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(told).decode()}"
+        headers["Authorization"] = web.basic(connection.login, connection.password or "")
     request = urllib.request.Request(url, json.dumps(notice.to_json()).encode(), headers, method="POST")
     try:
-        with urllib.request.build_opener(_StayHere).open(request, timeout=SECONDS):
-            pass
+        web.ask(request, SECONDS)
     except urllib.error.HTTPError as error:
         # The address may be a secret: neither it nor the answer belongs into a log.
         raise RefusedError(f"the webhook answered {error.code}") from None
-
-
-class _StayHere(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: behind a redirect a POST would go on as a GET, without its notice, and be answered with 200."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def _notifier(package: str, module: str, name: str) -> Any:

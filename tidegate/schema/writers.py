@@ -7,7 +7,6 @@ told once is kept: bronze can be derived from anew when the registry is away.
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import urllib.error
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tidegate import atomic
+from tidegate import atomic, web
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
 
@@ -93,13 +92,6 @@ def _bare(registry: str) -> str:
     return place._replace(netloc=place.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
 
 
-class _StayHere(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: user and password would go on to wherever an answer leads."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def _ask(registry: str, schema_id: int) -> dict[str, Any] | None:
     place = urllib.parse.urlsplit(registry)
     if place.scheme not in ("http", "https") or not place.hostname:
@@ -107,11 +99,10 @@ def _ask(registry: str, schema_id: int) -> dict[str, Any] | None:
     bare = _bare(registry)
     request = urllib.request.Request(f"{bare}/schemas/ids/{schema_id}")
     if place.username is not None:
-        user = f"{urllib.parse.unquote(place.username)}:{urllib.parse.unquote(place.password or '')}"
-        request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
+        user, password = (urllib.parse.unquote(each) for each in (place.username, place.password or ""))
+        request.add_header("Authorization", web.basic(user, password))
     try:
-        with urllib.request.build_opener(_StayHere).open(request, timeout=_SECONDS) as answer:
-            told = json.loads(answer.read())
+        told = json.loads(web.ask(request, _SECONDS))
     except urllib.error.HTTPError as error:
         if error.code == _UNKNOWN_ID:
             return None
