@@ -105,7 +105,7 @@ def _errors() -> Iterator[str]:
                 f"[`{each.__name__}`](#{each.__name__.lower()})",
                 f"`{each.__base__.__name__}`" if each.__base__ is not None else "",
                 "yes" if each.transient else "no",
-                str(each.exit_code),
+                "128 + signal" if each is errors.StoppedError else str(each.exit_code),
                 _plain_marks(inspect.getdoc(each) or "").split("\n\n")[0].replace("\n", " "),
             )
             for each in found

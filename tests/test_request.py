@@ -14,6 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
+from tidegate.spec import ChangeFeed
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -123,6 +124,13 @@ def test_a_window_without_an_event_time_is_refused_with_the_field_to_write() -> 
     timeless = dataclasses.replace(silver, target=dataclasses.replace(silver.target, event_time=None))
     pipeline = dataclasses.replace(FLIGHTS, flows=tuple(timeless if flow is silver else flow for flow in FLIGHTS.flows))
     with pytest.raises(RequestError, match="no event_time is declared"):
+        RunRequest.check(pipeline, "r", {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01"})
+
+
+def test_a_window_of_groups_of_another_pipelines_table_is_refused_with_what_to_replay_instead() -> None:
+    gold = dataclasses.replace(FLIGHTS.flow("gold"), source=ChangeFeed("silver.weather"))
+    pipeline = dataclasses.replace(FLIGHTS, flows=(gold,))
+    with pytest.raises(RequestError, match=r"another pipeline writes 'silver\.weather'.*Replay that pipeline"):
         RunRequest.check(pipeline, "r", {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01"})
 
 

@@ -11,7 +11,7 @@ variable                      meaning                                           
 ``TIDEGATE_MASTER``           Spark master of ``tidegate run``                   ``local[2]``
 ``TIDEGATE_DRIVER_MEMORY``    heap of the driver                                 ``2g``
 ``TIDEGATE_SPARK_HISTORY``    URL of the Spark history server that pages link    no link
-``TIDEGATE_CACHE``            jars that `make setup` fetched, for all clones     ``~/.cache/tidegate``
+``TIDEGATE_CACHE``            jars that `make setup` fetched, for all clones     ``~/.cache/tidegate``, or where XDG says
 ============================  =================================================  ==============================
 """
 

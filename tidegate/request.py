@@ -246,6 +246,12 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
                 f"mode={request.mode!r} is not for flow {flow.name!r}; it is for: {', '.join(right) or 'no flow of this pipeline'}"
             )
         if request.mode == "replay" and request.concerns(flow) and event_time(pipeline, flow) is None:
+            if pipeline.writer_of(timed_table(pipeline, flow)) is None:
+                raise RequestError(
+                    f"flow {flow.name!r} cannot be replayed by a window: another pipeline writes {timed_table(pipeline, flow)!r}, "
+                    "of which its groups are made. Replay that pipeline: the next increment takes what changed. "
+                    "Or use mode='full_refresh'."
+                )
             raise RequestError(
                 f"flow {flow.name!r} cannot be replayed by a window: no event_time is declared. Write "
                 f"Table(…, event_time=<a date or timestamp column>) for {timed_table(pipeline, flow)!r}, or use mode='full_refresh'."

@@ -12,9 +12,12 @@ from airflow.serialization.serialized_objects import DagSerialization
 from pipelines.clickstream import pipeline as clickstream
 from pipelines.flights import pipeline as flights
 from tidegate.airflow import build_dag
+from tidegate.airflow.alerts import build_alerts_dag
+from tidegate.airflow.approval import build_schema_approval
+from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.airflow.retry import ReportRetryPolicy
-from tidegate.errors import FieldError
 from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec.pipeline import DAGS_FOR_ALL, TASKS_OF_ALL
 
 pytestmark = pytest.mark.airflow
 
@@ -146,16 +149,11 @@ def test_nothing_of_this_machine_is_part_of_the_version() -> None:
     assert "/jars" not in told
 
 
-@pytest.mark.parametrize("name", ["quarantine", "alerts"])
-def test_a_pipeline_cannot_have_the_name_of_a_dag_that_serves_all(name: str) -> None:
-    with pytest.raises(FieldError, match=name):
-        build_dag(dataclasses.replace(flights, name=name))
-
-
-def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has() -> None:
-    flow = dataclasses.replace(flights.flows[0], name="plan")
-    with pytest.raises(FieldError, match="'plan'"):
-        build_dag(dataclasses.replace(flights, flows=(flow,)))
+def test_the_names_that_no_pipeline_and_no_flow_may_have_are_those_of_our_dags_and_tasks() -> None:
+    serving = [build_alerts_dag(), build_schema_approval(), build_quarantine_dag()]
+    assert sorted(dag.dag_id for dag in serving) == sorted(DAGS_FOR_ALL)
+    own = set(build_dag(flights).task_dict) - {flow.name for flow in flights.flows}
+    assert own == set(TASKS_OF_ALL)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines.flights import pipeline as flights
 from tests.cli.project import append, quarantined
-from tidegate.airflow import build_dag
 from tidegate.airflow.quarantine import build_quarantine_dag
-from tidegate.checkpoints import lease
-from tidegate.errors import FieldError
+from tidegate.checkpoints import intervention, lease
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine import lifecycle
 from tidegate.request import RunRequest
@@ -160,6 +156,12 @@ def test_a_run_that_holds_the_lease_is_waited_for(
     assert lifecycle.held(held).states == {"open": 3}
 
 
-def test_no_pipeline_can_have_the_name_of_this_dag() -> None:
-    with pytest.raises(FieldError, match="quarantine"):
-        build_dag(dataclasses.replace(flights, name="quarantine"))
+def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(
+    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark_submit("sys.exit('nobody may start this')")
+    intervention.switch(layout, "flights", "silver", on=False, by="ada", reason="frozen until Monday")
+    run = runs.start(dag, {**SILVER, "action": "replay"})
+    assert runs.states(run) == {"plan": "failed", "run": "upstream_failed", "show": "upstream_failed"}
+    assert "switched off by ada" in capsys.readouterr().out
+    assert lifecycle.held(held).states == {"open": 3}

@@ -40,8 +40,11 @@ def test_a_flow_that_is_switched_off_has_no_work_whatever_is_behind(project: Pro
     assert bronze.reason.startswith("switched off by ada on 20")
     assert bronze.reason.endswith(": the source sends rubbish")
     assert not decided.work, "what is below has nothing new either"
+    with pytest.raises(RequestError, match=r"is switched off by ada .*: tidegate flow on orders bronze --reason"):
+        intervention.check_on(project.layout, "orders", "bronze")
     intervention.switch(project.layout, "orders", "bronze", on=True, by="bob", reason="mended")
     assert plan(project.environment, pipeline, pipeline.flows).work
+    intervention.check_on(project.layout, "orders", "bronze")
     told = [each.told() for each in intervention.history(project.layout, "orders", "bronze")]
     assert [line.rpartition(": ")[2] for line in told] == ["the source sends rubbish", "mended"]
 

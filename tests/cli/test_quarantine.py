@@ -220,6 +220,17 @@ def test_a_wrong_word_ends_with_64_and_changes_nothing(held: Project, asked: tup
     assert held.run("quarantine", "list", "orders", "silver", "--json").json["flows"][0]["open"] == 3
 
 
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(
+    held: Project, options: tuple[str, ...]
+) -> None:
+    assert held.run("flow", "off", "orders", "silver", "--reason", "frozen until Monday").code == 0
+    told = held.run("quarantine", "replay", "orders", "silver", *options)
+    assert told.code == 64
+    assert "frozen until Monday. Switch it on first: tidegate flow on orders silver" in " ".join(told.err.split())
+    assert held.run("quarantine", "list", "orders", "silver", "--json").json["flows"][0]["open"] == 3
+
+
 def test_what_is_older_than_an_age_expires_in_all_flows(held: Project) -> None:
     assert "silver: 0 expired, 3 still open" in held.run("quarantine", "expire", "orders", "--older-than", "9999d").out
     told = held.run("quarantine", "expire", "orders", "--older-than", "1d")

@@ -93,6 +93,13 @@ def test_what_an_increment_does_before_and_what_stops_it_are_told(filled: Projec
     assert seen(filled, *window)["silver"]["first"].startswith("it would stop: ")
 
 
+def test_what_reads_everything_takes_no_increment_before(filled: Project) -> None:
+    assert [flow["first"] for flow in seen(filled, "--mode", "full_refresh").values()] == ["", ""]
+    assert seen(filled, "--mode", "reingest")["bronze"]["first"] == ""
+    window = ("--from", "2026-03-01", "--to", "2026-03-01")
+    assert seen(filled, "--mode", "reingest", *window)["bronze"]["first"] == "an increment, 1 new file in orders"
+
+
 def test_a_neighbour_that_does_not_load_is_named_and_stops_nobody(filled: Project) -> None:
     (filled.folder / "pipelines" / "aa_wip.py").write_text("pipeline = Pipeline(")
     for mode in (["incremental"], ["replay", "--from", "2026-03-01", "--to", "2026-03-01"]):

@@ -41,6 +41,7 @@ def test_hidden_names_and_names_outside_the_glob_are_ignored_and_counted(tmp_pat
     listing = list_files(tmp_path, CSV)
     assert {os.path.relpath(file.path, tmp_path) for file in listing.files} == set(READ)
     assert listing.ignored == len(IGNORED)
+    assert listing.unfit == 3, "x.tmp, y.csv.tmp and UPPER.CSV are not hidden"
 
 
 def test_a_file_is_told_with_its_size_and_its_time_as_java_tells_it(tmp_path: Path) -> None:

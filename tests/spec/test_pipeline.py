@@ -33,6 +33,18 @@ def test_a_pipeline_knows_who_writes_what() -> None:
         TRIPS.flow("tin")
 
 
+@pytest.mark.parametrize("name", ["alerts", "quarantine", "schema_approval"])
+def test_a_pipeline_cannot_have_the_name_of_a_dag_that_serves_all(name: str) -> None:
+    with pytest.raises(FieldError, match=f"{name}.*another name"):
+        replace(TRIPS, name=name)
+
+
+@pytest.mark.parametrize("name", ["plan", "run"])
+def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has(name: str) -> None:
+    with pytest.raises(FieldError, match=f"'{name}'.*tasks of every DAG"):
+        Pipeline(name="trips", flows=(replace(BRONZE, name=name),))
+
+
 def test_a_whole_declaration_is_plain_json() -> None:
     told = json.loads(json.dumps(TRIPS.to_json()))
     assert [flow["source"]["kind"] for flow in told["flows"]] == ["files", "change_feed", "change_feed"]

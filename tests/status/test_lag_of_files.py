@@ -36,7 +36,8 @@ def test_files_that_no_committed_batch_listed_are_behind_with_exact_bytes_and_es
     told = place.measure(BRONZE)
     assert (told.behind, told.bytes, told.bytes_exact, told.rows, told.rows_exact) == (1, 202, True, 100, False)
     assert (told.has_work, told.ignored, told.first) == (True, 1, False)
-    assert (told.reason, told.ahead) == ("1 new file in trips", "b?[1].csv")
+    unread = "not read: 1 file in the folder that does not fit *.{csv,csv.gz,csv.bz2}"
+    assert (told.reason, told.ahead) == (f"1 new file in trips; {unread}", "b?[1].csv")
     assert told.position == "1 file read"
 
 
@@ -81,6 +82,7 @@ def test_a_file_ten_years_older_than_the_newest_is_never_read_and_never_work(pla
     os.utime(path, ns=(0, path.stat().st_mtime_ns - (backlog.MAX_AGE_MS + 60_000) * 1_000_000))
     told = place.measure(BRONZE)
     assert (told.has_work, told.behind, told.ignored) == (False, 0, 1)
+    assert told.reason == "nothing new in trips; not read: 1 file years older than the newest"
 
 
 def test_a_new_version_reads_everything_again(place: Place) -> None:

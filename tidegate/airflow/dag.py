@@ -14,12 +14,11 @@ import pendulum
 from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
 
 from tidegate.airflow.assets import table_asset
-from tidegate.airflow.attempt import ALERTS, PLAN, QUARANTINE, RUN
+from tidegate.airflow.attempt import PLAN, RUN
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
-from tidegate.errors import FieldError
 from tidegate.request import MEANINGS, MODES
 from tidegate.spec import AfterTables, Flow, Pipeline
 
@@ -38,16 +37,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
 
     Returns:
         The DAG, to be bound to a global name of a file under ``dags/``.
-
-    Raises:
-        FieldError: A flow has the name of a task that every DAG has, or the pipeline that of a DAG which serves all pipelines.
     """
-    if pipeline.name in (QUARANTINE, ALERTS):
-        raise FieldError("Pipeline", "name", pipeline.name, "another name: this is a DAG that serves all pipelines")
-    for flow in pipeline.flows:
-        if flow.name in (PLAN, RUN):
-            allowed = f"names other than {PLAN!r} and {RUN!r}, which are tasks of every DAG"
-            raise FieldError(f"Pipeline {pipeline.name!r}", "flows", flow.name, allowed)
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description or None,

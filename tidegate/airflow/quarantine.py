@@ -20,7 +20,7 @@ from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.telling import tell
-from tidegate.checkpoints import checkpoint, lease, refusal
+from tidegate.checkpoints import checkpoint, intervention, lease, refusal
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.quarantine import claims, decision, lifecycle
@@ -101,6 +101,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         layout.open()
         if asked["action"] != "replay":
             return None, decide(layout, pipeline, flow, selection, asked, by=by)
+        intervention.check_on(layout, pipeline.name, flow.name)
         path = layout.quarantine(pipeline.name, flow.name)
         entries = lifecycle.count_free(path, selection)
         if not entries and claims.in_hand(path) is None:

@@ -73,6 +73,20 @@ def switched_off(layout: Layout, dag_id: str, flow: str) -> Intervention | None:
     return newest[0] if newest and newest[0].act == "off" else None
 
 
+def check_on(layout: Layout, dag_id: str, flow: str) -> None:
+    """Refuse what a flow that is switched off would pass over.
+
+    Raises:
+        RequestError: It is switched off.
+    """
+    off = switched_off(layout, dag_id, flow)
+    if off is not None:
+        raise RequestError(
+            f"flow {flow!r} of {dag_id!r} is {off.told()}. Switch it on first: "
+            f'tidegate flow on {dag_id} {flow} --reason "…"'
+        )
+
+
 def skipped_files(layout: Layout, dag_id: str, flow: str) -> dict[str, Intervention]:
     """Decisions by the file, relative to the landing folder, that is not to be opened."""
     newest = {each.file: each for each in history(layout, dag_id, flow) if each.file is not None}

@@ -20,7 +20,7 @@ def checkpoint(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Show every checkpoint of a pipeline: versions, refreshes, what they remember, the last batches. Starts no JVM.
+    """Show every checkpoint of a pipeline: versions, refreshes, their fingerprints, the last batches. Starts no JVM.
 
     The exit code is 78 when the declaration no longer fits a checkpoint, or a checkpoint cannot be read.
     """

@@ -35,7 +35,7 @@ def propose(
 ) -> None:
     """Propose a suite from what a flow's table holds: a draft for you to correct. Starts no JVM.
 
-    Limits are what was seen and half as much again; nothing is critical, because what refuses a batch is your decision.
+    Limits reach half the seen range further at each end; nothing is critical, because what refuses a batch is your decision.
     A column of few different texts gets a rule that lists them.
     """
     from tidegate.cli import console

@@ -20,7 +20,8 @@ def replay(
         int | None, typer.Option(metavar="COUNT", help="At most so many entries, the oldest first.", min=1)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Judge them and say what would happen; write nothing.")
+        bool,
+        typer.Option("--dry-run", help="Judge the oldest 10,000 of them and say what would happen; write nothing."),
     ] = False,
 ) -> None:
     """Run open entries through today's transform and suite, and write those that pass. Starts a JVM.
@@ -29,8 +30,9 @@ def replay(
     again stays open, with one attempt more. A file is read again, as it lies there now. Flows below take the rows with
     their next run. When a replay was interrupted, its entries are finished first.
 
-    Exit codes: those of `tidegate run`.
+    Exit codes: those of `tidegate run`; 64 also when the flow is switched off.
     """
+    from tidegate.checkpoints import intervention
     from tidegate.cli import console
     from tidegate.cli.run import attempt
     from tidegate.layout import Layout
@@ -43,7 +45,9 @@ def replay(
     environment = project.read()
     pipeline = project.load(name)
     (only,) = project.choose(pipeline, [flow])
-    path = Layout.of(environment).quarantine(name, only.name)
+    layout = Layout.of(environment)
+    intervention.check_on(layout, name, only.name)
+    path = layout.quarantine(name, only.name)
     free, unfinished = lifecycle.count_free(path, selection), claims.in_hand(path)
     if not free and (unfinished is None or dry_run):
         console.say(

@@ -209,19 +209,20 @@ def _of_mode(
         reads=reads,
         rewrites=rewrites,
         keys=keys,
-        first=_first(environment, pipeline, flow),
+        first=_first(environment, pipeline, flow, windowed=request.window is not None),
         touches=below(flow.target.name, declared),
         busy=_busy(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, request.mode, reads.rows, named),
     )
 
 
-def _first(environment: Environment, pipeline: Pipeline, flow: Flow) -> str:
+def _first(environment: Environment, pipeline: Pipeline, flow: Flow, *, windowed: bool) -> str:
+    """The increment before what is asked for a window; without a window all is read anyway."""
     try:
         lag = measure(environment, pipeline, flow)
     except TidegateError as error:
         return f"it would stop: {error.message}"
-    return f"an increment, {lag.reason}" if lag.has_work else ""
+    return f"an increment, {lag.reason}" if lag.has_work and windowed else ""
 
 
 def _busy(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:

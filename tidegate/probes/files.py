@@ -44,6 +44,8 @@ class Listing:
     """What the stream would list, sorted by path."""
     ignored: int
     """Files that lie there too and that the stream does not see: hidden names, or names that do not fit the glob."""
+    unfit: int
+    """Of these, such as are not hidden."""
 
 
 def list_files(folder: Path, glob: str) -> Listing:
@@ -62,7 +64,8 @@ def list_files(folder: Path, glob: str) -> Listing:
     fits = glob_pattern(glob)
     listed = _Listed()
     _walk(os.path.normpath(folder), fits, listed, frozenset(), True)
-    return Listing(files=tuple(sorted(listed.files, key=lambda file: file.path)), ignored=listed.ignored)
+    found = tuple(sorted(listed.files, key=lambda file: file.path))
+    return Listing(files=found, ignored=listed.ignored, unfit=listed.unfit)
 
 
 def modified_within(listed: tuple[LandedFile, ...], window: Window) -> tuple[LandedFile, ...]:
@@ -135,6 +138,7 @@ def estimate_rows(files: tuple[LandedFile, ...], *, has_header: bool) -> int | N
 class _Listed:
     files: list[LandedFile] = field(default_factory=list)
     ignored: int = 0
+    unfit: int = 0
 
 
 def _walk(
@@ -166,6 +170,7 @@ def _walk(
             listed.files.append(LandedFile(path=entry.path, size=facts.st_size, modified_ms=modified_ms))
         else:
             listed.ignored += 1
+            listed.unfit += seen
 
 
 def _is_text(name: str) -> bool:

@@ -16,6 +16,10 @@ from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
 from tidegate.spec.sources import ChangeFeed
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 
+DAGS_FOR_ALL = ("alerts", "quarantine", "schema_approval")
+"""The ids of the DAGs that serve all pipelines: no pipeline has such a name."""
+TASKS_OF_ALL = ("plan", "run")
+"""The tasks that every pipeline's DAG has beside one for each flow: no flow has such a name."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -24,7 +28,7 @@ class Pipeline:
     """A named chain of flows with a schedule: what one DAG runs."""
 
     name: str
-    """Also the DAG's id and the stem of its files in every folder."""
+    """Also the DAG's id and the stem of its files in every folder; none of `DAGS_FOR_ALL`."""
     flows: tuple[Flow, ...]
     schedule: str | AfterTables | None = None
     """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, the tables of other pipelines
@@ -43,9 +47,14 @@ class Pipeline:
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
         check_name(owner, "name", self.name)
+        if self.name in DAGS_FOR_ALL:
+            raise FieldError(owner, "name", self.name, "another name: this is a DAG that serves all pipelines")
         if not isinstance(self.flows, tuple) or not self.flows or not all(isinstance(f, Flow) for f in self.flows):
             raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
         check_once(owner, "flows", [flow.name for flow in self.flows], "names")
+        if taken := [flow.name for flow in self.flows if flow.name in TASKS_OF_ALL]:
+            allowed = f"names other than {' and '.join(TASKS_OF_ALL)}, which are tasks of every DAG"
+            raise FieldError(owner, "flows", taken[0], allowed)
         check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
         self._check_schedule(owner)
         if not isinstance(self.timezone, str):

@@ -32,7 +32,7 @@ _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
 
 _GLOBS: Mapping[str, str] = {
     "csv": "*.{csv,csv.gz,csv.bz2}",
-    "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz}",
+    "json": "*.{json,jsonl,ndjson,json.gz,jsonl.gz,ndjson.gz,json.bz2,jsonl.bz2,ndjson.bz2}",
     "parquet": "*.parquet",
     "avro": "*.avro",
 }
@@ -56,7 +56,8 @@ class FileSource:
     null_values: tuple[str, ...] = ("",)
     """Texts that mean "no value", for example ``("", "NA")``."""
     glob: str = ""
-    """Which file names are read; empty takes the usual ones of the format, compressed or not."""
+    """Which file names are read, upper and lower case apart; empty takes the usual ones: ``*.csv``, ``*.json``, ``*.jsonl``
+    and ``*.ndjson``, these also with ``.gz`` or ``.bz2`` behind, ``*.parquet``, ``*.avro``."""
     contract: Contract = RESCUING
     """What happens when files bring other fields than the schema has; by default they are rescued."""
     max_files_per_trigger: int = 1000

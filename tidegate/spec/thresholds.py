@@ -1,7 +1,7 @@
 """When a flow is worth an alert: limits as data, part of a pipeline's declaration.
 
 The defaults are those that people know from Structured Streaming, told per run because a run is bounded. None turns a
-rule off. What each rule looks at, and when it opens and ends: `tidegate.alerting.alerts`.
+rule off, but for ``run_seconds``. What each rule looks at, and when it opens and ends: `tidegate.alerting.alerts`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ class Thresholds:
     """So many runs in a row found nothing new. Asked of flows that read from outside: files, topics, tables of other
     pipelines."""
     missed_runs: int | None = 3
-    """No run was planned for so many intervals of the schedule."""
+    """No run was planned for longer than so many intervals of the schedule and one more."""
     processed_share: float | None = 0.8
     """Rows processed per second, as a share of the rows that arrive per second, above 0: the last run did less."""
     run_seconds: float | None = None
-    """The last run's batches took longer, all together. None takes the interval of the schedule."""
+    """The last run's batches took longer, all together. None takes the interval of the schedule; where there is
+    none, the rule is not asked."""
     lag_rows: int | None = 1_000_000
     """More rows (messages of a topic) are behind."""
     lag_growing_runs: int | None = 5

@@ -52,7 +52,9 @@ class Backlog:
     rewritten: int = 0
     """Files that changed after they were read; the file source does not see that."""
     ignored: int = 0
-    """Files in the landing folder that are hidden or do not fit the glob."""
+    """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
+    passed_over: str = ""
+    """In words, such of them as somebody may miss; empty where there are none."""
 
 
 def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None) -> Backlog:
@@ -82,7 +84,16 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
         ahead=_named([file.path.removeprefix(f"{folder}/") for file in new]),
         rewritten=rewritten,
         ignored=listing.ignored + len(fresh) - len(new),
+        passed_over=_passed_over(listing.unfit, source.glob, len(fresh) - len(new)),
     )
+
+
+def _passed_over(unfit: int, glob: str, old: int) -> str:
+    told = (
+        [f"{count(unfit, 'file')} in the folder that {'does' if unfit == 1 else 'do'} not fit {glob}"] if unfit else []
+    )
+    told += [f"{count(old, 'file')} years older than the newest"] if old else []
+    return f"not read: {', '.join(told)}" if told else ""
 
 
 def _named(names: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ class Lag:
     rewritten: int = 0
     """Files that changed after they were read; the file source does not see that."""
     ignored: int = 0
-    """Files in the landing folder that are hidden or do not fit the glob."""
+    """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -272,6 +272,8 @@ def _reason(
         told.append("a replay of its quarantine was interrupted and will be finished or undone first")
     if found.anything or not told:
         told.append(found.what)
+    if found.passed_over:
+        told.append(found.passed_over)
     if found.rewritten:
         files = count(found.rewritten, "file")
         told.append(f"{files} changed after being read, and will not be read again: land it under a new name")
