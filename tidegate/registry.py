@@ -55,12 +55,14 @@ def reload(name: str) -> Pipeline:
     """
     if name in names():
         [folder] = importlib.import_module("pipelines").__path__
-        changed = (Path(folder) / f"{name}.py").stat().st_mtime_ns
+        path = Path(folder) / f"{name}.py"
+        changed = path.stat().st_mtime_ns
         with _reloading:
             module = sys.modules.get(f"pipelines.{name}")
             if module is not None and _loaded.get(name) != changed:
                 with _told_where(name):
-                    importlib.reload(module)
+                    # Not importlib's own: it takes an edit of equal size within one second for what it compiled before.
+                    exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
             _loaded[name] = changed
         importlib.invalidate_caches()
     return load(name)

@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tidegate.embedded.ports import free_port
 
 USERS = {"admin": "admin", "viewer": "viewer"}
 """Name, which is the password too, to role."""
@@ -28,9 +29,7 @@ def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
     """
     passwords = home / "passwords.json"
     passwords.write_text(json.dumps({name: name for name in USERS}))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = os.environ | {
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),

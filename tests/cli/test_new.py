@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def files(project: Project) -> set[str]:
-    return {str(path.relative_to(project.folder)) for path in project.folder.rglob("*") if path.is_file()}
+    written = (path for path in project.folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {str(path.relative_to(project.folder)) for path in written}
 
 
 @pytest.mark.parametrize("source", ["files", "kafka"])

@@ -257,10 +257,10 @@ def test_status_shows_open_entries_their_age_and_the_thresholds_that_were_passed
     ]
     patient = Thresholds(quarantine_hours=None)
     held.declare(dataclasses.replace(pipeline, flows=tuple(flows), thresholds=patient))
-    told = held.run("status", "orders", "--timeout", "30")
+    told = held.run("status", "orders")
     assert "3, oldest " in told.row("orders/silver ")
     assert "orders/silver: warning: 3 entries are open in quarantine, more than 2" in told.out
     assert "orders/silver: warning: 3 entries are open in quarantine, the oldest for " in told.out
     assert "orders/gold: warning" not in told.out
-    flow = held.run("status", "orders", "--json", "--timeout", "30").json["flows"][1]["quarantine"]
+    flow = held.run("status", "orders", "--json").json["flows"][1]["quarantine"]
     assert (flow["open"], flow["states"], len(flow["warnings"])) == (3, {"open": 3, "waived": 1}, 2)

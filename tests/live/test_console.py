@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.live_airflow import until
+from tests.live_airflow import open_to_others, until
 from tidegate.embedded.airflow_server import PORT, AirflowServer
 from tidegate.embedded.ports import LOOPBACK, is_free
 from tidegate.embedded.processes import Process
@@ -112,8 +112,7 @@ def test_up_is_ready_in_time_on_loopback_only_comes_back_after_kills_and_goes_do
         if connection.status == psutil.CONN_LISTEN and connection.pid in ours
     }
     assert listening == {LOOPBACK}
-    written = [path for name in (".airflow", ".data") for path in (project.folder / name).rglob("*")]
-    assert [path for path in written if not path.is_symlink() and path.stat().st_mode & 0o077] == []
+    assert open_to_others(*(project.folder / name for name in (".airflow", ".data"))) == []
 
     parts = ("api-server", "scheduler", "dag-processor", "triggerer", "feeder", "broker")
     untouched = project.leader("triggerer").pid

@@ -127,6 +127,7 @@ class Form:
         with page.expect_response(lambda answer: answer.request.method == "POST" and "dagRuns" in answer.url) as told:
             dialog.get_by_role("button", name="Trigger").click()
         answer = told.value
+        assert answer.status < 500, "Airflow itself failed"
         assert answer.request.post_data_json["conf"] == conf
         return str(answer.json()["dag_run_id"]) if answer.ok else None
 

@@ -73,3 +73,9 @@ def test_a_line_stands_although_its_table_could_not_be_compacted(
         add(tmp_path / "ledger", number)
     assert numbers(tmp_path / "ledger") == list(range(6))
     assert "its small files were not written together" in caplog.text
+
+
+def test_a_table_whose_first_version_is_still_on_its_way_is_none(tmp_path: Path) -> None:
+    (tmp_path / "orders" / "_delta_log").mkdir(parents=True)
+    assert store.opened(tmp_path / "orders") is None
+    assert store.select(tmp_path / "orders", "SELECT * FROM held") == []

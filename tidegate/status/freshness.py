@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tidegate.ops import store
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,11 +28,11 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
             log knows milliseconds.
         now: The instant, with its zone.
     """
-    if not (path / "_delta_log").is_dir():
+    table = store.opened(path)
+    if table is None:
         return None
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
-    table = DeltaTable(str(path))
     kind = next((str(getattr(each.type, "type", "")) for each in table.schema().fields if each.name == column), "")
     if kind not in _LITERAL:
         return None

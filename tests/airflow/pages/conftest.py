@@ -23,6 +23,7 @@ from tidegate.layout import Layout
 from tidegate.ops import alert_history
 from tidegate.pages import rebuild
 from tidegate.report import FlowReport, now
+from tidegate.status import standing
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -58,6 +59,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.delenv("TIDEGATE_PROJECT", raising=False)
     for name, value in variables(tmp_path).items():
         monkeypatch.setenv(name, value)
+    # A machine that is busy with other tests answers as well, but later.
+    monkeypatch.setattr(standing, "PATIENCE", 30.0)
     return Environment.read()
 
 
