@@ -108,8 +108,9 @@ def test_an_application_that_dies_without_a_word_or_in_the_middle_is_tried_again
     live.land(2)
     run = live.trigger()
     until(lambda: bool(live.applications()) and live.report(run) is None, 120)
-    live.kill(live.applications())
+    # Before the kill: the next attempt begins a second after it.
     first = live.attempt(run)
+    live.kill(live.applications())
     with live.silver_held():
         until(lambda: live.attempt(run) not in ("", first) and live.works_on(run, "silver"), 180)
         live.kill(live.applications())
