@@ -55,7 +55,8 @@ def server() -> Iterator[Server]:
 
 def test_what_the_address_answers_comes_back_whole(server: Server) -> None:
     request = urllib.request.Request(f"{server.address}/here", headers={"Authorization": web.basic("ada", "x:y")})
-    assert web.ask(request, 10) == b"content"
+    with web.ask(request, 10) as answer:
+        assert answer.read() == b"content"
     assert server.asked == ["GET /here Basic YWRhOng6eQ=="]
 
 

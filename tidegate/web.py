@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import urllib.request
+from http.client import HTTPResponse
 from typing import Any
 
 
-def ask(request: urllib.request.Request, seconds: float) -> bytes:
-    """What the address itself answers.
+def ask(request: urllib.request.Request, seconds: float) -> HTTPResponse:
+    """What the address itself answers, to be read or not, and to be closed.
 
     Nobody is followed: user and password would go on to wherever the answer leads, and a POST would go on as a GET,
     without its content, and be taken for done.
@@ -22,9 +23,8 @@ def ask(request: urllib.request.Request, seconds: float) -> bytes:
         OSError: Nobody answers.
         http.client.HTTPException: What answers does not speak HTTP.
     """
-    with urllib.request.build_opener(_StayHere).open(request, timeout=seconds) as answer:
-        content: bytes = answer.read()
-    return content
+    answer: HTTPResponse = urllib.request.build_opener(_StayHere).open(request, timeout=seconds)
+    return answer
 
 
 def basic(user: str, password: str) -> str:

@@ -144,7 +144,8 @@ def _post(connection: Connection, extra: dict[str, Any], notice: Notice) -> None
         headers["Authorization"] = web.basic(connection.login, connection.password or "")
     request = urllib.request.Request(url, json.dumps(notice.to_json()).encode(), headers, method="POST")
     try:
-        web.ask(request, SECONDS)
+        # Taken is taken, whatever else it says: to read on could only fail, and the notice would be sent again.
+        web.ask(request, SECONDS).close()
     except urllib.error.HTTPError as error:
         # The address may be a secret: neither it nor the answer belongs into a log.
         raise RefusedError(f"the webhook answered {error.code}") from None

@@ -68,7 +68,9 @@ class Line:
 
 def read(layout: Layout, pipeline: str) -> list[Line]:
     """Every line, oldest first; none before the first change."""
-    return [_line(row) for row in store.select(_path(layout, pipeline), "SELECT * FROM held ORDER BY recorded_at")]
+    rows = store.select(_path(layout, pipeline), "SELECT * FROM held")
+    # Not in SQL: what was recorded at one moment stays in the order in which it was written.
+    return [_line(row) for row in sorted(rows, key=lambda row: cast("pendulum.DateTime", row["recorded_at"]))]
 
 
 def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:

@@ -34,11 +34,11 @@ def append(path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]]
         commit: delta-rs' ``CommitProperties``, for a commit that carries a transaction id.
     """
     import pyarrow
-    from deltalake import DeltaTable, write_deltalake
+    from deltalake import write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    held = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
+    held = opened(path)
     place = str(path) if held is None else held
     write_deltalake(place, lines, mode="append", schema_mode="merge", commit_properties=commit)
     if held is not None and len(held.file_uris()) > FILES_AT_MOST:

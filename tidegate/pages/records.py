@@ -75,7 +75,8 @@ def _lines(path: Path, of: Batch | None = None) -> list[dict[str, Any]]:
     if of is not None:
         number = f"checkpoint_version = {of.checkpoint_version} AND refresh = {of.refresh} AND batch_id = {of.batch_id}"
         wanted = f"flow = '{of.flow}' AND {number}"
-    return store.select(path, f"SELECT * FROM held WHERE {wanted} ORDER BY recorded_at")
+    # Not in SQL: what was recorded at one moment stays in the order in which it was written.
+    return sorted(store.select(path, f"SELECT * FROM held WHERE {wanted}"), key=lambda line: line["recorded_at"])
 
 
 def _by_batch(lines: Sequence[Mapping[str, Any]], pipeline: str) -> dict[_Identity, list[Mapping[str, Any]]]:

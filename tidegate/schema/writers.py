@@ -102,7 +102,8 @@ def _ask(registry: str, schema_id: int) -> dict[str, Any] | None:
         user, password = (urllib.parse.unquote(each) for each in (place.username, place.password or ""))
         request.add_header("Authorization", web.basic(user, password))
     try:
-        told = json.loads(web.ask(request, _SECONDS))
+        with web.ask(request, _SECONDS) as answer:
+            told = json.loads(answer.read())
     except urllib.error.HTTPError as error:
         if error.code == _UNKNOWN_ID:
             return None

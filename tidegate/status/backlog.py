@@ -89,10 +89,11 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
 
 
 def _passed_over(unfit: int, glob: str, old: int) -> str:
-    told = (
-        [f"{count(unfit, 'file')} in the folder that {'does' if unfit == 1 else 'do'} not fit {glob}"] if unfit else []
-    )
-    told += [f"{count(old, 'file')} years older than the newest"] if old else []
+    told = []
+    if unfit:
+        told.append(f"{count(unfit, 'file')} in the folder that {'does' if unfit == 1 else 'do'} not fit {glob}")
+    if old:
+        told.append(f"{count(old, 'file')} years older than the newest")
     return f"not read: {', '.join(told)}" if told else ""
 
 
