@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import traceback
 from pathlib import Path
 
-from demo import signals
+from tidegate.ending import leave
 
+EXIT_INTERRUPTED = 130
 EXIT_NOT_SET_UP = 78
 EXIT_BROKEN = 70
 PLAIN_WIDTH = 120
@@ -30,7 +32,7 @@ def main() -> int:
         print(f"The demo needs the package {missing.name}: run `make setup`.", file=sys.stderr)
         return EXIT_NOT_SET_UP
     # A polite kill ends the broker and Spark as Ctrl-C does.
-    signals.listen()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     project = Path(__file__).resolve().parents[1]
     folder = _folder(project)
@@ -38,7 +40,7 @@ def main() -> int:
         return 0 if tell(project, folder, console) else 1
     except KeyboardInterrupt:
         console.print("\nStopped; the broker and Spark are stopped too. `make demo` starts afresh.")
-        return signals.EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     except TidegateError as error:
         console.print(error.message, style="red", markup=False, highlight=False, soft_wrap=True)
         return error.exit_code
@@ -60,4 +62,4 @@ def _folder(project: Path) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -19,16 +20,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import clicks_feed, flights_feed, signals
+from demo import clicks_feed, flights_feed
 from demo.stage import check_set_up
 from tidegate.embedded import jars, places
 from tidegate.embedded.airflow_server import PORT, USER, AirflowServer
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.ports import is_free
 from tidegate.embedded.service import Service, stop
+from tidegate.ending import leave
 from tidegate.environment import Environment
 from tidegate.errors import NoAnswerError, SetupError, TidegateError
 
+EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092
 """Where the project's commands look for a broker that nobody named; taken when it is free."""
 _READY_SECONDS = 240.0
@@ -224,14 +227,14 @@ def main() -> int:
     # All that is written here and by what is started here: nobody else's to read.
     os.umask(0o077)
     # A polite kill takes back what was started, as Ctrl-C does.
-    signals.listen()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     parts = Parts(asked.project.absolute(), console)
     try:
         {"up": up, "down": down, "status": status}[asked.command](parts)
     except KeyboardInterrupt:
         console.print("\nStopped; what was started here is stopped too.")
-        return signals.EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     except TidegateError as error:
         console.print(f"\n{error.message}", style="red")
         return error.exit_code
@@ -239,4 +242,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -7,13 +7,15 @@ number the next click has in the topic. So it can be killed and started at any t
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from demo import clicks_feed, flights_feed, signals
+from demo import clicks_feed, flights_feed
 from demo.flights_feed import Landed
+from tidegate.ending import leave
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.probes import kafka
@@ -69,7 +71,7 @@ def feed(environment: Environment) -> None:
 def main() -> int:
     """Feed the environment that the variables name; ends with Ctrl-C and SIGTERM."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout)
-    signals.listen()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         feed(Environment.read())
     except KeyboardInterrupt:
@@ -78,4 +80,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -10,43 +10,42 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[1]
 COMMAND = """
 import signal, sys
-{listen}
+from tidegate.ending import leave
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     # As an import of a dataclass does it.
     exec("import signal, time; signal.raise_signal({number}); time.sleep(10)")
 except KeyboardInterrupt:
-    sys.exit(130)
+    print("told", end="")
+    {end}(130)
 """
 
 
-def end(folder: Path, listen: str, number: int) -> int:
+def end(folder: Path, way: str, number: int) -> int:
     """How ``python -m`` ends that is interrupted while it evaluates a string."""
-    (folder / "command.py").write_text(COMMAND.format(listen=listen, number=number))
+    (folder / "command.py").write_text(COMMAND.format(end=way, number=int(number)))
     done = subprocess.run(
         [sys.executable, "-m", "command"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
         timeout=60,
         check=False,
         # Tests that run in the background of a shell would hand down that it is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
     )
+    assert done.stdout == "told"
     return done.returncode
 
 
 def test_python_alone_forgets_the_code_of_a_command_that_is_interrupted_in_a_string(tmp_path: Path) -> None:
-    assert end(tmp_path, "", signal.SIGINT) == -signal.SIGINT
+    assert end(tmp_path, "sys.exit", signal.SIGINT) == -signal.SIGINT
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_code_that_a_command_returns_after_an_interrupt_is_kept(tmp_path: Path, number: int) -> None:
-    assert end(tmp_path, "from demo import signals; signals.listen()", number) == 130
-
-
-def test_a_ctrl_c_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    ignored = "from demo import signals; signal.signal(signal.SIGINT, signal.SIG_IGN); signals.listen()"
-    look = "sys.exit(0 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else 1)"
-    assert end(tmp_path, f"{ignored}; {look}", signal.SIGINT) == 0
+    assert end(tmp_path, "leave", number) == 130
