@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.deployment import Deployment
+from tests.start_state import StartStates
 from tidegate.environment import Environment
 
 if TYPE_CHECKING:
@@ -74,14 +75,32 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def _start_states(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> StartStates:
+    return StartStates(tmp_path_factory.mktemp("start"), PROJECT, spark)
+
+
 @pytest.fixture
-def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    """A lake and a landing zone of this test alone, with a copy of the suites that it may edit."""
-    made = Deployment.make(tmp_path, PROJECT)
+def start_state(_start_states: StartStates, no_settings: None) -> Callable[[Callable[[Deployment], None]], Deployment]:
+    """Gives a deployment as a function of the test module builds it; built once per worker, then copied.
+
+    For a state that several tests begin with: ``start_state(two_days_in_all_tables)``.
+    """
+    return _start_states.restore
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the shell that runs the tests names a lake or a broker."""
     for name in list(os.environ):
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)
-    return made
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, no_settings: None) -> Deployment:
+    """A lake and a landing zone of this test alone, with a copy of the suites that it may edit."""
+    return Deployment.make(tmp_path, PROJECT)
 
 
 @pytest.fixture(scope="module")

@@ -45,12 +45,17 @@ class Deployment:
         shutil.copy(source / "spark_jobs" / "run_pipeline.py", project / "spark_jobs" / "run_pipeline.py")
         (project / "jars").symlink_to(source / "jars")
         (project / "jars.lock.json").symlink_to(source / "jars.lock.json")
+        (folder / "landing").mkdir()
+        return cls.of(folder, source)
+
+    @classmethod
+    def of(cls, folder: Path, source: Path) -> Deployment:
+        """A deployment that was made before."""
         variables = {
-            "TIDEGATE_PROJECT": str(project),
+            "TIDEGATE_PROJECT": str(folder / "project"),
             "TIDEGATE_LAKE": str(folder / "lake"),
             "TIDEGATE_LANDING": str(folder / "landing"),
         }
-        (folder / "landing").mkdir()
         return cls(Environment.read(variables), source)
 
     def at(self, kafka: str) -> Deployment:
