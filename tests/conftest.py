@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from tidegate.environment import Environment
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
+
+    from tidegate.embedded.broker import Broker
 
 PROJECT = Path(__file__).parents[1]
 
@@ -101,6 +104,22 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def deployment(tmp_path: Path, no_settings: None) -> Deployment:
     """A lake and a landing zone of this test alone, with a copy of the suites that it may edit."""
     return Deployment.make(tmp_path, PROJECT)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real Kafka broker for all tests of this worker. Mark its tests ``kafka``; take names of topics from ``topic``."""
+    from tidegate.embedded.broker import Broker
+    from tidegate.embedded.jars import class_path
+
+    with Broker(tmp_path_factory.mktemp("broker"), class_path=class_path(PROJECT, "broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has; the test makes the topic itself, with the partitions that it needs."""
+    return f"clicks-{secrets.token_hex(6)}"
 
 
 @pytest.fixture(scope="module")
