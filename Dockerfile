@@ -18,11 +18,12 @@ ENV PATH=/home/airflow/venv/bin:$PATH \
 # Packages first: they change least, and this layer is the large one. The last two are for Airflow's Postgres.
 COPY --chown=airflow:0 requirements.txt .
 RUN python -m venv /home/airflow/venv \
-    && pip install --no-cache-dir -r requirements.txt psycopg2-binary==2.9.13 asyncpg==0.32.0
+    && pip install --no-cache-dir --compile -r requirements.txt psycopg2-binary==2.9.13 asyncpg==0.32.0
 
 COPY --chown=airflow:0 . .
 # The jars are fetched and the class data archive is trained here, so that a container starts without a network.
-RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
+RUN pip install --no-cache-dir --compile --no-deps --no-build-isolation . \
+    && python -m tidegate.embedded.bytecode \
     && python -m tidegate.embedded.jars \
     && python -c "from pathlib import Path; from tidegate.embedded import archive; archive.build(Path.cwd())"
 

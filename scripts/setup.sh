@@ -77,6 +77,8 @@ if ! stamped packages requirements.txt "$("$python" -V)"; then
     install_packages
     done_with packages
 fi
+# uv compiles nothing. Asked each time, because bytecode can be removed without a trace in what was installed.
+"$python" -m tidegate.embedded.bytecode
 if ! stamped project pyproject.toml "$PWD"; then
     say "installing the project itself, editable"
     # The pinned build backend of the lock, so that nothing else is downloaded.

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import sys
 import threading
 import time
 import traceback
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import fingerprints, registry
 from tidegate.checkpoints import checkpoint, intervention
+from tidegate.embedded import bytecode
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
 from tidegate.layout import Layout
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from tidegate.spark.gate import Suite
 
 log = logging.getLogger("tidegate")
+
+_NO_BYTECODE = (
+    "the installed packages have no bytecode, so every job starts 8 s later: run `python -m tidegate.embedded.bytecode`"
+)
 
 
 def run_job(environment: Environment, request: RunRequest, attempt: str) -> RunReport:
@@ -126,6 +132,9 @@ class _Job:
             try:
                 with _Part(self.report, "gx_import"):
                     gate.warm_up()
+                if not bytecode.is_compiled(sys.modules["great_expectations"]):
+                    self.report.notes.append(_NO_BYTECODE)
+                    log.warning(_NO_BYTECODE)
                 for name, suite in gates.items():
                     path = self.environment.project / "expectations" / f"{suite}.json"
                     self.suites[name] = gate.load_suite(path, suite)
