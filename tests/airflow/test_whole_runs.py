@@ -1,0 +1,155 @@
+"""Whole runs of a DAG by Airflow's own parts, one for each way in which the tasks of a run depend on each other.
+
+Trigger rules, short circuits, retries, stored events and clearing are Airflow's. Spark's place is taken by a script that
+writes reports. What a single task decides is tested in ``test_tasks.py``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.layout import Layout, run_key
+from tidegate.ops import plans
+from tidegate.report import RunReport
+from tidegate.request import RunRequest
+
+pytestmark = pytest.mark.airflow
+
+GREEN = dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
+IDLE = {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
+
+
+@pytest.fixture
+def dag(database: Path) -> Any:
+    from dags.flights import dag as flights
+
+    return flights
+
+
+@pytest.fixture
+def layout(places: Path) -> Layout:
+    return Layout(places / ".data/lake", places / ".data/landing")
+
+
+@pytest.fixture
+def landed(layout: Layout) -> Path:
+    """A file in the landing folder, so that there is work."""
+    path = layout.landing_root / "flights/2013-01-01.csv"
+    path.parent.mkdir()
+    path.write_text("year,month,day\n2013,1,1\n")
+    return path
+
+
+def test_with_nothing_new_the_run_ends_green_without_an_application(
+    runs: Any, dag: Any, layout: Layout, spark_submit: Any
+) -> None:
+    (layout.landing_root / "flights").mkdir()
+    spark_submit("sys.exit('nobody may start this')")
+    run = runs.start(dag)
+    assert run.state == "success"
+    assert runs.states(run) == IDLE
+    assert "bronze" in runs.xcom(run, "plan", "reason")
+    assert runs.xcom(run, "run", "attempt") is None
+    (planned,) = plans.read(layout, "flights", "bronze")
+    assert planned.behind == 0, "noted for alerts"
+
+
+def test_the_application_gets_the_checked_request_and_flows_that_were_left_out_are_skipped(
+    runs: Any, dag: Any, layout: Layout, landed: Path, spark_submit: Any, tmp_path: Path
+) -> None:
+    spark_submit(
+        f"pathlib.Path({str(tmp_path / 'argv')!r}).write_text(' '.join(sys.argv[-8:]))\n"
+        "report.flows = report.flows[:1]; wrote('bronze', 42, 1); report.write(path)"
+    )
+    events = len(runs.events("bronze.flights"))
+    run = runs.start(dag, {"flows": ["bronze"]})
+    assert runs.states(run) == GREEN | {"silver": "skipped", "gold": "skipped"}
+    request_id, attempt = runs.xcom(run, "plan", "request"), runs.xcom(run, "run", "attempt")
+    assert RunRequest.read(layout, "flights", run_key(run.run_id), request_id).flows == ("bronze",)
+    argv = (tmp_path / "argv").read_text().split()
+    assert (argv[argv.index("--request") + 1], argv[argv.index("--attempt") + 1]) == (request_id, attempt)
+    (event,) = runs.events("bronze.flights")[events:]
+    assert (event["rows"], event["delta_version"], event["attempt"]) == (42, 1, attempt)
+
+
+def test_a_refused_flow_is_red_and_clearing_it_runs_the_application_again(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark_submit(
+        """
+wrote("bronze", 5, 3000 + nth)
+if nth == 1:
+    silver = report.flow("silver")
+    silver.state = "refused"
+    silver.error = {"kind": "GateRefusedError", "message": "batch 0 refused.", "transient": False}
+    report.flow("gold").state = "skipped"
+else:
+    wrote("silver", 5, 3000)
+    wrote("gold", 1, 3000)
+report.write(path)
+"""
+    )
+    run = runs.start(dag)
+    assert run.state == "failed"
+    assert runs.states(run) == GREEN | {"silver": "failed", "gold": "upstream_failed"}
+    log = capsys.readouterr().out
+    assert "batch 0 refused. Clear this task, with only-failed off; that clears `run` too." in log
+    attempt, request = runs.xcom(run, "run", "attempt"), runs.xcom(run, "plan", "request")
+
+    assert runs.clear(dag, run, "silver") == ["gold", "run", "silver"]
+    run = runs.go_on(dag, run)
+    assert run.state == "success"
+    assert runs.states(run) == GREEN
+    assert runs.xcom(run, "run", "attempt") != attempt
+    assert runs.xcom(run, "plan", "request") == request
+
+
+def test_a_transient_error_is_tried_again_as_a_new_attempt(
+    runs: Any, dag: Any, layout: Layout, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.airflow.retry.FIRST_DELAY", timedelta(0))
+    spark_submit(
+        """
+if nth == 1:
+    report.error = {"kind": "LeaseHeldError", "message": "held", "transient": True}
+else:
+    wrote("bronze", 1, 6000)
+report.write(path)
+sys.exit(75 if nth == 1 else 0)
+"""
+    )
+    run = runs.start(dag)
+    assert runs.states(run)["bronze"] == "success"
+    paths = layout.reports("flights").glob(f"{run_key(run.run_id)}/*/report.json")
+    reports = [RunReport.read(path) for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)]
+    assert [report is not None and report.error is None for report in reports] == [False, True]
+
+
+def test_a_terminal_error_of_the_application_is_not_tried_again(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, tmp_path: Path
+) -> None:
+    spark_submit(
+        'report.error = {"kind": "SpecError", "message": "wrong", "transient": False}; report.write(path); sys.exit(78)'
+    )
+    run = runs.start(dag)
+    assert runs.states(run) == {"plan": "success", "run": "failed"} | dict.fromkeys(
+        ("bronze", "silver", "gold"), "upstream_failed"
+    )
+    assert (tmp_path / "submissions").read_text() == "1"
+
+
+def test_a_crash_is_tried_again_and_the_event_that_it_swallowed_is_sent(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dag.task_dict["run"], "retry_delay", timedelta(0))
+    # The first try writes its batch and dies; the second finds nothing new.
+    spark_submit("nth == 1 and wrote('gold', 7, 2000); report.write(path); sys.exit(1 if nth == 1 else 0)")
+    before = len(runs.events("gold.daily_delay"))
+    run = runs.start(dag)
+    assert runs.states(run) == GREEN | {"bronze": "skipped", "silver": "skipped"}
+    (event,) = runs.events("gold.daily_delay")[before:]
+    assert (event["rows"], event["delta_version"]) == (7, 2000)
