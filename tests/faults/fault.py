@@ -1,0 +1,58 @@
+"""A small fault in the product: a patch of a line or two, and the tests that look at the patched module."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TABLE = Path(__file__).with_name("faults.toml")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One entry of ``faults.toml``; the fields are explained there."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def patched(self, text: str) -> str:
+        """The module's text with the fault.
+
+        Raises:
+            ValueError: The patch does not fit: what it replaces does not stand there exactly once.
+        """
+        times = text.count(self.old)
+        if times != 1:
+            raise ValueError(f"fault {self.name!r}: its old text stands {times} times in {self.file}; mend faults.toml")
+        return text.replace(self.old, self.new)
+
+    @contextmanager
+    def made_in(self, root: Path) -> Iterator[None]:
+        """The fault stands in the tree at ``root``; afterwards the module is as before."""
+        path = root / self.file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(self.patched(text), encoding="utf-8")
+        try:
+            yield
+        finally:
+            path.write_text(text, encoding="utf-8")
+
+    def tests_in(self, root: Path) -> list[str]:
+        """The tests to run, nearest first: the module's own, those of the table, then the folders that mirror it."""
+        module = Path(self.file)
+        mirror = Path("tests", *module.parts[1:]) if module.parts[0] == "tidegate" else Path("tests", *module.parts)
+        folders = [folder for folder in mirror.parents if folder not in (Path("tests"), Path())]
+        wanted = [str(mirror.with_name(f"test_{module.name}")), *self.tests, *map(str, folders)]
+        return [path for path in dict.fromkeys(wanted) if (root / path).exists()]
+
+
+def load() -> list[Fault]:
+    """All faults of the table."""
+    entries = tomllib.loads(TABLE.read_text(encoding="utf-8"))["fault"]
+    return [Fault(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]

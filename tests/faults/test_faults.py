@@ -1,0 +1,63 @@
+"""Every fault of the table still fits the code, and the script says which test notices it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.__main__ import try_fault
+from tests.faults.fault import Fault, load
+
+PROJECT = Path(__file__).parents[2]
+FAULTS = load()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_fits_the_module_and_changes_what_it_does(fault: Fault) -> None:
+    text = (PROJECT / fault.file).read_text(encoding="utf-8")
+    assert ast.dump(ast.parse(fault.patched(text))) != ast.dump(ast.parse(text))
+    assert fault.tests_in(PROJECT)
+
+
+def test_every_named_test_exists_and_no_fault_is_named_twice() -> None:
+    assert [path for fault in FAULTS for path in fault.tests if not (PROJECT / path).exists()] == []
+    assert [name for name, times in Counter(fault.name for fault in FAULTS).items() if times > 1] == []
+
+
+def test_there_are_forty_faults_and_most_are_in_the_heart() -> None:
+    heart = ("tidegate/spark", "tidegate/checkpoints", "tidegate/quarantine")
+    assert len(FAULTS) >= 40
+    assert sum(fault.file.startswith(heart) for fault in FAULTS) >= 25
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small project with one function and one test of it."""
+    (tmp_path / "shop.py").write_text("def total(prices):\n    return sum(prices)\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_shop.py").write_text(
+        "import shop\n\ndef test_prices_are_added():\n    assert shop.total([1, 2]) == 3\n"
+    )
+    return tmp_path
+
+
+def test_a_fault_that_a_test_notices_is_told_with_the_test_and_taken_out_again(tree: Path) -> None:
+    fault = Fault("the first price is left out", "shop.py", "sum(prices)", "sum(prices[1:])", ())
+    outcome = try_fault(fault, tree, nightly=False)
+    assert outcome.caught_by == "tests/test_shop.py::test_prices_are_added"
+    assert outcome.why.startswith("assert 2 == 3")
+    assert "prices[1:]" not in (tree / "shop.py").read_text()
+
+
+def test_a_fault_that_no_test_notices_is_told_too(tree: Path) -> None:
+    fault = Fault("no price is zero", "shop.py", "sum(prices)", "sum(prices) or 0", ())
+    assert try_fault(fault, tree, nightly=False).caught_by == ""
+
+
+def test_a_patch_that_does_not_fit_is_refused(tree: Path) -> None:
+    fault = Fault("gone", "shop.py", "max(prices)", "min(prices)", ())
+    with pytest.raises(ValueError, match="stands 0 times"), fault.made_in(tree):
+        pass
