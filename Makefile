@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast benchmark-gate lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast test-nightly faults benchmark-gate lint format lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,11 +28,17 @@ down: setup-python ## Stop all that `make up` started.
 status: setup-python ## Say what of `make up` runs, where, and how to log in.
 	@$(BIN)/python -m demo.console status
 
-test: setup ## Run all tests.
-	@$(BIN)/pytest $(BESIDE) --durations=15
+test: setup ## Run all tests but the nightly matrix; print the slowest twenty and the time of each tier.
+	@$(BIN)/pytest $(BESIDE) -m "not nightly" --durations=20
 
 test-fast: setup-python ## Run the tests that need neither a JVM nor Airflow's database; Java is not needed either.
-	@$(BIN)/pytest $(BESIDE) -m "not jvm and not airflow"
+	@$(BIN)/pytest $(BESIDE) -m "not jvm and not airflow and not nightly"
+
+test-nightly: setup ## Run all tests, with the long matrix of kills, components and browsers.
+	@$(BIN)/pytest $(BESIDE) --durations=20
+
+faults: setup ## Make forty small faults, one by one, and say which test notices each; takes about half an hour.
+	@$(BIN)/python -m tests.faults
 
 benchmark-gate: setup ## Measure what a gate adds to a flow of a million rows.
 	@$(BIN)/python benchmarks/gate_cost.py

@@ -12,6 +12,7 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.start_state import StartStates
+from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary
 from tidegate.environment import Environment
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from tidegate.embedded.broker import Broker
 
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+
 PROJECT = Path(__file__).parents[1]
 
 TOGETHER = {
@@ -27,8 +30,6 @@ TOGETHER = {
     "the port that make up takes": ("test_console", "test_guides"),
 }
 """Files of tests/live whose tests run in one worker, because they share something."""
-LONGEST_FIRST = ("tests/live/", "tests/chaos/", "tests/airflow/", "tests/demo/", "tests/docs/", "tests/spark/")
-"""So that no worker is left alone with a long file in the end."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,12 +44,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next(shared, scope)
 
     return Together(config, log)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers the order among files is free; see `LONGEST_FIRST`."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: next((i for i, at in enumerate(LONGEST_FIRST) if item.nodeid.startswith(at)), 9))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,47 @@
+"""Every test belongs to one tier, and files run in an order that is the same for the same seed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import MEANING, TIERS, tier_of
+
+PROJECT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "marks", "tier"),
+    [
+        ("tests/spec/test_flow.py::test_a", set(), "fast"),
+        ("tests/docs/test_docs.py::test_a", set(), "fast"),
+        ("tests/spark/test_fates.py::test_a", {"jvm"}, "spark"),
+        ("tests/airflow/test_dag.py::test_a", {"airflow"}, "airflow"),
+        ("tests/live/test_console.py::test_a", {"live", "airflow", "jvm"}, "programs"),
+        ("tests/docs/test_guides.py::test_a", {"jvm"}, "programs"),
+    ],
+)
+def test_a_test_belongs_to_a_tier_by_its_marks_and_its_folder(nodeid: str, marks: set[str], tier: str) -> None:
+    assert tier_of(nodeid, marks) == tier
+
+
+def test_every_tier_says_what_it_is() -> None:
+    assert set(MEANING) == set(TIERS)
+
+
+def test_a_run_prints_the_time_of_each_tier(tmp_path: Path) -> None:
+    for name in ("__init__", "tiers"):
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        (tmp_path / "tests" / f"{name}.py").write_text((PROJECT / "tests" / f"{name}.py").read_text())
+    (tmp_path / "tests" / "conftest.py").write_text("from tests.tiers import *\n")
+    (tmp_path / "tests" / "test_sums.py").write_text(
+        "import pytest\n\ndef test_one(): pass\n\n@pytest.mark.jvm\ndef test_two(): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"0 s     1 tests  fast: {MEANING['fast']}" in run.stdout
+    assert f"0 s     1 tests  spark: {MEANING['spark']}" in run.stdout
