@@ -138,14 +138,16 @@ def changes(
     Args:
         spark: The session.
         columns: The table's own columns, as DDL.
-        rows: One tuple each; a text behind the table's own columns is the row's change type, in place of ``kind``.
+        rows: One tuple each; behind the table's own columns may stand the row's change type and version, in place of
+            ``kind`` and ``version``.
         version: The commit that they are of.
         kind: ``insert``, ``update_preimage``, ``update_postimage`` or ``delete``.
     """
     from datetime import UTC, datetime
 
     width, at = columns.count(",") + 1, datetime(2026, 1, 1, tzinfo=UTC)
-    fed = [(*row[:width], row[width] if len(row) > width else kind, version, at) for row in rows]
+    told = (kind, version)
+    fed = [(*row[:width], *row[width:], *told[len(row) - width :], at) for row in rows]
     return spark.createDataFrame(fed, f"{columns}, {FEED}").coalesce(1)
 
 

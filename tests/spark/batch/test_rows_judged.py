@@ -1,0 +1,213 @@
+"""What a gate and earlier decisions do with the rows of a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.flow_context import LATEST, PLANNED_MS, changes, flow_context, plan_batch, table, transaction
+from tidegate.checkpoints import refusal
+from tidegate.errors import GateRefusedError, SpecError
+from tidegate.spark.batch import quarantine
+from tidegate.spark.batch.rows import split_rows
+from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.context import Reentry
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+ORDERS = "id int, at int, amount int"
+NEW = Decision(quarantined=False, written=False)
+SPLIT_BEFORE = Decision(quarantined=True, written=False)
+
+
+def at_least(least: int, severity: str, **more: Any) -> dict[str, Any]:
+    kwargs = {"column": "amount", "min_value": least, **more}
+    return {"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": severity}
+
+
+NOT_NEGATIVE = at_least(0, "warning")
+ALL_NOT_NEGATIVE = at_least(0, "critical", mostly=1)
+
+
+def odd(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("_filtered", F.when(F.col("amount") == -99, F.lit("odd")))
+
+
+def decide(context: FlowContext, *rows: tuple[Any, ...], decision: Decision = NEW, batch_id: int = 0) -> Split:
+    found = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, decision)
+    assert found is not None
+    assert found.planned.imbalance() == 0
+    return found
+
+
+def refused(decided: Split) -> dict[str, list[str]]:
+    return {} if decided.refused is None else {row["_row_id"]: row["rules"] for row in decided.refused.collect()}
+
+
+def verdicts(context: FlowContext) -> list[str]:
+    """The outcomes that the lake keeps; the report has the same."""
+    kept = [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))]
+    assert kept == [verdict.outcome for verdict in context.report.verdicts]
+    return kept
+
+
+def test_rows_that_break_a_rule_are_refused_and_only_records_are_judged(spark: SparkSession, tmp_path: Path) -> None:
+    context = flow_context(spark, tmp_path, LATEST, transform=odd, suite=[NOT_NEGATIVE, at_least(3, "info")])
+
+    decided = decide(
+        context, (1, 1, 5), (2, 1, -1), (3, 1, 2), (4, 1, -1, "delete"), (5, 1, -99), (None, 1, -1), (7, 1, None)
+    )
+
+    record = decided.planned
+    assert (record.read, record.written, record.quarantined, dict(record.filtered)) == (7, 4, 2, {"odd": 1})
+    assert record.rules == {"between(amount)": 1, "null_key(id)": 1}
+    assert refused(decided) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
+    assert verdicts(context) == ["split"]
+    (verdict,) = context.report.verdicts
+    assert [(each.evaluated, each.unexpected) for each in verdict.results] == [(3, 1), (3, 2)]
+    assert (verdict.flow, verdict.batch_id, verdict.app_id) == ("latest", 0, "orders/latest/v1/0")
+    assert not context.target.exists() and not context.quarantine.exists()
+
+
+def test_a_batch_below_a_critical_rules_mostly_is_refused_and_its_verdict_is_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE])
+
+    with pytest.raises(GateRefusedError) as caught:
+        decide(context, (1, 1, 5), (2, 1, -1))
+
+    assert verdicts(context) == ["refused"]
+    assert caught.value.verdict == context.report.verdicts[0]
+    assert context.report.docs is not None
+    assert (context.layout.lake / context.report.docs).exists()
+
+
+def test_a_refused_batch_that_a_person_takes_out_is_refused_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+    context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE])
+    plan_batch(context, 0)
+    refusal.note(context.layout, context.ref, {"batch_id": 0, "suite_fingerprint": "s", "code_fingerprint": "c"})
+    refusal.take(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
+
+    decided = decide(context, (1, 1, 5), (2, 1, -1), (None, 1, 1))
+
+    assert refused(decided) == {
+        "1|1|insert": ["refused_batch"],
+        "2|1|insert": ["refused_batch", "between(amount)"],
+        "1|insert": ["refused_batch", "null_key(id)"],
+    }
+    assert (decided.planned.quarantined, decided.planned.written) == (3, 0)
+    assert verdicts(context) == ["refused"]
+    with pytest.raises(GateRefusedError):
+        decide(context, (1, 1, 5), (2, 1, -1), batch_id=1)
+
+
+def test_what_is_replayed_from_quarantine_is_flagged_and_not_judged_as_a_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    claim = Reentry(number=3, moment_ms=PLANNED_MS, entries=())
+    context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE], replay=claim)
+
+    decided = decide(context, (1, 1, 5), (2, 1, -1))
+
+    assert refused(decided) == {"2|1|insert": ["between(amount)"]}
+    assert verdicts(context) == []
+
+
+def set_aside(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> None:
+    """What an earlier attempt at the batch did before it ended."""
+    decided = decide(context, *rows, batch_id=batch_id)
+    assert decided.refused is not None
+    quarantine.append(context, decided.refused, batch_id, transaction(context, batch_id), PLANNED_MS)
+
+
+def test_a_split_that_was_decided_stands_whatever_the_suite_says_now(spark: SparkSession, tmp_path: Path) -> None:
+    rows = ((1, 1, 5), (2, 1, -1), (3, 1, 7), (None, 1, 1))
+    set_aside(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE]), *rows)
+    stricter = flow_context(spark, tmp_path, LATEST, suite=[at_least(6, "critical", mostly=1)])
+
+    decided = decide(stricter, *rows, decision=SPLIT_BEFORE)
+
+    assert refused(decided) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
+    assert decided.planned.rules == {"between(amount)": 1, "null_key(id)": 1}
+    assert (decided.planned.written, decided.planned.quarantined) == (2, 2)
+    assert stricter.report.verdicts == [], "nothing is judged again"
+
+
+def test_entries_of_another_batch_or_another_checkpoint_decide_nothing_of_this_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    earlier = flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE])
+    set_aside(earlier, (1, 1, -1))
+    set_aside(earlier, (2, 1, -1), batch_id=1)
+    set_aside(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE], version=2), (3, 1, -1), batch_id=1)
+
+    decided = decide(earlier, (1, 1, -1), (2, 1, -1), (3, 1, -1), decision=SPLIT_BEFORE, batch_id=1)
+
+    assert refused(decided) == {"2|1|insert": ["between(amount)"]}
+
+
+def test_a_row_that_had_passed_and_can_no_longer_be_written_stops_the_rerun(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F
+
+    rows = ((1, 1, 5), (None, 1, 1))
+    set_aside(flow_context(spark, tmp_path, LATEST), *rows)
+    without_sequence = flow_context(
+        spark, tmp_path, LATEST, transform=lambda rows: rows.withColumn("at", F.lit(None).cast("int"))
+    )
+
+    with pytest.raises(SpecError, match="rows that had passed can no longer be written"):
+        decide(without_sequence, *rows, decision=SPLIT_BEFORE)
+
+
+def test_a_split_that_misses_a_row_which_great_expectations_counts_is_an_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F
+
+    from tidegate.spark.gate import SuiteGate
+
+    class ForgetfulGate(SuiteGate):
+        """Flags no row: the fault that the check of the split is for."""
+
+        def flag(self, rows: DataFrame, judged: Column | None = None) -> DataFrame:
+            return super().flag(rows, judged).withColumn("_errors", F.array().cast("array<string>"))
+
+    context = flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE])
+    assert context.gate is not None
+    context.gate = ForgetfulGate(context.gate.suite, "code", context.gate.surroundings)
+
+    with pytest.raises(SpecError, match="flags 0 rows where Great Expectations counts 1"):
+        decide(context, (1, 1, 5), (2, 1, -1))
+    assert verdicts(context) == []
+
+
+def test_one_refused_row_of_several_that_were_made_of_one_refuses_them_all(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    def legs(rows: DataFrame) -> DataFrame:
+        both = rows.withColumn("leg", F.explode(F.array(F.lit(0), F.lit(100))))
+        return both.withColumns({"id": F.col("id") + F.col("leg"), "amount": F.col("amount") - F.col("leg")}).drop(
+            "leg"
+        )
+
+    context = flow_context(spark, tmp_path, LATEST, transform=legs, suite=[NOT_NEGATIVE])
+
+    decided = decide(context, (1, 1, 500), (2, 1, 50))
+
+    assert refused(decided) == {"2|1|insert": ["between(amount)"]}
+    assert (decided.planned.read, decided.planned.written, decided.planned.quarantined) == (2, 1, 1)
+    assert decided.arriving == 2
+    decided.write(transaction(context, 0))
+    assert sorted(row["id"] for row in table(context.target)) == [1, 101]

@@ -1,0 +1,272 @@
+"""Every way of writing: which rows it leaves, which transaction its commit carries, and that a rerun writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.flow_context import table
+from tidegate.errors import LedgerImbalanceError, SpecDriftError
+from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake.sinks import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+APP = "orders/silver/v1/0"
+SETTINGS = ("txnAppId", "txnVersion")
+Frame = Callable[..., "DataFrame"]
+
+
+def txn(batch_id: int, app_id: str = APP) -> Transaction:
+    return Transaction(app_id=app_id, batch_id=batch_id, planned={"read": 10 + batch_id})
+
+
+@pytest.fixture
+def frame(spark: SparkSession) -> Frame:
+    """Rows of ``id, amount, _order`` unless other columns are named."""
+
+    def make(*rows: tuple[Any, ...], columns: str = "id int, amount int, _order int") -> DataFrame:
+        return spark.createDataFrame(list(rows), columns).coalesce(1)
+
+    return make
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+def values(path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    """The table's rows as tuples, in order."""
+    return sorted((tuple(row[name] for name in columns or ("id", "amount")) for row in table(path)), key=repr)
+
+
+def settings_of(spark: SparkSession) -> list[str | None]:
+    names = [f"spark.databricks.delta.write.{name}" for name in SETTINGS]
+    return [spark.conf.get(name, None) for name in (*names, "spark.databricks.delta.commitInfo.userMetadata")]
+
+
+def test_an_append_tells_its_commit_and_carries_its_transaction(spark: SparkSession, frame: Frame, path: Path) -> None:
+    first = sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
+    second = sinks.append(frame((3, 30, 0)), path, txn(1))
+
+    assert (first.version, first.metrics["numOutputRows"]) == (0, 2)
+    assert first.metadata == {"app_id": APP, "batch_id": 0, "planned": {"read": 10}}
+    assert (second.version, second.metrics["numOutputRows"], second.metadata["planned"]) == (1, 1, {"read": 11})
+    assert values(path) == [(1, 10), (2, 20), (3, 30)]
+    assert tables.transactions(spark, path) == {APP: 1}
+
+
+WAYS: dict[str, Callable[..., tables.Commit]] = {
+    "append": lambda rows, path, txn: sinks.append(rows, path, txn),
+    "upsert": lambda rows, path, txn: sinks.upsert(rows, path, ("id",), txn),
+    "groups": lambda rows, path, txn: sinks.replace_groups(rows.selectExpr("*", "'upsert' _op"), path, ("id",), txn),
+    "swap": lambda rows, path, txn: sinks.swap(rows, path, ("id",), txn, ()),
+    "replace": lambda rows, path, txn: sinks.replace_table(rows, path, txn),
+    "merge": lambda rows, path, txn: sinks.merge(
+        rows, path, "t.id = s.id", txn, updates={}, inserts=("true", ["id", "amount", "_order"])
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_is_written_once_and_a_rerun_of_it_tells_of_the_commit_that_it_made(
+    way: str, spark: SparkSession, frame: Frame, path: Path
+) -> None:
+    sinks.append(frame((1, 10, 0)), path, txn(4, "orders/silver/v0/0"))
+    written = WAYS[way](frame((2, 20, 0)), path, txn(0))
+    after = table(path)
+
+    rerun = WAYS[way](frame((3, 30, 0)), path, txn(0))
+
+    assert rerun == written
+    assert written.version == 1
+    assert written.metadata["planned"] == {"read": 10}
+    assert table(path) == after
+    assert 2 in {row["id"] for row in after}
+    assert tables.transactions(spark, path)[APP] == 0
+    assert settings_of(spark) == [None, None, None], "no later write of the session is taken for this batch"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_that_is_behind_the_table_is_an_error_and_not_skipped_in_silence(
+    way: str, frame: Frame, path: Path
+) -> None:
+    sinks.append(frame((1, 10, 0)), path, txn(5))
+
+    with pytest.raises(LedgerImbalanceError, match=r"holds batch 5 of orders/silver/v1/0 after batch 3"):
+        WAYS[way](frame((2, 20, 0)), path, txn(3))
+
+    assert values(path) == [(1, 10)]
+
+
+def test_a_write_that_fails_leaves_no_setting_behind(spark: SparkSession, frame: Frame, path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    sinks.append(frame((1, 10, 0)), path, txn(0))
+
+    with pytest.raises(Exception, match="on purpose"):
+        sinks.upsert(
+            frame((2, 20, 0)).withColumn("amount", F.raise_error(F.lit("on purpose")).cast("int")),
+            path,
+            ("id",),
+            txn(1),
+        )
+
+    assert settings_of(spark) == [None, None, None]
+    assert values(path) == [(1, 10)]
+
+
+def test_a_new_column_is_added_to_the_table_by_every_way_of_writing_rows(frame: Frame, path: Path) -> None:
+    wide = "id int, amount int, _order int, note string"
+    sinks.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
+    sinks.upsert(frame((2, 20, 0, "new"), columns=wide), path, ("id",), txn(1))
+    sinks.append(frame((3, 30, 0, "x", 5), columns=f"{wide}, size int"), path, txn(2))
+    more = f"{wide}, size int, color string, _op string"
+    sinks.replace_groups(frame((1, 11, 0, "g", 6, "red", "upsert"), columns=more), path, ("id",), txn(3))
+
+    assert values(path, "id", "note", "size", "color") == [
+        (1, "g", 6, "red"),
+        (2, "new", None, None),
+        (3, "x", 5, None),
+    ]
+
+
+@pytest.mark.parametrize("way", ["append", "upsert", "groups"])
+def test_rows_that_lack_a_column_or_change_its_type_are_refused(way: str, frame: Frame, path: Path) -> None:
+    sinks.append(frame((1, 10, 0)), path, txn(0))
+
+    with pytest.raises(SpecDriftError, match=r"no longer makes amount of the table"):
+        WAYS[way](frame((2, 0), columns="id int, _order int"), path, txn(1))
+    with pytest.raises(
+        SpecDriftError, match=r"column 'amount' of the table at .* is int, and the transform makes bigint"
+    ):
+        WAYS[way](frame((2, 20, 0), columns="id int, amount bigint, _order int"), path, txn(1))
+
+    assert values(path) == [(1, 10)]
+
+
+def test_the_first_upsert_makes_the_table(spark: SparkSession, frame: Frame, path: Path) -> None:
+    sinks.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
+
+    assert values(path) == [(1, 10)]
+    assert tables.transactions(spark, path) == {APP: 0}
+
+
+def test_an_upsert_inserts_new_keys_and_updates_only_what_is_of_a_lower_order(frame: Frame, path: Path) -> None:
+    sinks.append(frame((1, 10, 5), (2, 20, 5), (3, 30, 5), (4, 40, 5)), path, txn(0))
+
+    commit = sinks.upsert(frame((1, 11, 6), (2, 21, 5), (3, 31, 4), (5, 51, 1)), path, ("id",), txn(1))
+
+    assert values(path) == [(1, 11), (2, 20), (3, 30), (4, 40), (5, 51)]
+    assert (commit.metrics["numTargetRowsInserted"], commit.metrics["numTargetRowsUpdated"]) == (1, 1)
+
+
+def test_all_keys_together_name_a_row(frame: Frame, path: Path) -> None:
+    columns = "a int, b int, amount int, _order int"
+    sinks.append(frame((1, 1, 10, 0), (1, 2, 20, 0), columns=columns), path, txn(0))
+
+    sinks.upsert(frame((1, 2, 21, 1), (2, 1, 30, 1), columns=columns), path, ("a", "b"), txn(1))
+
+    assert values(path, "a", "b", "amount") == [(1, 1, 10), (1, 2, 21), (2, 1, 30)]
+
+
+GROUPS = "day int, total int, _op string"
+
+
+def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, path: Path) -> None:
+    first = frame((1, 10, "upsert"), (2, 20, "upsert"), (None, 30, "upsert"), (9, None, "delete"), columns=GROUPS)
+    sinks.replace_groups(first, path, ("day",), txn(0))
+    assert values(path, "day", "total") == [(1, 10), (2, 20), (None, 30)]
+
+    second = frame((1, 11, "upsert"), (2, None, "delete"), (None, 31, "upsert"), (3, 40, "upsert"), columns=GROUPS)
+    commit = sinks.replace_groups(second, path, ("day",), txn(1))
+
+    assert values(path, "day", "total") == [(1, 11), (3, 40), (None, 31)]
+    names = ("Inserted", "Updated", "Deleted")
+    assert [commit.metrics[f"numTargetRows{name}"] for name in names] == [1, 2, 1]
+    assert "_op" not in table(path)[0]
+
+
+def test_a_delete_of_a_group_that_is_not_there_writes_no_row(frame: Frame, path: Path) -> None:
+    sinks.replace_groups(frame((1, 10, "upsert"), columns=GROUPS), path, ("day",), txn(0))
+
+    sinks.replace_groups(frame((7, None, "delete"), columns=GROUPS), path, ("day",), txn(1))
+
+    assert values(path, "day", "total") == [(1, 10)]
+
+
+def test_a_swap_makes_the_table_equal_and_touches_only_what_differs(frame: Frame, path: Path) -> None:
+    sinks.append(frame((1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0)), path, txn(0))
+    staged = frame((1, 10, 9), (2, 21, 0), (4, None, 0), (None, 51, 0), (6, 60, 0))
+
+    commit = sinks.swap(staged, path, ("id",), txn(7, "orders/silver/v2/0"), ("_order",))
+
+    assert values(path) == [(1, 10), (2, 21), (4, None), (6, 60), (None, 51)]
+    names = ("Inserted", "Updated", "Deleted")
+    assert [commit.metrics[f"numTargetRows{name}"] for name in names] == [1, 2, 1]
+    assert {row["id"]: row["_order"] for row in table(path)}[1] == 0, "a difference in bookkeeping alone is no change"
+
+
+def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame: Frame, path: Path) -> None:
+    sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
+    staged = frame((1, 10, 0, "x"), (2, 20, 0, None), columns="id int, amount int, _order int, note string")
+
+    commit = sinks.swap(staged, path, ("id",), txn(0, "orders/silver/v2/0"), ("_order",))
+
+    assert values(path, "id", "note") == [(1, "x"), (2, None)]
+    assert commit.metrics["numTargetRowsUpdated"] == 1
+
+
+def test_a_swap_of_equal_tables_of_keys_alone_changes_nothing_and_is_known_to_be_done(
+    spark: SparkSession, frame: Frame, path: Path
+) -> None:
+    sinks.append(frame((1,), (2,), columns="id int"), path, txn(0))
+
+    sinks.swap(frame((1,), (2,), columns="id int"), path, ("id",), txn(0, "orders/silver/v2/0"), ())
+
+    assert values(path, "id") == [(1,), (2,)]
+    assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
+
+
+def test_replacing_a_table_takes_its_rows_and_its_schema(spark: SparkSession, frame: Frame, path: Path) -> None:
+    sinks.append(frame((1, 10, 0)), path, txn(0))
+
+    commit = sinks.replace_table(
+        frame((7, "x"), columns="number bigint, name string"), path, txn(0, "orders/silver/v2/0")
+    )
+
+    assert table(path) == [{"number": 7, "name": "x"}]
+    assert commit.version == 1
+    assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
+
+
+def test_of_several_updates_in_a_merge_the_first_that_holds_decides(frame: Frame, path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
+
+    sinks.merge(
+        frame((1, 100, 1), (2, 200, 1), (3, 300, 1), (4, 400, 0)),
+        path,
+        "t.id = s.id",
+        txn(1),
+        updates={"t.amount < 15": {"amount": F.lit(-1)}, "true": {"amount": F.col("s.amount")}},
+        inserts=("s._order = 1", ["id", "amount"]),
+    )
+
+    assert values(path, "id", "amount", "_order") == [(1, -1, 0), (2, 200, 0), (3, 300, None)]
+
+
+def test_rows_fit_a_table_when_they_have_all_its_columns_in_its_types(frame: Frame) -> None:
+    live = frame(columns="id int, amount int")
+
+    assert sinks.fits(frame(columns="amount int, id int, note string"), live)
+    assert not sinks.fits(frame(columns="id int"), live)
+    assert not sinks.fits(frame(columns="id int, amount bigint"), live)

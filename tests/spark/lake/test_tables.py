@@ -1,0 +1,111 @@
+"""What a Delta table remembers of our writes, read from the table itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidegate.errors import LedgerImbalanceError
+from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake.sinks import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+SILVER, OTHER = "orders/silver/v1/0", "orders/silver/v2/0"
+
+
+def rows(spark: SparkSession, *ids: int) -> DataFrame:
+    return spark.createDataFrame([(number,) for number in ids], "id int").coalesce(1)
+
+
+def append(spark: SparkSession, path: Path, batch_id: int, *ids: int, app_id: str = SILVER) -> tables.Commit:
+    txn = Transaction(app_id=app_id, batch_id=batch_id, planned={"read": len(ids)})
+    return sinks.append(rows(spark, *ids), path, txn)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def written(spark: SparkSession, path: Path) -> Path:
+    """Two batches of one checkpoint, and one of another with the number of the first."""
+    append(spark, path, 0, 1, 2)
+    append(spark, path, 0, 3, app_id=OTHER)
+    append(spark, path, 1, 4, 5, 6)
+    return path
+
+
+def test_a_table_is_where_a_commit_lies(spark: SparkSession, path: Path) -> None:
+    assert not tables.exists(path)
+    (path / "_delta_log").mkdir(parents=True)
+    assert not tables.exists(path), "a writer ended before its first commit"
+    assert tables.transactions(spark, path) == {}
+    (path / "_delta_log").rmdir()
+
+    append(spark, path, 0, 1)
+
+    assert tables.exists(path)
+
+
+def test_a_table_is_read_as_it_is_and_as_it_was(spark: SparkSession, written: Path) -> None:
+    def ids(frame: Any) -> list[int]:
+        return sorted(row["id"] for row in frame.collect())
+
+    assert ids(tables.read(spark, written)) == [1, 2, 3, 4, 5, 6]
+    assert ids(tables.read(spark, written, 1)) == [1, 2, 3]
+    assert ids(tables.read(spark, written, 0)) == [1, 2]
+    assert tables.version(spark, written) == 2
+
+
+def test_the_last_batch_of_every_writer_is_known(spark: SparkSession, written: Path) -> None:
+    assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0}
+
+
+def test_the_last_batches_are_known_also_behind_a_commit_without_a_checksum(spark: SparkSession, written: Path) -> None:
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+    own = CommitProperties(app_transactions=[Transaction(app_id="orders/silver/replay", version=7)])
+    write_deltalake(str(written), DeltaTable(str(written)).to_pyarrow_table(), mode="append", commit_properties=own)
+    assert not (written / "_delta_log" / f"{3:020d}.crc").exists()
+
+    assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0, "orders/silver/replay": 7}
+    assert tables.version(spark, written) == 3
+
+
+def test_the_commit_of_a_batch_is_found_by_writer_and_number(spark: SparkSession, written: Path) -> None:
+    first, other = tables.find_commit(written, SILVER, 0, 2), tables.find_commit(written, OTHER, 0, 2)
+
+    assert (first.version, first.metadata["planned"], first.metrics["numOutputRows"]) == (0, {"read": 2}, 2)
+    assert (other.version, other.metadata["planned"]) == (1, {"read": 1})
+
+
+def test_a_commit_that_the_log_no_longer_has_is_an_error(spark: SparkSession, written: Path) -> None:
+    (written / "_delta_log" / f"{0:020d}.json").unlink()
+
+    assert tables.find_commit(written, SILVER, 1, 2).version == 2
+    with pytest.raises(LedgerImbalanceError, match="its log no longer has the commit"):
+        tables.find_commit(written, SILVER, 0, 2)
+    with pytest.raises(LedgerImbalanceError, match="its log no longer has the commit"):
+        tables.find_commit(written, SILVER, 9, 2)
+
+
+def test_commits_are_told_oldest_first_as_far_as_the_log_holds_them(spark: SparkSession, written: Path) -> None:
+    assert [commit.version for commit in tables.commits(written, 1, 2)] == [1, 2]
+    (written / "_delta_log" / f"{1:020d}.json").unlink()
+    assert [commit.version for commit in tables.commits(written, 0, 5)] == [0, 2]
+
+
+def test_a_commit_of_somebody_else_carries_no_batch(spark: SparkSession, path: Path) -> None:
+    rows(spark, 1).write.format("delta").option("userMetadata", "by hand").save(str(path))
+
+    (commit,) = tables.commits(path, 0, 0)
+
+    assert commit.metadata == {}
+    assert commit.metrics["numOutputRows"] == 1
