@@ -70,7 +70,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AirflowS
     home = tmp_path / ".airflow"
     monkeypatch.setattr(airflow_home, "ensure", lambda _: home.mkdir(exist_ok=True))
     made = AirflowServer(tmp_path)
-    asleep = (sys.executable, "-c", "import time; time.sleep(60)")
+    asleep = (sys.executable, "-c", "import time; time.sleep(600)")
     made.services = {
         name: Service(name=name, command=asleep, folder=home / "services") for name in ("api-server", "scheduler")
     }

@@ -6,22 +6,22 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.patience import PATIENCE, until
 from tidegate.embedded.processes import Process
 from tidegate.embedded.service import Service, stop
 
 FAMILY = """
 import subprocess, sys, time
 # Out of the family's process group, as an Airflow task is.
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 print("child", child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -36,10 +36,7 @@ def family(tmp_path: Path) -> Iterator[Service]:
 def _start(service: Service, cwd: Path) -> tuple[psutil.Process, psutil.Process]:
     """Start it, and return its leader and its child."""
     service.start(dict(os.environ), cwd)
-    until = time.monotonic() + 10
-    while "child" not in service.log_tail():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: "child" in service.log_tail(), "the command to start its child")
     leader = service.leader
     assert leader is not None
     return psutil.Process(leader.pid), psutil.Process(int(service.log_tail().split()[1]))
@@ -59,18 +56,18 @@ def test_stopping_it_stops_all_that_it_started_and_nothing_else(family: Service,
     other = Service(name="family", command=family.command, folder=tmp_path / "other")
     leader, child = _start(family, tmp_path)
     stranger, _ = _start(other, tmp_path)
-    assert stop([family], grace=5) == 2
+    assert stop([family], grace=PATIENCE) == 2
     assert _gone(leader) and _gone(child)
     assert family.leader is None
     assert not _gone(stranger)
-    assert stop([other], grace=5) == 2
-    assert stop([other], grace=5) == 0
+    assert stop([other], grace=PATIENCE) == 2
+    assert stop([other], grace=PATIENCE) == 0
 
 
 def test_what_a_killed_one_left_behind_is_stopped_before_the_next_starts(family: Service, tmp_path: Path) -> None:
     leader, child = _start(family, tmp_path)
     leader.kill()
-    leader.wait(5)
+    leader.wait(PATIENCE)
     assert not _gone(child)
     again, _ = _start(family, tmp_path)
     assert _gone(child)
@@ -81,25 +78,24 @@ def test_what_a_killed_one_left_behind_is_stopped_before_the_next_starts(family:
 def test_a_child_with_a_title_of_its_own_is_not_lost_sight_of(tmp_path: Path) -> None:
     """A title overwrites the variables that others can see of a process."""
     titled = "import os, time, setproctitle; setproctitle.setproctitle('a worker ' * 500); print('child', os.getpid(), flush=True)"
-    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {titled + '; time.sleep(60)'!r}]); time.sleep(60)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {titled + '; time.sleep(600)'!r}]); time.sleep(600)"
     service = Service(name="titled", command=(sys.executable, "-c", parent), folder=tmp_path / "titled")
     leader, child = _start(service, tmp_path)
     assert "TIDEGATE_PART_OF" not in child.environ()
     leader.kill()
-    leader.wait(5)
+    leader.wait(PATIENCE)
     assert not _gone(child)
-    assert stop([service], grace=5) == 1
+    assert stop([service], grace=PATIENCE) == 1
     assert _gone(child)
 
 
 def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
     stubborn = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     )
     service = Service(name="stubborn", command=(sys.executable, "-c", stubborn), folder=tmp_path)
     service.start(dict(os.environ), tmp_path)
-    while "up" not in service.log_tail():
-        time.sleep(0.05)
+    until(lambda: "up" in service.log_tail(), "the command to be up")
     assert stop([service], grace=0.3) == 1
     assert service.leader is None
 
@@ -114,7 +110,7 @@ Service(name="family", command=(sys.executable, "-c", {FAMILY!r}), folder=folder
     subprocess.run([sys.executable, "-c", starter], check=True, cwd=Path(__file__).parents[2])
     service = Service(name="family", command=(), folder=tmp_path)
     assert service.leader is not None
-    assert stop([service], grace=5) >= 1
+    assert stop([service], grace=PATIENCE) >= 1
 
 
 def test_nobody_else_reads_what_it_writes(family: Service, tmp_path: Path) -> None:

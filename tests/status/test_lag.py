@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import io
 import json
 import subprocess
 import sys
-import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +72,9 @@ def test_measuring_writes_nothing(place: Place) -> None:
     assert sorted(place.layout.lake.rglob("*")) == before
 
 
-def test_two_pipelines_are_measured_in_half_a_second_of_the_processor(place: Place) -> None:
+def test_measuring_opens_what_is_new_and_nothing_that_was_read_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(365):
         place.land(f"{number}.csv")
     place.read_everything(place.checkpoint("bronze"))
@@ -76,16 +82,26 @@ def test_two_pipelines_are_measured_in_half_a_second_of_the_processor(place: Pla
         log = place.table(table)
         for number in range(200):
             log.commit(add(f"f{number}", 1))
-        place.checkpoint(flow).run(0, delta_offset(100))
+        place.checkpoint(flow).run(0, delta_offset(150))
+    opened: Counter[Path] = Counter()
+    really_open = io.open
+
+    def counted(file: Any, *arguments: Any, **named: Any) -> Any:
+        opened[Path(file)] += 1
+        return really_open(file, *arguments, **named)
+
+    for module in (io, builtins):
+        monkeypatch.setattr(module, "open", counted)
     place.plan()
-    took = []
-    for _ in range(3):
-        started = time.process_time()
-        place.plan()
-        place.plan()
-        took.append(time.process_time() - started)
-    # The processor's time is that of all threads of this process, those that other tests left behind too.
-    assert min(took) < 0.5
+    monkeypatch.undo()
+
+    assert not [path for path in opened if path.is_relative_to(place.landing)], "landed files are only listed"
+    for table in ("bronze.trips", "silver.trips"):
+        behind = {place.layout.table(table) / "_delta_log" / f"{version:020d}.json" for version in range(150, 200)}
+        assert {path: count for path, count in opened.items() if path.is_relative_to(place.layout.table(table))} == (
+            dict.fromkeys(behind, 1)
+        )
+    assert opened.total() < 150, "and a few files of each checkpoint"
 
 
 def test_nothing_heavy_is_imported() -> None:
