@@ -38,6 +38,10 @@ pipeline = {pipeline!r}
 '''
 
 
+_HEAVY = {"expectations": ("great_expectations", "tidegate.spark.gate")}
+"""What commands import that takes seconds."""
+
+
 @dataclass(frozen=True)
 class Result:
     """What a command said and how it ended."""
@@ -58,10 +62,14 @@ class Result:
 
 
 @functools.cache
-def _zygote() -> subprocess.Popen[str]:
-    """One for all tests of this process; it ends when its standard input does."""
+def _zygote(*imported: str) -> subprocess.Popen[str]:
+    """One for all tests of this process; it ends when its standard input does.
+
+    Args:
+        imported: Modules that it imports beside those of most commands.
+    """
     return subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("zygote.py")],
+        [sys.executable, Path(__file__).with_name("zygote.py"), *imported],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -138,7 +146,7 @@ class Project:
                 "out": str(out),
                 "err": str(err),
             }
-            zygote = _zygote()
+            zygote = _zygote(*_HEAVY.get(arguments[0], ()))
             assert zygote.stdin is not None and zygote.stdout is not None
             zygote.stdin.write(json.dumps(asked) + "\n")
             zygote.stdin.flush()

@@ -7,23 +7,18 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.patience import until
 from tidegate.cli import child
 from tidegate.errors import StoppedError
 from tidegate.report import FlowReport, RunReport
 
-STUBBORN = """
-import signal, subprocess, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-below = subprocess.Popen([sys.executable, "-c", script])
-open(sys.argv[1], "w").write(str(below.pid))
-time.sleep(60)
-"""
+STUBBORN = "trap '' TERM; sleep 600 & echo $! >$0; wait"
+"""A shell and a process below it that both ignore SIGTERM; it writes down the other's id."""
 
 
 def start(*command: str) -> subprocess.Popen[bytes]:
@@ -39,10 +34,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 20
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: path.exists() and path.read_text() != "", f"{path.name} is written")
     return path.read_text()
 
 
@@ -74,7 +66,7 @@ def test_a_signal_ends_the_whole_group_even_one_that_ignores_sigterm(
     started: list[int] = []
 
     def begin() -> subprocess.Popen[bytes]:
-        process = start(sys.executable, "-c", STUBBORN, str(tmp_path / "pid"))
+        process = start("bash", "-c", STUBBORN, str(tmp_path / "pid"))
         started.append(process.pid)
         return process
 
@@ -91,24 +83,37 @@ def test_a_signal_ends_the_whole_group_even_one_that_ignores_sigterm(
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
-def test_a_second_ctrl_c_does_not_wait_for_the_grace_to_end(tmp_path: Path) -> None:
-    asked: list[float] = []
+@pytest.fixture
+def late_ctrl_c_is_harmless() -> Iterator[None]:
+    """One that comes when the command has ended does not end the tests."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("late_ctrl_c_is_harmless")
+def test_who_presses_ctrl_c_again_does_not_wait_for_the_grace_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "GRACE_SECONDS", 3600)
+    ended = threading.Event()
 
     def stop() -> None:
         wait_for(tmp_path / "pid")
-        for _ in range(2):
-            asked.append(time.monotonic())
+        # Two signals that come at once are one, so there may be more than two.
+        while not ended.is_set():
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.3)
+            ended.wait(0.3)
 
-    threading.Thread(target=stop).start()
+    impatient = threading.Thread(target=stop)
+    impatient.start()
     with pytest.raises(StoppedError):
         child.watch(
-            lambda: start(sys.executable, "-c", STUBBORN, str(tmp_path / "pid")),
-            tmp_path / "report.json",
-            lambda _: None,
+            lambda: start("bash", "-c", STUBBORN, str(tmp_path / "pid")), tmp_path / "report.json", lambda _: None
         )
-    assert time.monotonic() - asked[0] < child.GRACE_SECONDS
+    ended.set()
+    impatient.join()
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 def test_ctrl_c_does_what_it_did_before_once_the_job_has_ended(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.project import Project, orders
+from tests.docs.guides import QUICK_JAVA
 
 ROOT = Path(__file__).parents[2]
 DELETED = "ADA"
@@ -112,7 +113,8 @@ def test_coverage_lists_what_no_rule_catches_and_who_catches_the_rest(filled: Pr
     (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": plain}))
     before = sorted(path.name for path in filled.layout.table("silver.orders").rglob("*"))
 
-    told = filled.run("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
+    asked = ("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
+    told = filled.run(*asked, JAVA_TOOL_OPTIONS=QUICK_JAVA)
 
     assert told.code == 0, told.err
     found = {(line["column"], line["change"]): line["caught_by"] for line in told.json["mutants"]}

@@ -9,11 +9,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.project import Project, orders
 from tidegate.cli.new import message_command, topic_command
+
+if TYPE_CHECKING:
+    from tidegate.embedded.broker import Broker
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,9 +48,9 @@ def test_a_new_pipeline_has_all_its_files_and_its_plan_loads(project: Project, s
         assert flows[0]["lag"]["behind"] == 1
 
 
-@pytest.mark.parametrize("source", ["files", "kafka"])
-def test_what_it_writes_passes_ruff_and_strict_mypy(project: Project, source: str, tmp_path: Path) -> None:
-    project.run("new", "sample", "--source", source)
+def test_what_it_writes_passes_ruff_and_strict_mypy(project: Project) -> None:
+    for name, source in (("sample", "files"), ("sample_topic", "kafka")):
+        assert project.run("new", name, "--source", source).code == 0
     for folder in ("pipelines", "spark_jobs"):
         shutil.copy(ROOT / folder / "__init__.py", project.folder / folder / "__init__.py")
     (project.folder / "tidegate").symlink_to(ROOT / "tidegate")  # so that imports are sorted as in the real tree
@@ -133,16 +137,12 @@ def test_the_commands_for_a_topic_are_python_that_a_shell_hands_on_unchanged(com
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_the_commands_for_a_topic_work_as_they_are_printed(project: Project, tmp_path: Path) -> None:
-    from tidegate.embedded.broker import Broker
-    from tidegate.embedded.jars import class_path
-
-    with Broker(tmp_path / "kafka", class_path=class_path(ROOT, "broker")) as broker:
-        project = Project(project.folder, broker.bootstrap)
-        told = project.run("new", "sample", "--source", "kafka").out
-        commands = [line.partition("python -c ")[2] for line in told.splitlines() if "python -c " in line]
-        assert len(commands) == 2
-        for script in commands:
-            subprocess.run([sys.executable, "-c", *shlex.split(script)], check=True, timeout=60)
-        bronze = project.run("plan", "sample", "--flow", "bronze", "--json").json["flows"][0]
+def test_the_commands_for_a_topic_work_as_they_are_printed(project: Project, broker: Broker, topic: str) -> None:
+    project, name = Project(project.folder, broker.bootstrap), topic.replace("-", "_")
+    printed = project.run("new", name, "--source", "kafka").out
+    commands = [line.partition("python -c ")[2] for line in printed.splitlines() if "python -c " in line]
+    assert len(commands) == 2
+    for script in commands:
+        subprocess.run([sys.executable, "-c", *shlex.split(script)], check=True)
+    bronze = project.run("plan", name, "--flow", "bronze", "--json").json["flows"][0]
     assert (bronze["rows"], bronze["has_work"]) == (1, True)

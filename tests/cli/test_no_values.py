@@ -1,4 +1,7 @@
-"""No value of the data leaves the tables: canaries in good rows, in broken ones, and in a transform that raises."""
+"""No value of the data leaves the tables: canaries in good rows, in broken ones, in a name, and in a transform that raises.
+
+What a pipeline of every day says and leaves behind is searched where it is made, in the guides (tests/docs).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from typing import Any
 import pendulum
 import pytest
 
+from tests.canaries import files_quoting, quotes, tables_quoting
 from tests.cli.project import Project, Result
 from tidegate.alerting import episodes
 from tidegate.ops import alert_history
@@ -25,7 +29,7 @@ AMOUNT = "471147.11"
 """A canary among numbers: the largest amount, and above what the suite allows."""
 PERSON = "Canaria Smith"
 """A canary that stands where the name of a field should: keys of a map are data."""
-CANARIES = (CANARY, AMOUNT, PERSON.lower())
+CANARIES = (CANARY, AMOUNT, PERSON)
 
 LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-good,2026-01-05T09:30:00Z,{CANARY}@example.com,19.90,2026-01-05T09:30:00Z
@@ -50,69 +54,82 @@ SUITE = (
         "info",
     ),
 )
-RAISING = """
+TRANSFORM = """
 
 def _raise(customer: str) -> str:
     raise ValueError(f"cannot read {customer}")
 
 
-_well = clean
-
-
-def clean(rows: DataFrame) -> DataFrame:
+def raising(rows: DataFrame) -> DataFrame:
     read = F.udf(_raise, "string")
-    return _well(rows).withColumn("customer", read("customer"))
+    return clean(rows).withColumn("customer", read("customer"))
 """
+DECLARATION = """
+from dataclasses import replace
+
+from tidegate.spec import Contract, Thresholds
+
+FROZEN = FileSource(path="frozen", format="csv", schema=SCHEMA, contract=Contract(mode="freeze"))
+
+
+def cleaned(name, source, target, transform):
+    table = Table(target, keys=("order_id",), sequence_by=("updated_at",))
+    return Flow(name=name, source=ChangeFeed(source), target=table, transform=transform)
+
+
+pipeline = replace(
+    pipeline,
+    thresholds=Thresholds(quarantine_rows=1),
+    flows=(
+        *pipeline.flows,
+        cleaned("raising", "bronze.sample", "silver.raised", "sample:raising"),
+        Flow(name="landing", source=FROZEN, target=Table("bronze.frozen")),
+        cleaned("frozen", "bronze.frozen", "silver.frozen", "sample:clean"),
+    ),
+)
+"""
+"""Beside the pipeline's own flows one whose transform raises, and one whose contract refuses a field."""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A pipeline whose first run judged canaries, and whose second met them in a transform that raises."""
+    """A pipeline one of whose flows judges canaries, one raises on them, and one meets a field with a person's name."""
     made = Project.scaffolded(tmp_path_factory.mktemp("copy") / "project")
     plain = [{"type": kind, "kwargs": kwargs, "severity": severity} for kind, kwargs, severity in SUITE]
     suite = made.folder / "expectations" / "sample" / "silver.json"
     suite.write_text(json.dumps({"name": "sample/silver", "expectations": plain}))
+    for file, text in (("pipelines/sample.py", DECLARATION), ("spark_jobs/sample.py", TRANSFORM)):
+        path = made.folder / file
+        path.write_text(path.read_text() + text)
     made.land("canaries.csv", LANDED, "sample")
     torn = gzip.compress(LANDED.encode() * 50)[:-30]
     (made.folder / "landing" / "sample" / "torn.csv.gz").write_bytes(torn)
+    made.land("drifted.csv", DRIFTED, "frozen")
     return made
 
 
 @pytest.fixture(scope="module")
-def judged(project: Project) -> Result:
-    told = project.run("run", "sample")
-    assert told.code == 0, told.out + told.err
-    return told
+def ran(project: Project) -> Result:
+    """The one run of all flows; alerts are recorded after it."""
+    result = project.run("run", "sample")
+    assert result.code == 70, result.out + result.err
+    states = {flow["flow"]: flow["state"] for flow in report_of(project)["flows"]}
+    assert states == {
+        **dict.fromkeys(("bronze", "silver", "gold", "landing"), "done"),
+        "raising": "failed",
+        "frozen": "refused",
+    }
+    now = pendulum.now("UTC")
+    declared = runpy.run_path(str(project.folder / "pipelines" / "sample.py"))["pipeline"]
+    (observed,) = observation.judge(project.environment, [("sample", declared)], now)
+    alert_history.append(project.layout, "sample", episodes.settle((), observed.findings_beside([]), now))
+    return result
 
 
-@pytest.fixture(scope="module")
-def raised(project: Project, judged: Result) -> Result:
-    job = project.folder / "spark_jobs" / "sample.py"
-    job.write_text(job.read_text() + RAISING)
-    project.land("more.csv", LANDED.replace("-good", "-more"), "sample")
-    told = project.run("run", "sample")
-    assert told.code == 70, told.out + told.err
-    return told
-
-
-@pytest.fixture(scope="module")
-def refused(project: Project, raised: Result) -> Result:
-    """A third run, whose contract is frozen, met a field whose name is a person's; and alerts opened."""
-    job = project.folder / "spark_jobs" / "sample.py"
-    job.write_text(job.read_text().replace(RAISING, ""))
-    declaration = project.folder / "pipelines" / "sample.py"
-    declared = declaration.read_text().replace("import ChangeFeed, ", "import ChangeFeed, Contract, Thresholds, ")
-    declared = declared.replace("schema=SCHEMA)", 'schema=SCHEMA, contract=Contract(mode="freeze"))')
-    declaration.write_text(
-        declared.replace('name="sample",', 'name="sample", thresholds=Thresholds(quarantine_rows=1),')
-    )
-    project.land("drifted.csv", DRIFTED, "sample")
-    told = project.run("run", "sample")
-    assert told.code == 65, told.out + told.err
-    now, declared = pendulum.now("UTC"), runpy.run_path(str(declaration))["pipeline"]
-    (found,) = observation.judge(project.environment, [("sample", declared)], now)
-    alert_history.append(project.layout, "sample", episodes.settle((), found.findings_beside([]), now))
-    return told
+def report_of(project: Project) -> dict[str, Any]:
+    (path,) = project.layout.reports("sample").rglob("report.json")
+    report: dict[str, Any] = json.loads(path.read_text())
+    return report
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -122,89 +139,76 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def quoting(folder: Path, *, but: tuple[Path, ...] = ()) -> set[str]:
-    """The files below a folder in which a canary stands, in whatever case."""
-    return {
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and not any(path.is_relative_to(other) for other in but) and shown(path.read_bytes())
-    }
-
-
-def shown(content: bytes | str) -> bool:
-    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
-    return any(canary in text.lower() for canary in CANARIES)
-
-
-def test_the_canaries_are_where_rows_belong(project: Project, judged: Result) -> None:
+def test_the_canaries_are_where_rows_belong(project: Project, ran: Result) -> None:
     layout = project.layout
-    assert quoting(project.folder / "landing") == {"sample/canaries.csv"}
-    assert sum(shown(str(row)) for row in rows(layout.table("bronze.sample"))) == 5
-    assert [row["order_id"] for row in rows(layout.table("silver.sample")) if shown(str(row))] == [f"{CANARY}-good"]
-    refused = {
-        rule for row in rows(layout.quarantine("sample", "silver")) if shown(row["record"]) for rule in row["rules"]
+    assert files_quoting(project.folder / "landing", CANARIES) == {"sample/canaries.csv", "frozen/drifted.csv"}
+    assert sum(quotes(str(row), CANARIES) for row in rows(layout.table("bronze.sample"))) == 5
+    silver = rows(layout.table("silver.sample"))
+    assert [row["order_id"] for row in silver if quotes(str(row), CANARIES)] == [f"{CANARY}-good"]
+    entries = [row for row in rows(layout.quarantine("sample", "silver")) if quotes(row["record"], CANARIES)]
+    assert {rule for entry in entries for rule in entry["rules"]} == {
+        "wrong_type(amount)",
+        "required(ordered_at)",
+        "between(amount)",
+        "malformed_line",
     }
-    assert refused == {"wrong_type(amount)", "required(ordered_at)", "between(amount)", "malformed_line"}
     assert {rule for row in rows(layout.quarantine("sample", "bronze")) for rule in row["rules"]} == {
         "corrupt_compression"
     }
 
 
-def test_every_expectation_of_the_suite_met_a_canary_and_failed(project: Project, judged: Result) -> None:
+def test_every_expectation_of_the_suite_met_a_canary_and_failed(project: Project, ran: Result) -> None:
     (verdict,) = rows(project.layout.ops("sample", "verdicts"))
     assert {result["expectation"] for result in json.loads(verdict["results"]) if not result["success"]} == {
         kind for kind, _, _ in SUITE
     }
 
 
-def test_a_run_names_the_page_of_each_flow(project: Project, judged: Result) -> None:
+def test_a_run_names_the_page_of_each_flow(project: Project, ran: Result) -> None:
     for flow in ("bronze", "silver", "gold"):
-        page = Path(judged.row(f"report ({flow}): ").partition(": ")[2])
+        page = Path(ran.row(f"report ({flow}): ").partition(": ")[2])
         assert page == project.layout.docs("sample") / flow / "v1-0-batch-0.html"
         assert page.is_file()
 
 
-def test_no_page_log_report_or_table_of_the_platform_holds_a_value(project: Project, refused: Result) -> None:
+def test_no_page_log_report_or_table_of_the_platform_holds_a_value(project: Project, ran: Result) -> None:
     layout = project.layout
-    tables = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
-    logs = list(layout.reports("sample").rglob("driver.log"))
-    assert len(logs) == 3
+    contents = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
+    (log,) = layout.reports("sample").rglob("driver.log")
+    assert "raising: failed" in log.read_text()
     # What Spark said of the raising transform is kept for a person who may read the data; see the guide.
-    (kept,) = (path for path in layout.reports("sample").rglob("failure-*.txt"))
-    assert shown(kept.read_text()), "the transform did raise on a canary"
-    assert quoting(project.folder, but=(*tables, kept)) == set()
-    # Parquet is compressed: read, and not only searched.
-    for name in ("ledger", "verdicts", "progress", "evolution", "alerts"):
-        held = rows(layout.ops("sample", name))
-        assert held and not shown(str(held)), name
+    (kept,) = layout.reports("sample").rglob("failure-*.txt")
+    assert quotes(kept.read_text(), [CANARY]), "the transform did raise on a canary"
+    assert files_quoting(project.folder, CANARIES, but=(*contents, kept)) == set()
+    assert all(rows(layout.ops("sample", name)) for name in ("ledger", "verdicts", "progress", "evolution", "alerts"))
+    assert tables_quoting(layout, "sample", CANARIES) == set()
 
 
-def test_a_field_whose_name_is_a_persons_is_told_by_its_hash(project: Project, refused: Result) -> None:
-    lines = rows(project.layout.ops("sample", "evolution"))
-    assert [(line["event"], line["kind"]) for line in lines] == [("refused", "addition")]
+def test_a_field_whose_name_is_a_persons_is_told_by_its_hash(project: Project, ran: Result) -> None:
+    (line,) = rows(project.layout.ops("sample", "evolution"))
     hidden = f"name#{hashlib.sha256(PERSON.encode()).hexdigest()[:8]}"
-    assert lines[0]["field"] == hidden
-    assert f"new field {hidden}" in refused.out + refused.err
-    assert any(PERSON in line for line in (row["_header"] for row in rows(project.layout.table("bronze.sample"))))
+    assert (line["flow"], line["event"], line["kind"], line["field"]) == ("frozen", "refused", "addition", hidden)
+    assert f"new field {hidden}" in ran.out + ran.err
+    assert any(PERSON in row["_header"] for row in rows(project.layout.table("bronze.frozen")))
 
 
-def test_no_command_says_a_value(project: Project, judged: Result, raised: Result, refused: Result) -> None:
-    told = [judged, raised, refused]
+def test_no_command_says_a_value(project: Project, ran: Result) -> None:
     commands = (
         *("status", "lag", "alerts", "plan", "ledger", "checkpoint", "docs"),
         *(("quarantine", "list"), ("contract", "show"), ("contract", "show", "--json")),
     )
-    told += [project.run(*([command] if isinstance(command, str) else command), "sample") for command in commands]
-    for result in told:
-        assert not shown(result.out + result.err), result.out + result.err
+    results = [project.run(*([command] if isinstance(command, str) else command), "sample") for command in commands]
+    for result in (ran, *results):
+        assert result.out and not quotes(result.out + result.err, CANARIES), result.out + result.err
 
 
-def test_pages_made_anew_from_the_tables_are_those_that_the_runs_made(project: Project, refused: Result) -> None:
+def test_pages_made_anew_from_the_tables_are_those_that_the_run_made(project: Project, ran: Result) -> None:
     site = project.layout.docs("sample")
     before = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
-    assert len(before) == 3 + 6 + 2, "indexes, batches, and two that wait: one refused by its gate, one by its contract"
-    told = project.run("docs", "sample")
-    assert told.out.strip() == str(site / "index.html"), told.err
+    batches = {str(path) for path in before if "batch" in path.name}
+    assert batches == {f"{flow}/v1-0-batch-0.html" for flow in ("bronze", "silver", "gold", "landing", "frozen")}
+    remade = project.run("docs", "sample")
+    assert remade.out.strip() == str(site / "index.html"), remade.err
     assert {path.relative_to(site): alike(path) for path in site.rglob("*.html")} == before
 
 

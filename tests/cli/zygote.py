@@ -21,7 +21,7 @@ IMPORTED = (
 
 def serve() -> None:
     """Until there is no more request."""
-    for module in IMPORTED:
+    for module in (*IMPORTED, *sys.argv[1:]):
         importlib.import_module(module)
     for line in sys.stdin:
         asked = json.loads(line)

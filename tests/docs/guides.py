@@ -18,14 +18,17 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations, takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
 _COPIED = ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json")
 _LINKED = ("jars", ".cache")
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+"""What makes a small application quick. A command that cannot know how small it is leaves it out."""
 
 
 @dataclass
@@ -67,6 +70,11 @@ def scaffold(folder: Path) -> dict[str, str]:
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
     for name in _LINKED:
         (folder / name).symlink_to(ROOT / name)
+    return shell_of(folder)
+
+
+def shell_of(folder: Path) -> dict[str, str]:
+    """The environment of a shell that knows only this copy of the project."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE_"))}
     commands = Path(sys.executable).parent
     return {
@@ -77,37 +85,113 @@ def scaffold(folder: Path) -> dict[str, str]:
     }
 
 
-def run(guide: Path, folder: Path, **variables: str) -> None:
-    """Run all commands of a guide; fails at the first that does not end, or does not print, as the guide says.
+@dataclass(frozen=True)
+class Followed:
+    """One command of a guide, and what it printed."""
+
+    step: Step
+    output: str
+
+
+Beginning = tuple[str, ...]
+"""The first commands of a guide."""
+
+
+class Reader:
+    """Follows guides, each in a fresh copy of the project, as a reader would whose shell says a little more.
+
+    Commands with which several guides begin run once: what they made is copied back for the next guide. A lake holds
+    absolute paths, so all guides are followed in the same place; what one left there is gone with the next.
 
     Args:
-        guide: For example ``GUIDES / "quarantine.md"``.
-        folder: Where the copy of the project is made; it must not exist.
+        folder: Where to work; nothing else may be there.
+        guides: All that will be followed.
         variables: What else the reader's shell says.
     """
-    environment = scaffold(folder) | variables
-    found = list(steps(guide))
-    assert found, f"{guide.name} has no console block"
-    # What one command exports, the next one's shell takes from here.
-    said = folder.with_name(f"{folder.name}.exported")
-    said.touch()
-    keep = f"source {shlex.quote(str(said))}; trap {shlex.quote(f'export -p >{shlex.quote(str(said))}')} EXIT\n"
-    for step in found:
+
+    def __init__(self, folder: Path, guides: Iterable[Path], **variables: str) -> None:
+        self.project = folder / "place" / "project"
+        self._kept = folder / "kept"
+        self._variables = variables
+        self._shared = shared_beginnings([step.command for step in steps(guide)] for guide in guides)
+        self._outputs: dict[Beginning, list[str]] = {}
+
+    def follow(self, guide: Path) -> list[Followed]:
+        """Run all commands of a guide; fails at the first that does not end, or does not print, as the guide says.
+
+        Args:
+            guide: For example ``GUIDES / "quarantine.md"``.
+        """
+        todo = list(steps(guide))
+        assert todo, f"{guide.name} has no console block"
+        commands = tuple(step.command for step in todo)
+        known = max((each for each in self._outputs if commands[: len(each)] == each), key=len, default=())
+        environment = self._begin(known)
+        followed = [Followed(*each) for each in zip(todo, self._outputs.get(known, ()), strict=False)]
+        for done in followed:
+            check(guide, done.step, 0, done.output)
+        for number, step in enumerate(todo[len(followed) :], start=len(followed) + 1):
+            code, output = self._run(step, environment)
+            check(guide, step, code, output)
+            followed.append(Followed(step, output))
+            if commands[:number] in self._shared:
+                self._keep(commands[:number], [done.output for done in followed])
+        return followed
+
+    @property
+    def _exported(self) -> Path:
+        """What commands export: the next one's shell takes it from here."""
+        return self.project.with_name("exported")
+
+    def _begin(self, known: Beginning) -> dict[str, str]:
+        """The project as these commands left it, and the environment of the reader's shell."""
+        place = self.project.parent
+        shutil.rmtree(place, ignore_errors=True)
+        if known:
+            shutil.copytree(self._kept_of(known), place, symlinks=True)
+        else:
+            scaffold(self.project)
+            self._exported.touch()
+        return shell_of(self.project) | self._variables
+
+    def _keep(self, beginning: Beginning, outputs: list[str]) -> None:
+        self._outputs[beginning] = outputs
+        shutil.copytree(self.project.parent, self._kept_of(beginning), symlinks=True)
+
+    def _kept_of(self, beginning: Beginning) -> Path:
+        return self._kept / str(list(self._outputs).index(beginning))
+
+    def _run(self, step: Step, environment: dict[str, str]) -> tuple[int, str]:
+        exported = shlex.quote(str(self._exported))
+        keep = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
         done = subprocess.run(
             ["bash", "-c", keep + step.command],
             env=environment,
-            cwd=folder,
+            cwd=self.project,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            timeout=300,
             check=False,
         )
-        told = f"{guide.name}, line {step.line}: $ {step.command}\n{done.stdout}"
-        assert done.returncode == 0, f"it ended with {done.returncode}: {told}"
-        missing = missing_line(step.printed, done.stdout)
-        assert missing is None, f"it did not print {missing!r}: {told}"
+        return done.returncode, done.stdout
+
+
+def shared_beginnings(guides: Iterable[list[str]]) -> set[Beginning]:
+    """The longest beginning that two lists of commands have in common, for each two that share one."""
+    beginnings = set()
+    for one, other in combinations(guides, 2):
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+        beginnings.add(tuple(command for command, _ in same))
+    return beginnings - {()}
+
+
+def check(guide: Path, step: Step, code: int, output: str) -> None:
+    """Fail unless a command ended and printed as the guide says."""
+    message = f"{guide.name}, line {step.line}: $ {step.command}\n{output}"
+    assert code == 0, f"it ended with {code}: {message}"
+    missing = missing_line(step.printed, output)
+    assert missing is None, f"it did not print {missing!r}: {message}"
 
 
 def missing_line(expected: list[str], output: str) -> str | None:

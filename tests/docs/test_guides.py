@@ -1,12 +1,24 @@
-"""Guides that a reader can follow line by line are followed line by line."""
+"""Guides that a reader can follow line by line are followed line by line.
+
+They are also the end-to-end test of the command line: the real command starts the real Spark.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.canaries import files_quoting, quotes, tables_quoting
 from tests.docs import guides
+from tests.docs.guides import Followed, Reader
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.report import BatchRecord
+
+STORIES = [guides.GUIDES / name for name in ("quarantine.md", "alerts.md", "backfill.md", "schema-changes.md")]
 
 
 def test_a_guide_is_read_as_commands_and_what_they_print(tmp_path: Path) -> None:
@@ -39,7 +51,7 @@ def test_a_command_that_fails_or_prints_something_else_fails_the_guide(tmp_path:
         guide = tmp_path / "guide.md"
         guide.write_text(f"```console\n{block}\n```\n")
         with pytest.raises(AssertionError, match=r"guide\.md, line 2"):
-            guides.run(guide, tmp_path / str(number))
+            Reader(tmp_path / str(number), [guide]).follow(guide)
 
 
 def test_what_a_command_exports_is_there_for_the_next_and_its_code_is_its_own(tmp_path: Path) -> None:
@@ -47,11 +59,92 @@ def test_what_a_command_exports_is_there_for_the_next_and_its_code_is_its_own(tm
     blocks = "$ export SAID='it is so'\n$ echo $SAID, $GIVEN\nit is so, too\n$ (exit 3); echo $?\n3\n$ export SAID=no; exit 4"
     guide.write_text(f"```console\n{blocks}\n```\n")
     with pytest.raises(AssertionError, match=r"it ended with 4: guide\.md, line 7"):
-        guides.run(guide, tmp_path / "project", GIVEN="too")
+        Reader(tmp_path / "reader", [guide], GIVEN="too").follow(guide)
+
+
+def test_what_two_guides_begin_with_runs_once_and_each_goes_on_from_there(tmp_path: Path) -> None:
+    beginning = f"$ echo run >> {tmp_path}/runs\n$ export NAME=ada; echo made > made; echo it is made\nit is made\n"
+    ends = ("$ cat made; echo $NAME; rm made\nmade\nada\n", "$ cat made; echo $NAME\nmade\nada\n", "$ cat made\nlost\n")
+    written = [tmp_path / f"{number}.md" for number in range(len(ends))]
+    for guide, end in zip(written, ends, strict=True):
+        guide.write_text(f"```console\n{beginning}{end}```\n")
+    reader = Reader(tmp_path / "reader", written)
+    for guide in written[:2]:
+        assert [done.output for done in reader.follow(guide)] == ["", "it is made\n", "made\nada\n"]
+    with pytest.raises(AssertionError, match="it did not print 'lost'"):
+        reader.follow(written[2])
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_what_a_shared_command_printed_is_compared_with_each_guide(tmp_path: Path) -> None:
+    written = [tmp_path / "right.md", tmp_path / "wrong.md"]
+    for guide, line in zip(written, ("a", "b"), strict=True):
+        guide.write_text(f"```console\n$ echo a\n{line}\n```\n")
+    reader = Reader(tmp_path / "reader", written)
+    reader.follow(written[0])
+    with pytest.raises(AssertionError, match=r"it did not print 'b': wrong\.md, line 2"):
+        reader.follow(written[1])
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Replays and refreshes do not know how small they are: here they are compiled as small runs are."""
+    return Reader(tmp_path_factory.mktemp("guides"), STORIES, JAVA_TOOL_OPTIONS=guides.QUICK_JAVA)
+
+
+def layout_of(reader: Reader) -> Layout:
+    return Layout.of(Environment.read({"TIDEGATE_PROJECT": str(reader.project)}))
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """Of a Delta table, by another reader than the one that wrote it."""
+    from deltalake import DeltaTable
+
+    found: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return found
+
+
+VALUES = ("Katherine", "Edsger", "Barbara", "a lot", "205.00", "-3.00")
+"""Of the sample of a new pipeline."""
+SHOWS_VALUES = ("tidegate quarantine show", "python")
+"""Commands whose reader asks for contents."""
+
+
+def check_no_value_leaves_the_tables(layout: Layout, followed: Iterable[Followed]) -> None:
+    outputs = [done for done in followed if not done.step.command.startswith(SHOWS_VALUES)]
+    assert [done.step.command for done in outputs if quotes(done.output, VALUES)] == []
+    contents = [layout.lake / folder for folder in ("tables", "quarantine", "staging")]
+    assert files_quoting(layout.lake, VALUES, but=contents) == set()
+    assert tables_quoting(layout, "orders", VALUES) == set()
+
+
+def check_every_batch_balances(layout: Layout) -> None:
+    batches = [BatchRecord.from_json(line) for line in rows(layout.ops("orders", "ledger"))]
+    assert [batch for batch in batches if batch.imbalance()] == []
 
 
 @pytest.mark.jvm
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["quarantine.md", "alerts.md", "backfill.md", "schema-changes.md"])
-def test_a_guide_can_be_followed_line_by_line(name: str, tmp_path: Path) -> None:
-    guides.run(guides.GUIDES / name, tmp_path / "project")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("guide", STORIES, ids=lambda guide: guide.name)
+def test_a_guide_can_be_followed_line_by_line_and_no_value_leaves_the_tables(guide: Path, reader: Reader) -> None:
+    followed = reader.follow(guide)
+    layout = layout_of(reader)
+    check_no_value_leaves_the_tables(layout, followed)
+    check_every_batch_balances(layout)
+    assert any(quotes(str(row), VALUES) for row in rows(layout.table("bronze.orders"))), "the values are there"
+    if guide.name == "backfill.md":
+        check_rows_of_every_layer(layout)
+
+
+def check_rows_of_every_layer(layout: Layout) -> None:
+    """Eight orders went their way; those of the first day have the customers that the replay made."""
+    assert len(rows(layout.table("bronze.orders"))) == 8
+    silver = {row["order_id"]: (row["customer"], str(row["amount"])) for row in rows(layout.table("silver.orders"))}
+    assert silver == {
+        "A-1": ("ADA", "19.90"),
+        "A-2": ("GRACE", "205.00"),
+        "A-3": ("EDSGER", "7.50"),
+        "A-4": ("barbara", "42.00"),
+    }
+    gold = {str(row["day"]): (row["orders"], str(row["amount"])) for row in rows(layout.table("gold.orders"))}
+    assert gold == {"2026-01-05": (3, "232.40"), "2026-01-06": (1, "42.00")}
