@@ -26,8 +26,13 @@ __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal
 PROJECT = Path(__file__).parents[1]
 
 TOGETHER = {
-    "one live Airflow": ("test_tasks_tell_the_truth", "test_no_values", "test_windows"),
-    "the port that make up takes": ("test_console", "test_guides"),
+    "one live Airflow": (
+        "test_backfills",
+        "test_guides",
+        "test_no_values",
+        "test_tasks_tell_the_truth",
+        "test_up_and_down",
+    ),
 }
 """Files of tests/live whose tests run in one worker, because they share something."""
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,113 +30,12 @@ from airflow_client.client.models import (
 )
 from urllib3 import Retry
 
-from demo import checks, flights_feed, recompute
-from pipelines.flights import pipeline as flights
+from tests.live.console import Console
+from tests.live.project import declare_people, land_day, make_project
+from tests.patience import PATIENCE, until
 from tidegate.embedded.airflow_server import AirflowServer
-from tidegate.embedded.processes import Process
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
-
-PROJECT = Path(__file__).parents[1]
-
-DAG = '''"""Airflow runs flights, with the waits of a person who watches."""
-
-from datetime import timedelta
-
-import tidegate.airflow.retry
-from pipelines.flights import pipeline
-from tidegate.airflow import build_dag
-
-tidegate.airflow.retry.FIRST_DELAY = timedelta(seconds=3)
-dag = build_dag(pipeline)
-dag.task_dict["run"].retry_delay = timedelta(seconds=1)
-'''
-
-DOWNSTREAM = '''"""A pipeline that follows another one's table; Airflow runs it."""
-
-from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
-
-pipeline = Pipeline(
-    name="punctuality",
-    schedule=AfterTables("silver.flights"),
-    flows=(
-        Flow(
-            name="gold",
-            source=ChangeFeed("silver.flights"),
-            transform="flights:daily_delay",
-            target=Table("gold.punctuality", keys=("day", "carrier")),
-        ),
-    ),
-)
-'''
-
-PEOPLE = '''"""A pipeline that runs when a person asks for it, and stops at fields that nobody declared."""
-
-from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
-
-pipeline = Pipeline(
-    name="people",
-    schedule=None,
-    flows=(
-        Flow(
-            name="bronze",
-            source=FileSource(
-                path="people", format="json", schema="id STRING, age INT, at DATE", contract=Contract(mode="freeze")
-            ),
-            target=Table("bronze.people"),
-        ),
-        Flow(
-            name="silver",
-            source=ChangeFeed("bronze.people"),
-            target=Table("silver.people", keys=("id",), sequence_by=("at",)),
-        ),
-    ),
-)
-'''
-
-
-# What a flow does in a second, a test that looks now and then would miss.
-HOLD = """
-
-def _wait(transform):
-    import time
-    from pathlib import Path
-
-    def waiting(rows):
-        while (Path(__file__).parents[1] / "hold").exists():
-            time.sleep(0.1)
-        return transform(rows)
-
-    return waiting
-
-
-clean = _wait(clean)
-"""
-
-
-def make_project(folder: Path) -> Path:
-    """A user's project with flights, a pipeline that follows it, and one of people with a frozen contract."""
-    for name in ("expectations", "spark_jobs", "pipelines", "plugins"):
-        shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("jars", "jars.lock.json"):
-        (folder / name).symlink_to(PROJECT / name)
-    with (folder / "spark_jobs/flights.py").open("a") as transforms:
-        transforms.write(HOLD)
-    (folder / "dags").mkdir()
-    (folder / "dags/flights.py").write_text(DAG)
-    (folder / "pipelines/punctuality.py").write_text(DOWNSTREAM)
-    shutil.copy(PROJECT / "dags/flights.py", folder / "dags/punctuality.py")
-    text = (folder / "dags/punctuality.py").read_text()
-    (folder / "dags/punctuality.py").write_text(text.replace("flights", "punctuality"))
-    (folder / "pipelines/people.py").write_text(PEOPLE)
-    (folder / "dags/people.py").write_text(text.replace("flights", "people"))
-    shutil.copy(PROJECT / "dags/schema_approval.py", folder / "dags/schema_approval.py")
-    (folder / ".data/landing/people").mkdir(parents=True)
-    (folder / ".data/landing/flights").mkdir(parents=True)
-    return folder
-
-
-DAGS = {"flights.py", "punctuality.py", "people.py", "schema_approval.py"}
 
 
 @dataclass
@@ -149,27 +45,21 @@ class Live:
     project: Path
 
     def __post_init__(self) -> None:
+        self.console = Console(self.project, make_project(self.project))
         self.server = AirflowServer(self.project)
         self.layout = Layout(self.project / ".data/lake", self.project / ".data/landing")
-        self.ready_after = 0.0
+        self.first_output = ""
 
     def up(self) -> None:
-        """Start what does not run, and wait until it is ready."""
-        begun = time.monotonic()
-        self.server.start(
-            {
-                "TIDEGATE_PROJECT": str(self.project),
-                # In place of an installation of this project.
-                "PYTHONPATH": str(self.project),
-                # A person waits for a minute; a test has less.
-                "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "15",
-                "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
-                "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
-                "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
-            }
-        )
-        until(lambda: self.server.healthy() and self.server.files().keys() >= DAGS, 180)
-        self.ready_after = time.monotonic() - begun
+        """Start it as the guide says, unless it runs."""
+        if len(self.server.running()) == len(self.server.services):
+            return
+        if not self.first_output:
+            self.first_output = self.console.first_up()
+            declare_people(self.project)
+        else:
+            self.console.shell("make up")
+            self.console.kill("feeder")
         # Its database is one file: who meets another writer is answered with 500, and asks again.
         again = Retry(
             total=5, connect=0, read=0, status=5, status_forcelist=[500], allowed_methods=None, backoff_factor=0.3
@@ -179,18 +69,21 @@ class Live:
     # ---------------------------------------------------------------------------------------------- what a person does
 
     def land(self, day: int) -> int:
-        """A day of January; returns how many records it holds."""
-        return flights_feed.land_day(self.layout.landing_root, date(2013, 1, day)).rows
+        """The first records of a day of January; returns how many there are."""
+        return land_day(self.layout.landing_root, day)
 
     @contextlib.contextmanager
     def silver_held(self) -> Iterator[None]:
         """Meanwhile the flow silver does not get beyond its transform."""
-        hold = self.project / "hold"
-        hold.touch()
+        (self.project / "hold").touch()
         try:
             yield
         finally:
-            hold.unlink()
+            self.release_silver()
+
+    def release_silver(self) -> None:
+        """Let the flow silver go on."""
+        (self.project / "hold").unlink()
 
     def trigger(self, dag_id: str = "flights") -> str:
         """Start a run, and return its id."""
@@ -240,9 +133,15 @@ class Live:
             name: instance.state.value if instance.state else None for name, instance in self.tasks(run, dag_id).items()
         }
 
-    def end(self, run: str, dag_id: str = "flights", seconds: float = 500) -> dict[str, str | None]:
+    def end(self, run: str, dag_id: str = "flights") -> dict[str, str | None]:
         """Wait for a run's end, and return the colour of each of its tasks."""
-        until(lambda: self.runs(dag_id).get(run) in ("success", "failed"), seconds)
+        ended = ("success", "failed")
+        while self.runs(dag_id).get(run) not in ended:
+            before = self.states(run, dag_id)
+            until(
+                lambda before=before: self.runs(dag_id).get(run) in ended or self.states(run, dag_id) != before,
+                f"{run} of {dag_id} gets on",
+            )
         return self.states(run, dag_id)
 
     def attempt(self, run: str) -> str:
@@ -304,13 +203,7 @@ class Live:
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(processes, timeout=10)
-
-    def leader(self, component: str) -> psutil.Process:
-        """The process of a component of Airflow."""
-        found = self.server.services[component].leader
-        assert isinstance(found, Process)
-        return psutil.Process(found.pid)
+        psutil.wait_procs(processes, timeout=PATIENCE)
 
     def _processes(self, fits: Callable[[list[str]], bool]) -> list[psutil.Process]:
         found = []
@@ -320,14 +213,6 @@ class Live:
                 if mine and fits(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
-
-    # ---------------------------------------------------------------------------------------------------------- tables
-
-    def wrong(self) -> list[str]:
-        """What in ledger and tables is not as an independent engine makes it of the landing zone; empty when all is."""
-        with contextlib.closing(recompute.flights(self.layout.landing_root)) as answer:
-            found = [checks.balance(self.layout, flights), *checks.exactly_once(self.layout, flights, answer)]
-        return [str(check) for check in found if not check.fine]
 
 
 def open_to_others(*folders: Path) -> list[Path]:
@@ -340,11 +225,3 @@ def open_to_others(*folders: Path) -> list[Path]:
                     if not path.is_symlink() and path.stat().st_mode & 0o077:
                         found.append(path)
     return found
-
-
-def until(holds: Callable[[], bool], seconds: float) -> None:
-    """Wait until something holds; fails when it takes too long."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s"
-        time.sleep(0.2)

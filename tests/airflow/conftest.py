@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.metadata
 import json
 import os
 import shutil
@@ -30,13 +31,40 @@ os.environ["AIRFLOW_HOME"] = str(HOME)
 os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{HOME / 'airflow.db'}"
 
 
+MIGRATED = PROJECT / ".cache/tests" / f"airflow-{importlib.metadata.version('apache-airflow')}.db"
+"""An empty database of the installed Airflow; migrating takes seconds, so it is done once on this machine."""
+
+
 @pytest.fixture(scope="session")
 def database() -> Path:
     """The home, with a migrated database."""
-    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
-    done = subprocess.run(migrate, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    if not MIGRATED.exists():
+        migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+        done = subprocess.run(migrate, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        MIGRATED.parent.mkdir(parents=True, exist_ok=True)
+        draft = MIGRATED.with_suffix(f".{os.getpid()}")
+        # Whole, also while another worker does the same.
+        shutil.copyfile(HOME / "airflow.db", draft)
+        draft.replace(MIGRATED)
+    else:
+        shutil.copyfile(MIGRATED, HOME / "airflow.db")
     return HOME
+
+
+@pytest.fixture(scope="session")
+def knowing(database: Path) -> Path:
+    """The home, with a database that knows the project's DAGs."""
+    airflow_command("dags", "reserialize")
+    return database
+
+
+def airflow_command(*words: str) -> None:
+    """Give a command of Airflow's command line, in this process: Airflow takes seconds to import."""
+    from airflow.cli import cli_parser
+
+    arguments = cli_parser.get_parser().parse_args(words)
+    arguments.func(arguments)
 
 
 @pytest.fixture
@@ -146,16 +174,20 @@ class Runs:
         return sorted(cleared["task_id"] for cleared in answer["task_instances"])
 
     def ask_api(self, method: str, path: str, content: Any = None) -> Any:
-        """Airflow's own REST API, as the user ``admin``."""
+        """What Airflow's own REST API answers to the user ``admin``."""
+        answer = self.try_api(method, path, content)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def try_api(self, method: str, path: str, content: Any = None) -> Any:
+        """The same, with the status code, which may be that of a refusal."""
         from airflow.api_fastapi.app import create_app, get_auth_manager
         from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
         from fastapi.testclient import TestClient
 
         client = TestClient(create_app(apps="core"))
         token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
-        answer = client.request(method, f"/api/v2/{path}", headers={"Authorization": f"Bearer {token}"}, json=content)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return client.request(method, f"/api/v2/{path}", headers={"Authorization": f"Bearer {token}"}, json=content)
 
     def go_on(self, dag: Any, dag_run: Any) -> Any:
         """Bring a cleared or triggered run to its end, or to where it waits for a person: the loop of ``dag.test``."""

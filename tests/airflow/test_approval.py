@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.in_process import InProcessRun
+from tests.airflow.lake import Lake
 from tests.written import drift_waits
+from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.report import FlowReport, describe_error
 from tidegate.schema.drift import Change
 
 pytestmark = pytest.mark.airflow
@@ -51,25 +55,29 @@ def refused(places: Path) -> Layout:
     return layout
 
 
-def test_without_the_dag_the_flow_is_red_and_names_the_command_that_answers(
-    runs: Any, refused: Layout, spark_submit: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_where_airflow_opens_no_run_the_flow_is_red_and_names_the_command_that_answers(
+    refused: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dags.flights import dag
-    from tidegate.airflow import approval
 
-    # As if nobody had put dags/schema_approval.py there.
-    monkeypatch.setattr(approval, "DAG_ID", "not_there")
-    monkeypatch.setattr(approval, "build_schema_approval", lambda: None)
-    spark_submit(REFUSE)
+    # Nobody who could open a run stands behind a task that is executed in process.
+    run = InProcessRun(dag)
+    run.xcoms["run", "attempt"] = "a1"
+    error = ContractRefusedError("flights", "silver", 3, drift=DRIFT, changes=["new field gate"], declared="x")
+    silver = FlowReport(
+        flow="silver", target="silver.flights", checkpoint_version=1, state="refused", error=describe_error(error)
+    )
+    Lake(refused).report(run.run_id, "a1", flows=[silver])
 
-    assert runs.states(runs.start(dag))["silver"] == "failed"
+    assert run.execute("silver") == "failed"
 
-    told = capsys.readouterr().out
-    assert "is dags/schema_approval.py there?" in told
-    assert f"tidegate contract answer flights {DRIFT} evolve" in told
+    assert "is dags/schema_approval.py there?" in capsys.readouterr().out
+    assert f"tidegate contract answer flights {DRIFT} evolve" in run.message
 
 
-def test_a_refused_drift_opens_one_run_that_a_person_answers(runs: Any, refused: Layout, spark_submit: Any) -> None:
+def test_a_refused_drift_opens_one_run_that_a_person_answers(
+    runs: Any, refused: Layout, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     from dags.flights import dag
     from dags.schema_approval import dag as approval
 
@@ -78,7 +86,9 @@ def test_a_refused_drift_opens_one_run_that_a_person_answers(runs: Any, refused:
     assert runs.states(run)["silver"] == "failed", "the pipeline's own run does not wait"
     asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
     assert [each["dag_run_id"] for each in asked] == [f"flights__silver__{DRIFT}"]
+    capsys.readouterr()
     runs.start(dag)
+    assert f"a run of schema_approval asks about drift {DRIFT}" in capsys.readouterr().out
     assert runs.ask_api("GET", "dags/schema_approval/dagRuns")["total_entries"] == 1, "one run per drift"
 
     question = runs.go_on(approval, runs.find(approval, asked[0]["dag_run_id"]))
@@ -109,14 +119,13 @@ def test_plan_asks_about_a_drift_that_waits_whoever_met_it(
     evolution.record(refused, "flights", [dataclasses.replace(line, drift=met)])
     drift_waits(refused, pipeline, "silver", met)
     spark_submit("report.write(path)")
-    for told in ("a new run of schema_approval asks", "a run of schema_approval asks"):
-        runs.start(dag)
-        assert f"{told} about drift {met}" in capsys.readouterr().out
+    runs.start(dag)
+    assert f"a new run of schema_approval asks about drift {met}" in capsys.readouterr().out
     asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
     assert [each["conf"] for each in asked if met in each["dag_run_id"]] == [
         {"pipeline": "flights", "flow": "silver", "drift": met, "changes": ["new field gate"], "breaks": []}
     ]
 
     evolution.answer(refused, "flights", met, "evolve", "ada")
-    runs.start(dag)
-    assert "asks about drift" not in capsys.readouterr().out, "it waits no more"
+    assert InProcessRun(dag).execute("plan") == "success"
+    assert "about drift" not in capsys.readouterr().out, "it waits no more"

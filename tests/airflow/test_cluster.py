@@ -17,7 +17,7 @@ import pytest
 
 from demo import checks, flights_feed, recompute
 from pipelines.flights import pipeline
-from tests.live_airflow import until
+from tests.patience import until
 from tidegate.embedded import places as embedded
 from tidegate.embedded.ports import LOOPBACK, free_port, listens
 from tidegate.layout import Layout
@@ -46,11 +46,11 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
     try:
         start("master.Master", "--port", master.rpartition(":")[2])
-        until(lambda: listens(int(master.rpartition(":")[2])), 60)
+        until(lambda: listens(int(master.rpartition(":")[2])), "the master listens")
         for name in ("one", "two"):
             folder = tmp_path / "work" / name
             start("worker.Worker", master, "--cores", "1", "--memory", "1g", "--work-dir", str(folder))
-        until(lambda: (tmp_path / "cluster.log").read_text().count("Registering worker") == 2, 60)
+        until(lambda: (tmp_path / "cluster.log").read_text().count("Registering worker") == 2, "both workers are known")
         yield master
     finally:
         for process in started:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import gzip
 import socket
 import threading
@@ -15,37 +16,71 @@ from typing import Any, cast
 import pytest
 from airflow.sdk import Context
 
+from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
 from tidegate.alerting.alerts import Observation
-from tidegate.layout import Layout
+from tidegate.layout import Layout, run_key
+from tidegate.ops import metrics
+from tidegate.report import FlowReport
 
 pytestmark = pytest.mark.airflow
 
-RUN = """
-wrote("bronze", 10, 1)
-wrote("silver", 7, 2)
-report.flow("silver").batches[0] = BatchRecord(
-    flow="silver", batch_id=2, app_id="silver", kind="append", read=9, written=7, quarantined=2, seconds=1.25
-)
-report.ended_at = now()
-report.write(path)
 
-from datetime import datetime, timedelta, timezone
-from tidegate.ops import metrics
+def sent_by_a_run(lake: Lake) -> None:
+    """What `plan` and the flows' tasks of a run send: a file waits, silver had a batch, another attempt one as well."""
+    from dags.flights import dag
 
-def progress(batch_id, **changed):
-    told = dict(
-        flow="silver", app_id="silver", batch_id=batch_id, run_key=run_key, attempt=attempt, mode="incremental",
-        started_at=datetime.now(timezone.utc) + timedelta(seconds=batch_id), input_rows=18, input_rows_per_second=None,
-        processed_rows_per_second=None, trigger_ms=1000, duration_ms={}, state_rows=5, state_bytes=0, late_rows=1,
-        watermark=None, start_offset=None, end_offset=None, offsets_behind=40, recorded_at=datetime.now(timezone.utc),
+    lake.layout.open()
+    (lake.layout.landing_root / "flights").mkdir()
+    lake.land("flights/2013-01-01.csv", "year,month,day\n2013,1,1\n2013,1,2\n")
+    run = InProcessRun(dag)
+    assert run.execute("plan") == "success"
+    counts = {"read": 9, "written": 7, "quarantined": 2, "seconds": 1.25, "target_version": 2}
+    batches = [lake.batch("flights", "silver", 2, run_id=run.run_id, **counts)]
+    flows = [
+        FlowReport(flow="bronze", target="bronze.flights", checkpoint_version=1, state="idle"),
+        FlowReport(flow="silver", target="silver.flights", checkpoint_version=1, state="done", batches=batches),
+        FlowReport(flow="gold", target="gold.daily_delay", checkpoint_version=1, state="idle"),
+    ]
+    lake.report(run.run_id, "a1", flows=flows)
+    run.xcoms["run", "attempt"] = "a1"
+    _progress(lake, 1)
+    _progress(lake, 2, trigger_ms=1500, state_rows=7, late_rows=2, offsets_behind=30)
+    _progress(lake, 3, attempt="another", state_rows=99)
+    assert [run.execute(flow.flow) for flow in flows] == ["skipped", "success", "skipped"]
+
+
+def _progress(lake: Lake, batch_id: int, **changed: Any) -> None:
+    """What Spark told of one micro-batch of silver."""
+    moment = datetime.now(UTC)
+    progress = metrics.QueryProgress(
+        flow="silver",
+        app_id="silver",
+        batch_id=batch_id,
+        run_key=run_key("manual__1"),
+        attempt="a1",
+        mode="incremental",
+        started_at=moment + timedelta(seconds=batch_id),
+        input_rows=18,
+        input_rows_per_second=None,
+        processed_rows_per_second=None,
+        trigger_ms=1000,
+        duration_ms={},
+        state_rows=5,
+        state_bytes=0,
+        late_rows=1,
+        watermark=None,
+        start_offset=None,
+        end_offset=None,
+        offsets_behind=40,
+        recorded_at=moment,
     )
-    metrics.append(layout.ops(dag_id, "progress"), [metrics.QueryProgress(**{**told, **changed})])
+    metrics.append(lake.layout.ops("flights", "progress"), [dataclasses.replace(progress, **changed)])
 
-progress(1)
-progress(2, trigger_ms=1500, state_rows=7, late_rows=2, offsets_behind=30)
-progress(3, attempt="another", state_rows=99)
-"""
+
+@pytest.fixture
+def lake(places: Path) -> Lake:
+    return Lake(Layout(places / ".data/lake", places / ".data/landing"))
 
 
 class StatsD:
@@ -90,14 +125,8 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsD]:
     server.close()
 
 
-def test_lag_rows_and_durations_of_a_run_arrive(runs: Any, places: Path, spark_submit: Any, statsd: StatsD) -> None:
-    from dags.flights import dag
-
-    folder = places / ".data/landing/flights"
-    folder.mkdir()
-    (folder / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n2013,1,2\n")
-    spark_submit(RUN)
-    runs.start(dag)
+def test_lag_rows_and_durations_of_a_run_arrive(lake: Lake, statsd: StatsD) -> None:
+    sent_by_a_run(lake)
     heard = statsd.heard()
     prefix = "airflow.tidegate.flights"
     assert heard[f"{prefix}.bronze.lag_rows"] == "2|g"
@@ -114,12 +143,11 @@ def test_lag_rows_and_durations_of_a_run_arrive(runs: Any, places: Path, spark_s
 
 
 def test_what_waits_in_quarantine_and_how_old_the_data_is_arrive(
-    places: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsD
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, statsd: StatsD
 ) -> None:
     from dags.alerts import dag
 
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
-    lake = Lake(Layout(places / ".data/lake", places / ".data/landing"))
     lake.layout.open()
     lake.quarantine(3, "required(origin)")
     lake.quarantine(2, "required(origin)", state="waived")
@@ -211,18 +239,11 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     server.close()
 
 
-def test_all_of_it_arrives_at_an_opentelemetry_collector(
-    runs: Any, places: Path, spark_submit: Any, collector: Collector
-) -> None:
+def test_all_of_it_arrives_at_an_opentelemetry_collector(lake: Lake, collector: Collector) -> None:
     from dags.alerts import dag as alerts
-    from dags.flights import dag
 
-    folder = places / ".data/landing/flights"
-    folder.mkdir()
-    (folder / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n2013,1,2\n")
     alerts.get_task("look").execute(cast(Context, {}))
-    spark_submit(RUN)
-    runs.start(dag)
+    sent_by_a_run(lake)
     heard = {name.removeprefix("airflow.tidegate.flights."): value for name, value in collector.heard().items()}
     expected = {
         "bronze.lag_rows": 2.0,

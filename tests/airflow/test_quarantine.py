@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.in_process import InProcessRun
+from tests.airflow.lake import Lake
 from tests.cli.project import append, quarantined
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.checkpoints import intervention, lease
+from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine import lifecycle
+from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 
 pytestmark = pytest.mark.airflow
@@ -86,35 +90,8 @@ def test_waiving_is_done_by_plan_without_an_application(
     assert lifecycle.held(held).states == {"waived": 3}
 
 
-def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
-    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spark_submit("sys.exit('nobody may start this')")
-    for asked, says in (
-        ({**SILVER, "action": "waive"}, "needs a reason"),
-        ({**SILVER, "action": "expire"}, "needs an age"),
-        ({**SILVER, "action": "take", "reason": "x"}, "no refused batch"),
-        # `dag.test` keeps what an earlier run of the same DAG was given.
-        ({**SILVER, "action": "expire", "dry_run": True}, "needs an age"),
-        ({**SILVER, "action": "take", "reason": "x", "rule": "between(dep_delay)"}, "rule does not go with take"),
-        ({**SILVER, "action": "waive", "reason": "x", "limit": 1}, "limit does not go with waive"),
-        ({**SILVER, "flow": "platinum"}, "has no flow 'platinum'"),
-        ({**SILVER, "rules": "x"}, "unknown key 'rules'"),
-    ):
-        run = runs.start(dag, asked)
-        assert runs.states(run)["plan"] == "failed", asked
-        assert says in capsys.readouterr().out
-    assert lifecycle.held(held).states == {"open": 3}
-
-
 def test_a_replay_goes_to_one_application_that_is_given_its_request(
-    runs: Any,
-    dag: Any,
-    layout: Layout,
-    held: Path,
-    spark_submit: Any,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark_submit(
         "flow = report.flow('silver')\n"
@@ -136,32 +113,69 @@ def test_a_replay_goes_to_one_application_that_is_given_its_request(
     assert request.requested_by
 
 
-def test_with_nothing_open_the_run_ends_green_without_an_application(
-    runs: Any, dag: Any, layout: Layout, spark_submit: Any
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"action": "waive"}, "needs a reason"),
+        ({"action": "expire"}, "needs an age"),
+        ({"action": "expire", "dry_run": True}, "needs an age"),
+        ({"action": "take", "reason": "x"}, "no refused batch"),
+        ({"action": "take", "reason": "x", "dry_run": True}, "taking a batch out has no dry run"),
+        ({"action": "take", "reason": "x", "rule": "between(dep_delay)"}, "rule does not go with take"),
+        ({"action": "waive", "reason": "x", "limit": 1}, "limit does not go with waive"),
+        ({"flow": "platinum"}, "has no flow 'platinum'"),
+        ({"rules": "x"}, "unknown key 'rules'"),
+    ],
+)
+def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
+    layout: Layout, held: Path, asked: dict[str, Any], message: str
 ) -> None:
-    spark_submit("sys.exit('nobody may start this')")
-    run = runs.start(dag, SILVER)
-    assert run.state == "success"
-    assert runs.states(run) == {"plan": "success", "run": "skipped", "show": "skipped"}
-
-
-def test_a_run_that_holds_the_lease_is_waited_for(
-    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any
-) -> None:
-    spark_submit("sys.exit('nobody may start this')")
-    dag.task_dict["plan"].retries = 0
-    with lease.hold(layout, ("checkpoint:flights/silver",), what="attempt a1 of flights"):
-        run = runs.start(dag, {**SILVER, "action": "waive", "reason": "x"})
-    assert runs.states(run)["plan"] == "failed"
+    run = InProcessRun(build_quarantine_dag(), SILVER | asked)
+    assert run.execute("plan") == "failed"
+    assert message in run.message
     assert lifecycle.held(held).states == {"open": 3}
 
 
-def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(
-    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spark_submit("sys.exit('nobody may start this')")
+def test_a_dry_run_of_waiving_counts_and_changes_nothing(layout: Layout, held: Path) -> None:
+    run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "waive", "reason": "x", "dry_run": True})
+    assert run.execute("plan") == "short circuit"
+    assert run.xcom("plan", "reason") == "silver: 3 open entries would be changed"
+    assert lifecycle.held(held).states == {"open": 3}
+
+
+def test_with_nothing_open_the_run_ends_green_without_an_application(layout: Layout) -> None:
+    run = InProcessRun(build_quarantine_dag(), SILVER)
+    assert run.execute("plan") == "short circuit"
+    assert run.xcom("plan", "reason") == "silver: nothing is open"
+
+
+def test_a_run_that_holds_the_lease_is_waited_for(layout: Layout, held: Path) -> None:
+    run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "waive", "reason": "x"})
+    with (
+        lease.hold(layout, ("checkpoint:flights/silver",), what="attempt a1 of flights"),
+        pytest.raises(LeaseHeldError) as held_by_another,
+    ):
+        run.execute("plan")
+    assert held_by_another.value.transient, "Airflow tries again"
+    assert lifecycle.held(held).states == {"open": 3}
+
+
+def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(layout: Layout, held: Path) -> None:
     intervention.switch(layout, "flights", "silver", on=False, by="ada", reason="frozen until Monday")
-    run = runs.start(dag, {**SILVER, "action": "replay"})
-    assert runs.states(run) == {"plan": "failed", "run": "upstream_failed", "show": "upstream_failed"}
-    assert "switched off by ada" in capsys.readouterr().out
+    run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "replay"})
+    assert run.execute("plan") == "failed"
+    assert "switched off by ada" in run.message
     assert lifecycle.held(held).states == {"open": 3}
+
+
+@pytest.mark.parametrize(
+    ("left", "message"), [("no report", "crashed before it reported"), ("a failure", "the replay was failed")]
+)
+def test_a_replay_that_failed_is_red_where_it_is_shown(layout: Layout, held: Path, left: str, message: str) -> None:
+    run = InProcessRun(build_quarantine_dag(), SILVER)
+    run.xcoms["run", "attempt"] = "a1"
+    if left == "a failure":
+        silver = FlowReport(flow="silver", target="silver.flights", checkpoint_version=1, state="failed")
+        Lake(layout).report(run.run_id, "a1", flows=[silver])
+    assert run.execute("show") == "failed"
+    assert message in run.message

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.lake import Lake
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import RunReport
@@ -44,10 +45,13 @@ def landed(layout: Layout) -> Path:
     return path
 
 
-def test_with_nothing_new_the_run_ends_green_without_an_application(
+def test_with_nothing_new_the_run_ends_green_without_an_application_and_sends_what_a_crash_swallowed(
     runs: Any, dag: Any, layout: Layout, spark_submit: Any
 ) -> None:
     (layout.landing_root / "flights").mkdir()
+    layout.open()
+    Lake(layout).batch("flights", "silver", 7, read=9, written=9, target_version=2500)
+    events = len(runs.events("silver.flights"))
     spark_submit("sys.exit('nobody may start this')")
     run = runs.start(dag)
     assert run.state == "success"
@@ -56,6 +60,8 @@ def test_with_nothing_new_the_run_ends_green_without_an_application(
     assert runs.xcom(run, "run", "attempt") is None
     (planned,) = plans.read(layout, "flights", "bronze")
     assert planned.behind == 0, "noted for alerts"
+    (event,) = runs.events("silver.flights")[events:]
+    assert (event["rows"], event["delta_version"]) == (9, 2500)
 
 
 def test_the_application_gets_the_checked_request_and_flows_that_were_left_out_are_skipped(
@@ -77,10 +83,19 @@ def test_the_application_gets_the_checked_request_and_flows_that_were_left_out_a
 
 
 def test_a_refused_flow_is_red_and_clearing_it_runs_the_application_again(
-    runs: Any, dag: Any, landed: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+    runs: Any,
+    dag: Any,
+    layout: Layout,
+    landed: Path,
+    spark_submit: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("TIDEGATE_SPARK_HISTORY", "http://spark:18080/")
+    Lake(layout).page("index.html", "reports")
     spark_submit(
         """
+report.application = "local-17"
 wrote("bronze", 5, 3000 + nth)
 if nth == 1:
     silver = report.flow("silver")
@@ -98,6 +113,10 @@ report.write(path)
     assert runs.states(run) == GREEN | {"silver": "failed", "gold": "upstream_failed"}
     log = capsys.readouterr().out
     assert "batch 0 refused. Clear this task, with only-failed off; that clears `run` too." in log
+    # Links are stored when a task ends, whatever its colour.
+    assert runs.xcom(run, "run", "_link_HistoryLink") == "http://spark:18080/history/local-17/jobs/"
+    reports = "/plugin/tidegate/tidegate/pipelines/flights/docs/index.html"
+    assert [runs.xcom(run, task, "_link_ReportsLink") for task in ("bronze", "silver")] == [reports, reports]
     attempt, request = runs.xcom(run, "run", "attempt"), runs.xcom(run, "plan", "request")
 
     assert runs.clear(dag, run, "silver") == ["gold", "run", "silver"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,15 +29,6 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).parents[3]
 
 Client = Callable[..., "TestClient"]
-
-
-@pytest.fixture(scope="session")
-def knowing(database: Path) -> Path:
-    """The home, with a database that knows the project's DAGs."""
-    command = [sys.executable, "-m", "airflow", "dags", "reserialize"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return database
 
 
 def variables(folder: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Manual modes as people ask for them: backfills by command and by API, beside the schedule, and what is refused.
 
-They share the Airflow and the lake of the other live tests. After each backfill the tables are as if the code of that day
-had always run.
+After each backfill the tables are as if the code of that day had always run. What Airflow's command line, its API and
+the form behind *Trigger* refuse is tested without a server in tests/airflow/test_commands.py and test_dag.py.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 from airflow_client.client.api.backfill_api import BackfillApi
 from airflow_client.client.api.dag_run_api import DagRunApi
 from airflow_client.client.exceptions import ApiException, ConflictException
 from airflow_client.client.models import BackfillPostBody, ReprocessBehavior, TriggerDAGRunPostBody
 
-from tests.live_airflow import until
-from tidegate.layout import run_key
+from tests.live.project import TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE, transform_dest
+from tests.live.tables import days_in_lower_case, requested_by, wrong_flights
+from tests.patience import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from tests.live.conftest import Backfilled, Mended
     from tests.live_airflow import Live
 
-pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.timeout(2400)]
 
-FIRST, SECOND, LAST = 1, 2, 9
-"""Days of January."""
+BESIDE = 20
+"""A day of January that lands while a backfill goes on."""
 REPLAYED = dict.fromkeys(("plan", "run", "silver", "gold"), "success") | {"bronze": "any"}
 
 REFUSED_AT_ONCE: list[dict[str, Any]] = [
@@ -76,7 +76,7 @@ for number, words in enumerate(json.load(sys.stdin)):
 
 def commands(live: Live, *lines: list[str]) -> list[str]:
     """Give commands to Airflow's command line; ``0`` or the error for each."""
-    environment = psutil.Process(live.leader("scheduler").pid).environ()
+    environment = live.console.leader("scheduler").environ()
     done = subprocess.run(
         [sys.executable, "-c", COMMANDS],
         input=json.dumps(lines),
@@ -132,6 +132,7 @@ class Form:
         return str(answer.json()["dag_run_id"]) if answer.ok else None
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 def test_each_kind_of_wrong_conf_is_refused_by_form_command_and_api_before_any_application(
     live: Live, browser: Browser
@@ -160,42 +161,66 @@ def test_each_kind_of_wrong_conf_is_refused_by_form_command_and_api_before_any_a
     assert live.applications() == []
 
 
-def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_where_they_stopped(live: Live) -> None:
-    if not (live.layout.table("silver.flights") / "_delta_log").exists():
-        live.land(FIRST), live.land(SECOND)
-        live.end(live.trigger())
-        # The schedule's first run may have been quicker.
-        until(lambda: lower_case(live) == set(), 120)
-    jobs, suite = live.project / "spark_jobs/flights.py", live.project / "expectations/flights/silver.json"
-    old_code, old_suite = jobs.read_text(), suite.read_text()
-    jobs.write_text(old_code.replace('        "dest",\n', '        F.lower("dest").alias("dest"),\n'))
-    strict = json.loads(old_suite)
-    stop = f"SELECT * FROM {{batch}} WHERE day = DATE '2013-01-{SECOND:02}'"
+def test_a_backfill_replays_each_interval_in_its_order(live: Live, mended: Mended, backfilled: Backfilled) -> None:
+    assert [states | {"bronze": "any"} for states in backfilled.states] == [REPLAYED, REPLAYED]
+    first, second = backfilled.runs
+    assert live.tasks(first)["run"].end_date <= live.tasks(second)["run"].start_date
+    assert requested_by(live.layout, first) == requested_by(live.layout, second) == {getpass.getuser()}
+
+
+def test_after_a_backfill_the_tables_are_as_if_todays_code_had_always_run(
+    mended: Mended, backfilled: Backfilled
+) -> None:
+    assert mended.in_lower_case == {1, 2}
+    assert backfilled.in_lower_case == set()
+    assert backfilled.ids == mended.ids
+    assert backfilled.wrong == []
+
+
+@pytest.mark.nightly
+def test_a_backfill_beside_the_schedule_goes_on_where_it_stopped(live: Live, backfilled: Backfilled) -> None:
+    first, second = backfilled.runs
+    transform_dest(live.project, TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE)
+    suite = live.project / "expectations/flights/silver.json"
+    suite_before = suite.read_text()
+    strict = json.loads(suite_before)
+    stop = "SELECT * FROM {batch} WHERE day = DATE '2013-01-02'"
     strict["expectations"].append(
         {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": stop}, "severity": "critical"}
     )
     suite.write_text(json.dumps(strict))
-
-    (command,) = [line for line in told(live).splitlines() if "airflow backfill create" in line]
-    assert commands(live, command.partition("airflow ")[2].split()) == ["0"]
-    live.land(LAST)
+    create_backfill(live, ReprocessBehavior.COMPLETED)
+    live.land(BESIDE)
     beside = live.trigger()
-    first, second = backfilled(live, 2)
+    until(lambda: live.tasks(second)["run"].try_number == 2, "the second interval is replayed again")
     assert live.end(first) | {"bronze": "any"} == REPLAYED
-    assert live.end(second) | {"bronze": "any"} == REPLAYED | {
-        "silver": "failed",
-        "gold": "upstream_failed",
-    }
+    assert live.end(second) | {"bronze": "any"} == REPLAYED | {"silver": "failed", "gold": "upstream_failed"}
     assert "failed" not in live.end(beside).values()
-    assert live.tasks(first)["run"].end_date <= live.tasks(second)["run"].start_date
-    assert lower_case(live) - {LAST} == {FIRST}
+    assert days_in_lower_case(live.layout) - {BESIDE} == {1}
 
-    suite.write_text(old_suite)
+    suite.write_text(suite_before)
+    create_backfill(live, ReprocessBehavior.FAILED)
+    until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), "the second interval begins anew")
+    assert live.end(second) | {"bronze": "any"} == REPLAYED
+    assert live.tasks(first)["run"].try_number == 2, "what had gone well was left alone"
+    assert days_in_lower_case(live.layout) - {BESIDE} == {1, 2}
+
+    transform_dest(live.project, TRANSFORM_IN_LOWER_CASE, TRANSFORM_AS_IT_IS)
+    run = trigger(live, {"mode": "replay", "from_date": "2013-01-01", "to_date": f"2013-01-{BESIDE}"})
+    assert run is not None
+    assert live.end(run)["gold"] == "success"
+    assert requested_by(live.layout, run) == {"admin"}
+    assert days_in_lower_case(live.layout) == set()
+    assert wrong_flights(live.layout) == []
+
+
+def create_backfill(live: Live, behaviour: ReprocessBehavior) -> None:
+    """By the API, for the first two days of January."""
     body = BackfillPostBody(
         dag_id="flights",
-        from_date=datetime(2013, 1, FIRST, tzinfo=UTC),
-        to_date=datetime(2013, 1, SECOND, tzinfo=UTC),
-        reprocess_behavior=ReprocessBehavior.FAILED,
+        from_date=datetime(2013, 1, 1, tzinfo=UTC),
+        to_date=datetime(2013, 1, 2, tzinfo=UTC),
+        reprocess_behavior=behaviour,
         max_active_runs=1,
         dag_run_conf={},
     )
@@ -204,68 +229,8 @@ def test_backfills_replay_each_interval_in_order_beside_the_schedule_and_go_on_w
         try:
             BackfillApi(live.client).create_backfill(body)
         except ConflictException:
-            # The first one has not been told yet that its last run has ended.
+            # The one before has not been told yet that its last run has ended.
             return False
         return True
 
-    until(created, 120)
-    until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), 120)
-    assert live.end(second) | {"bronze": "any"} == REPLAYED
-    assert live.tasks(first)["run"].try_number == 1, "what had gone well was left alone"
-    assert requested_by(live, first) == requested_by(live, second) == {getpass.getuser()}
-    assert lower_case(live) - {LAST} == {FIRST, SECOND}
-
-    jobs.write_text(old_code)
-    window = {"from_date": f"2013-01-{FIRST:02}", "to_date": f"2013-01-{LAST:02}"}
-    run = trigger(live, {"mode": "replay", **window})
-    assert run is not None
-    assert live.end(run)["gold"] == "success"
-    assert requested_by(live, run) == {"admin"}
-    assert lower_case(live) == set()
-    assert live.wrong() == []
-
-
-def told(live: Live) -> str:
-    """What `tidegate plan` says of the window, with the exact commands."""
-    window = ["--from", f"2013-01-{FIRST:02}", "--to", f"2013-01-{SECOND:02}"]
-    done = subprocess.run(
-        [Path(sys.executable).parent / "tidegate", "plan", "flights", "--mode", "replay", *window],
-        env=psutil.Process(live.leader("scheduler").pid).environ(),
-        cwd=live.project,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def backfilled(live: Live, runs: int) -> list[str]:
-    """The runs of the backfill, in the order of their intervals, once all are there."""
-
-    def found() -> list[str]:
-        every = DagRunApi(live.client).get_dag_runs("flights").dag_runs
-        ours = [run for run in every if run.run_type.value == "backfill"]
-        return [run.dag_run_id for run in sorted(ours, key=lambda run: run.logical_date)]
-
-    until(lambda: len(found()) == runs, 120)
-    return found()
-
-
-def requested_by(live: Live, run: str) -> set[str | None]:
-    """Whom the ledger names for what a run replayed."""
-    from deltalake import DeltaTable
-
-    lines = DeltaTable(str(live.layout.ops("flights", "ledger"))).to_pyarrow_table().to_pylist()
-    ours = [line for line in lines if line["run_key"] == run_key(run) and line["mode"] == "replay"]
-    assert ours
-    return {line["requested_by"] for line in ours}
-
-
-def lower_case(live: Live) -> set[int]:
-    """Days of which rows are as the new code makes them."""
-    from deltalake import DeltaTable
-
-    if not (live.layout.table("silver.flights") / "_delta_log").exists():
-        return {0}
-    rows = DeltaTable(str(live.layout.table("silver.flights"))).to_pyarrow_table(columns=["day", "dest"]).to_pylist()
-    return {row["day"].day for row in rows if row["dest"].islower()}
+    until(created, "Airflow takes the backfill")

@@ -1,0 +1,139 @@
+"""A user's project for the live tests, as a fresh clone is, with a few edits that such a user might make."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import date
+from pathlib import Path
+
+from demo import flights_feed
+from tests.docs import guides
+
+ROOT = Path(__file__).parents[2]
+
+QUICK_RETRIES = """
+from datetime import timedelta
+
+import tidegate.airflow.retry
+
+# A person who watches does not wait half a minute.
+tidegate.airflow.retry.FIRST_DELAY = timedelta(seconds=3)
+dag.task_dict["run"].retry_delay = timedelta(seconds=1)
+"""
+
+# What a flow does in a second, a test that looks now and then would miss.
+HOLD = """
+
+def _wait(transform):
+    import time
+    from pathlib import Path
+
+    def waiting(rows):
+        while (Path(__file__).parents[1] / "hold").exists():
+            time.sleep(0.1)
+        return transform(rows)
+
+    return waiting
+
+
+clean = _wait(clean)
+"""
+
+BROKEN_DAG = "from airflow.sdk import dag\n\nraise ValueError('no such table')\n"
+
+PEOPLE = '''"""A pipeline that runs when a person asks for it, and stops at fields that nobody declared."""
+
+from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
+
+pipeline = Pipeline(
+    name="people",
+    schedule=None,
+    flows=(
+        Flow(
+            name="bronze",
+            source=FileSource(
+                path="people", format="json", schema="id STRING, age INT, at DATE", contract=Contract(mode="freeze")
+            ),
+            target=Table("bronze.people"),
+        ),
+        Flow(
+            name="silver",
+            source=ChangeFeed("bronze.people"),
+            target=Table("silver.people", keys=("id",), sequence_by=("at",)),
+        ),
+    ),
+)
+'''
+
+CANARY = "canary4711"
+CANARY_FIELD = "Canaria Smith"
+PEOPLE_RECORDS = [
+    {"id": f"{CANARY}-good", "age": 41, "at": "2026-01-01"},
+    {"id": f"{CANARY}-type", "age": CANARY, "at": "2026-01-01"},
+    {"id": f"{CANARY}-more", "age": 42, "at": "2026-01-01", CANARY_FIELD: CANARY},
+]
+
+TRANSFORM_AS_IT_IS = '        "dest",\n'
+TRANSFORM_IN_LOWER_CASE = '        F.lower("dest").alias("dest"),\n'
+
+
+def make_project(folder: Path) -> dict[str, str]:
+    """A project in which the first run of flights is held in silver and then refused, and a DAG file is broken.
+
+    Returns:
+        The variables of a shell that knows only this project.
+    """
+    environment = guides.scaffold(folder)
+    shutil.copytree(ROOT / "plugins", folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "spark_jobs/flights.py").open("a") as transforms:
+        transforms.write(HOLD)
+    with (folder / "dags/flights.py").open("a") as dag:
+        dag.write(QUICK_RETRIES)
+    (folder / "dags/broken.py").write_text(BROKEN_DAG)
+    transform_dest(folder, TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE)
+    allow_origins(folder, ["CDG"])
+    (folder / "hold").touch()
+    # The feeder finds it there, and lands the next day; the whole of it, a thousand flights.
+    land_day(folder / ".data/landing", 1)
+    return environment
+
+
+def declare_people(folder: Path) -> None:
+    """One more pipeline, of people, with a frozen contract."""
+    (folder / ".data/landing/people").mkdir()
+    (folder / "pipelines/people.py").write_text(PEOPLE)
+    text = (ROOT / "dags/flights.py").read_text()
+    (folder / "dags/people.py").write_text(text.replace("flights", "people"))
+
+
+def transform_dest(folder: Path, before: str, after: str) -> None:
+    """Edit how the transform makes silver's column `dest`."""
+    jobs = folder / "spark_jobs/flights.py"
+    text = jobs.read_text()
+    assert before in text
+    jobs.write_text(text.replace(before, after))
+
+
+def allow_origins(folder: Path, origins: list[str]) -> list[str]:
+    """Edit which airports the suite of silver allows; returns those that it allowed before."""
+    path = folder / "expectations/flights/silver.json"
+    suite = json.loads(path.read_text())
+    allowed = next(e for e in suite["expectations"] if e["kwargs"].get("column") == "origin")["kwargs"]
+    before: list[str] = allowed["value_set"]
+    allowed["value_set"] = origins
+    path.write_text(json.dumps(suite))
+    return before
+
+
+def land_day(landing: Path, day: int, records: int = 30) -> int:
+    """Land the first records of a day of January under the name of that day; returns how many there are."""
+    draft = landing / "draft"
+    landed = flights_feed.land_day(draft, date(2013, 1, day))
+    header, *lines = (draft / flights_feed.FOLDER / landed.name).read_text().splitlines(keepends=True)
+    (draft / landed.name).write_text("".join([header, *lines[:records]]))
+    folder = landing / flights_feed.FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (draft / landed.name).replace(folder / landed.name)
+    shutil.rmtree(draft)
+    return len(lines[:records])

@@ -1,0 +1,70 @@
+"""What the tables of a live Airflow's lake hold, compared with what an independent engine makes of the input."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from demo import checks, recompute
+from pipelines.clickstream import pipeline as clickstream
+from pipelines.flights import pipeline as flights
+from tidegate.layout import Layout, run_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def wrong_flights(layout: Layout) -> list[str]:
+    """What in ledger and tables of flights is not as the landing zone says; empty when all is.
+
+    Days that the edited transform wrote are expected as it writes them, with `dest` in lower case.
+    """
+    with contextlib.closing(recompute.flights(layout.landing_root)) as answer:
+        for day in days_in_lower_case(layout):
+            answer.execute("UPDATE silver SET dest = lower(dest) WHERE day(day) = ?", [day])
+        return _wrong([checks.balance(layout, flights), *checks.exactly_once(layout, flights, answer)])
+
+
+def wrong_clicks(layout: Layout, bootstrap: str) -> list[str]:
+    """The same of clickstream and its topic, as far as it was read: from the beginning and without a gap."""
+    offsets: dict[int, set[int]] = {}
+    for row in _rows(layout, "bronze.clicks", "_partition", "_offset"):
+        offsets.setdefault(row["_partition"], set()).add(row["_offset"])
+    assert offsets
+    gaps = [number for number, those in offsets.items() if those != set(range(len(those)))]
+    messages = recompute.read_topic(bootstrap)
+    read = [message for message in messages if message.offset in offsets.get(message.partition, ())]
+    with contextlib.closing(recompute.clickstream(read)) as answer:
+        compared = [checks.balance(layout, clickstream), *checks.exactly_once(layout, clickstream, answer)]
+    return [f"partition {number} has a gap" for number in gaps] + _wrong(compared)
+
+
+def days_in_lower_case(layout: Layout) -> set[int]:
+    """Days of January of which silver has rows as the edited transform makes them."""
+    return {row["day"].day for row in _rows(layout, "silver.flights", "day", "dest") if row["dest"].islower()}
+
+
+def flight_ids(layout: Layout) -> list[str]:
+    """The keys of all rows of silver."""
+    return sorted(row["flight_id"] for row in _rows(layout, "silver.flights", "flight_id"))
+
+
+def requested_by(layout: Layout, run: str) -> set[str | None]:
+    """Whom the ledger names for what a run replayed."""
+    from deltalake import DeltaTable
+
+    lines = DeltaTable(str(layout.ops("flights", "ledger"))).to_pyarrow_table().to_pylist()
+    return {line["requested_by"] for line in lines if line["run_key"] == run_key(run) and line["mode"] == "replay"}
+
+
+def _rows(layout: Layout, table: str, *columns: str) -> list[dict[str, Any]]:
+    from deltalake import DeltaTable
+
+    rows: list[dict[str, Any]] = (
+        DeltaTable(str(layout.table(table))).to_pyarrow_table(columns=list(columns)).to_pylist()
+    )
+    return rows
+
+
+def _wrong(compared: Iterable[checks.Check]) -> list[str]:
+    return [str(check) for check in compared if not check.fine]
