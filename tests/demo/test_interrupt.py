@@ -1,4 +1,7 @@
-"""The demo stopped in the middle of a run: nothing is left running, and it can be told again."""
+"""The demo stopped in the middle of a run: nothing is left running, and it can be told again.
+
+`test_runs` shows the same of each part, with processes that take no time to start.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo import stage
+from tests.patience import PATIENCE, until
 from tidegate.embedded.processes import Process
 
-pytestmark = [pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.chaos]
+pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.chaos]
 pytestmark.append(pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"))
 
 PROJECT = Path(__file__).parents[2]
@@ -51,11 +54,9 @@ class Demo:
             # Tests that run in the background of a shell would hand down that it is ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
         )
-        until = time.monotonic() + 120
-        while not list((folder / "lake" / "reports").glob("flights/*/*/report.json")):
-            assert self.process.poll() is None, f"the demo ended by itself:\n{self.process.communicate()[0]}"
-            assert time.monotonic() < until, "Spark never started"
-            time.sleep(0.2)
+        reports = folder / "lake" / "reports"
+        until(lambda: self.process.poll() is not None or any(reports.glob("flights/*/*/report.json")), "Spark starts")
+        assert self.process.poll() is None, f"the demo ended by itself:\n{self.process.communicate()[0]}"
 
     def left(self) -> set[int]:
         """Processes that know the demo's lake: the demo's Airflow and Spark."""
@@ -73,7 +74,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 def test_ctrl_c_ends_with_one_line_and_leaves_nothing_behind(demo: Demo) -> None:
     demo.process.send_signal(signal.SIGINT)
-    told, _ = demo.process.communicate(timeout=60)
+    told, _ = demo.process.communicate(timeout=PATIENCE)
     assert demo.process.returncode == 130
     assert "Stopped" in told.strip().splitlines()[-1]
     assert "Traceback" not in told
@@ -84,10 +85,7 @@ def test_ctrl_c_ends_with_one_line_and_leaves_nothing_behind(demo: Demo) -> None
 def test_after_a_sigkill_spark_ends_too_and_the_next_demo_starts_afresh(demo: Demo) -> None:
     demo.process.kill()
     demo.process.wait()
-    until = time.monotonic() + 30
-    while demo.left() and time.monotonic() < until:
-        time.sleep(0.2)
-    assert not demo.left()
+    until(lambda: not demo.left(), "Airflow and Spark end")
     orphan = Process.read(demo.folder / "broker" / "broker.pid")
     assert orphan is not None and orphan.alive, "nobody stopped the broker yet"
     with stage.set_up(PROJECT, demo.folder) as fresh:

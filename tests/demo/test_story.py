@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.airflow_database import migrated_database
+from tidegate.embedded import airflow_home, places
+
 PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a demo was told before: its Airflow home is what the next one finds."""
+    folder = tmp_path / "demo"
+    home = places.airflow_home(folder)
+    home.mkdir(parents=True, mode=0o700)
+    shutil.copyfile(migrated_database(), home / "airflow.db")
+    (home / "migrated.txt").write_text(importlib.metadata.version("apache-airflow-core"))
+    assert airflow_home.is_ready(folder)
+    return folder
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
 @pytest.mark.airflow
 @pytest.mark.timeout(900)
-def test_three_waves_end_with_every_record_in_its_place(tmp_path: Path) -> None:
+def test_three_waves_end_with_every_record_in_its_place(folder: Path) -> None:
     demo = subprocess.run(
-        [sys.executable, "-m", "demo", "--folder", str(tmp_path / "demo")],
+        [sys.executable, "-m", "demo", "--folder", str(folder)],
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -28,4 +45,4 @@ def test_three_waves_end_with_every_record_in_its_place(tmp_path: Path) -> None:
     assert told.count("no JVM was started") == 2, "in wave 3 both pipelines end in `plan`"
     assert told.count("✔") >= 12
     assert "Traceback" not in told
-    assert (tmp_path / "demo" / "lake" / "docs" / "flights" / "index.html").is_file()
+    assert (folder / "lake" / "docs" / "flights" / "index.html").is_file()
