@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import importlib.metadata
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.airflow_database import migrated_database
 from tidegate.embedded import airflow_home
 
 PROJECT = Path(__file__).parents[2]
@@ -31,24 +30,10 @@ os.environ["AIRFLOW_HOME"] = str(HOME)
 os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{HOME / 'airflow.db'}"
 
 
-MIGRATED = PROJECT / ".cache/tests" / f"airflow-{importlib.metadata.version('apache-airflow')}.db"
-"""An empty database of the installed Airflow; migrating takes seconds, so it is done once on this machine."""
-
-
 @pytest.fixture(scope="session")
 def database() -> Path:
     """The home, with a migrated database."""
-    if not MIGRATED.exists():
-        migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
-        done = subprocess.run(migrate, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        MIGRATED.parent.mkdir(parents=True, exist_ok=True)
-        draft = MIGRATED.with_suffix(f".{os.getpid()}")
-        # Whole, also while another worker does the same.
-        shutil.copyfile(HOME / "airflow.db", draft)
-        draft.replace(MIGRATED)
-    else:
-        shutil.copyfile(MIGRATED, HOME / "airflow.db")
+    shutil.copyfile(migrated_database(), HOME / "airflow.db")
     return HOME
 
 
