@@ -1,0 +1,261 @@
+"""Records of bronze become typed fields by name, and changes of a keyed table become rows: seen on a few rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidegate.schema.contract import Contract, Terms
+from tidegate.spark.intake import parse
+from tidegate.spec import FileSource, KafkaSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spec import FileFormat
+
+pytestmark = pytest.mark.jvm
+
+SCHEMA = "id INT NOT NULL, at DATE, amount DOUBLE, note STRING"
+EARLIER, LATER = datetime(2026, 1, 1, 8, tzinfo=UTC), datetime(2026, 1, 2, 8, tzinfo=UTC)
+
+
+def source(kind: FileFormat = "csv", **more: Any) -> FileSource:
+    return FileSource(path="orders", format=kind, schema=SCHEMA, **more)
+
+
+def bronze(spark: SparkSession, *records: tuple[str, str | None]) -> DataFrame:
+    """Lines with their file's header, as a landing flow keeps them: record and header."""
+    rows = [
+        (f"/in/{n}@5#2", line, header, f"file:///in/{n}", EARLIER, 2, LATER) for n, (line, header) in enumerate(records)
+    ]
+    schema = (
+        "_row_id string, line string, _header string, _path string, _modified_at timestamp, _line_number bigint, "
+        "_ingested_at timestamp"
+    )
+    return spark.createDataFrame(rows, schema)
+
+
+def messages(spark: SparkSession, *values: bytes | None) -> DataFrame:
+    rows = [(f"clicks/1/{n}", b"k\xff", value, "clicks", 1, n, EARLIER, LATER) for n, value in enumerate(values)]
+    schema = (
+        "_row_id string, key binary, value binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, "
+        "_ingested_at timestamp"
+    )
+    return spark.createDataFrame(rows, schema)
+
+
+def read(parsed: parse.Parsed) -> list[dict[str, Any]]:
+    rows = [row.asDict(recursive=True) for row in parsed.rows.orderBy("_row_id").collect()]
+    return [{**row, "broken": row["_origin"]["broken"]} for row in rows]
+
+
+def fields(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["id"], row["at"], row["amount"], row["note"]
+
+
+def test_fields_of_a_csv_line_go_by_its_own_files_header(spark: SparkSession) -> None:
+    feed = bronze(
+        spark,
+        ("1,2026-01-01,1.5,hello", "id,at,amount,note"),
+        ("hello,2,2026-01-02", " note ,id, at"),
+        ('3,"a, b",B12', "id,note,gate"),
+        ("4,", "id,gate"),
+    )
+
+    parsed = parse.parse(feed, source())
+
+    rows = read(parsed)
+    assert [fields(row) for row in rows] == [
+        (1, date(2026, 1, 1), 1.5, "hello"),
+        (2, date(2026, 1, 2), None, "hello"),
+        (3, None, None, "a, b"),
+        (4, None, None, None),
+    ]
+    assert [row["_rescued"] for row in rows] == [None, None, {"gate": "B12"}, None], "fields that the schema lacks"
+    assert [row["broken"] for row in rows] == [[]] * 4
+    writers = [[field.name for field in parsed.writers[row["_origin"]["writer"]]] for row in rows]
+    assert writers == [["id", "at", "amount", "note"], ["note", "id", "at"], ["id", "note", "gate"], ["id", "gate"]]
+    assert parsed.writers_tell_all
+
+
+def test_what_python_reads_of_a_csv_line_is_what_the_row_holds(spark: SparkSession) -> None:
+    lines = ['7,2026-02-03,0.25,"two words"', "8,,  2.5 ,", '9,2026-02-03,1e3,"x,y"']
+
+    rows = read(parse.parse(bronze(spark, *((line, "id,at,amount,note") for line in lines)), source()))
+
+    judge = list(csv.reader(io.StringIO("\n".join(lines))))
+    assert [row["note"] for row in rows] == [record[3] or None for record in judge]
+    assert [row["amount"] for row in rows] == [float(record[2]) for record in judge]
+
+
+def test_a_text_that_means_no_value_is_null_and_breaks_a_required_field(spark: SparkSession) -> None:
+    feed = bronze(spark, ("NA,NA,NA,", "id,at,amount,note"), ("1,,,NA", "id,at,amount,note"))
+
+    rows = read(parse.parse(feed, source(null_values=("", "NA"))))
+
+    assert [fields(row) for row in rows] == [(None,) * 4, (1, None, None, None)]
+    assert [row["broken"] for row in rows] == [["required(id)"], []]
+
+
+def test_each_value_that_does_not_fit_is_named_by_its_field_and_the_others_stay(spark: SparkSession) -> None:
+    feed = bronze(spark, ("x,2026-13-01,many,kept", "id,at,amount,note"))
+
+    (row,) = read(parse.parse(feed, source()))
+
+    assert fields(row) == (None, None, None, "kept")
+    assert row["broken"] == ["wrong_type(id)", "wrong_type(at)", "wrong_type(amount)"], (
+        "a value is there: none is lacking"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "rule"),
+    [("colour,size", "unknown_header"), ("id,at,id", "repeated_header"), ("", "unknown_header")],
+)
+def test_of_a_file_whose_header_cannot_be_used_every_record_says_so(
+    spark: SparkSession, header: str, rule: str
+) -> None:
+    feed = bronze(spark, ("1,2,3", header), ("5,2026-01-01,1,x", "id,at,amount,note"))
+
+    parsed = parse.parse(feed, source())
+
+    refused, fine = read(parsed)
+    assert (refused["broken"], fields(refused), refused["_rescued"]) == ([rule], (None,) * 4, None)
+    assert (fine["broken"], fine["id"]) == ([], 5)
+    assert refused["_origin"]["raw"] == "1,2,3"
+    assert [len(names) for names in parsed.writers.values()] == [4], "its header is no drift"
+
+
+def test_a_json_line_is_typed_by_name_and_one_that_cannot_be_read_goes_on_with_its_reason(spark: SparkSession) -> None:
+    lines = ('{"id": 1, "at": "2026-01-01", "gate": {"no": 5}, "none": null}', '{"id": 2', "[]", '{"id": "3"}')
+    feed = bronze(spark, *((line, None) for line in lines))
+
+    parsed = parse.parse(feed, source("json"))
+
+    rows = read(parsed)
+    assert [row["id"] for row in rows] == [1, None, None, 3]
+    assert [row["broken"] for row in rows] == [[], ["malformed_json"], ["malformed_json"], []]
+    assert rows[0]["_rescued"] == {"gate": '{"no":5}'}, "an unknown field without a value is none"
+    assert [row["_origin"]["raw"] for row in rows] == list(lines)
+    assert (parsed.writers, parsed.writers_tell_all) == ({}, False)
+
+
+def test_a_typed_files_header_tells_its_writers_types(spark: SparkSession) -> None:
+    header = json.dumps([["id", "int"], ["amount", "string"]])
+
+    parsed = parse.parse(bronze(spark, ('{"id": 1, "amount": "2.5"}', header)), source("parquet"))
+
+    (row,) = read(parsed)
+    assert fields(row) == (1, None, 2.5, None)
+    told = parsed.writers[row["_origin"]["writer"]]
+    assert [(field.name, field.type) for field in told] == [("id", "int"), ("amount", "string")]
+    assert parsed.writers_tell_all
+
+
+def test_of_a_files_record_the_origin_tells_its_place_its_order_and_when_it_came(spark: SparkSession) -> None:
+    (row,) = read(parse.parse(bronze(spark, ("1,x", "id,note")), source()))
+
+    origin = row["_origin"]
+    assert tuple(origin["at"].values())[1:] == ("file:///in/0", 2)
+    told = json.loads(origin["source"])
+    assert (told["path"], told["line"], told["modified_at"][:13]) == ("file:///in/0", 2, "2026-01-01T08")
+    assert origin["ingested_at"].astimezone(UTC) == LATER
+    assert (origin["filled"], origin["unfit"]) == ([0b1001], [0])
+
+
+def test_files_are_ordered_by_their_time_before_their_path_and_line(spark: SparkSession) -> None:
+    old = bronze(spark, ("1,a", "id,note")).selectExpr(
+        "* EXCEPT (_path, _line_number)", "'z' AS _path", "9L AS _line_number"
+    )
+    new = bronze(spark, ("1,b", "id,note")).selectExpr(
+        "* EXCEPT (_path, _line_number, _modified_at)",
+        "'a' AS _path",
+        "1L AS _line_number",
+        "_modified_at + INTERVAL 1 SECOND AS _modified_at",
+    )
+
+    parsed = parse.parse(old.unionByName(new), source()).rows
+
+    assert [row["note"] for row in parsed.orderBy("_origin.at").collect()] == ["a", "b"]
+
+
+def test_a_message_without_a_value_is_a_row_of_nulls_that_breaks_no_rule(spark: SparkSession) -> None:
+    feed = messages(spark, b'{"id": 1, "note": "x"}', None, b"\xff not json")
+
+    parsed = parse.parse(feed, KafkaSource(topic="clicks", schema=SCHEMA))
+
+    rows = read(parsed)
+    assert [(row["id"], row["broken"]) for row in rows] == [(1, []), (None, []), (None, ["malformed_json"])]
+    assert {(row["_key"], row["_timestamp"].astimezone(UTC)) for row in rows} == {("k\ufffd", EARLIER)}
+    assert [json.loads(row["_origin"]["source"]) for row in rows] == [
+        {"topic": "clicks", "partition": 1, "offset": offset} for offset in range(3)
+    ]
+    assert tuple(rows[2]["_origin"]["at"].values())[1:] == (1, 2)
+
+
+def test_a_contract_rescues_what_does_not_fit_and_leaves_out_what_it_discards(spark: SparkSession) -> None:
+    feed = bronze(spark, ("1,a lot,B12,noise", "id,amount,gate,hum"))
+    contract = Contract(columns={"amount": "rescue", "hum": "discard_value"})
+
+    (row,) = read(parse.parse(feed, source(contract=contract)))
+    (other,) = read(parse.parse(feed, source(), Terms(contract=Contract(mode="discard_value"))))
+
+    assert (row["broken"], row["amount"], row["_rescued"]) == ([], None, {"gate": "B12", "amount": "a lot"})
+    assert row["_origin"]["unknown"] == {"gate": "B12", "hum": "noise"}, "drift is judged by all of them"
+    assert (other["_rescued"], other["broken"]) == (None, ["wrong_type(amount)"])
+
+
+CHANGES = "id int, region string, amount int, _change_type string, _commit_version bigint, _commit_timestamp timestamp"
+
+
+def test_changes_of_a_keyed_table_are_rows_with_an_id_of_their_own_and_deletes_marked(spark: SparkSession) -> None:
+    feed = spark.createDataFrame(
+        [
+            (1, "eu", 5, "insert", 3, EARLIER),
+            (1, "eu", 6, "update_postimage", 4, LATER),
+            (2, "us", 7, "delete", 4, LATER),
+        ],
+        CHANGES,
+    )
+
+    rows = [row.asDict(recursive=True) for row in parse.keyed_feed(feed, ("id", "region")).orderBy("_row_id").collect()]
+
+    assert [(row["_row_id"], row["_deleted"]) for row in rows] == [
+        ("1|eu|3|insert", False),
+        ("1|eu|4|update_postimage", False),
+        ("2|us|4|delete", True),
+    ]
+    assert [row["amount"] for row in rows] == [5, 6, 7]
+    origin = rows[1]["_origin"]
+    assert json.loads(origin["source"]) == {"version": 4, "id": 1, "region": "eu"}
+    assert json.loads(origin["raw"]) == {"id": 1, "region": "eu", "amount": 6}
+    assert (origin["broken"], origin["ingested_at"].astimezone(UTC)) == ([], LATER)
+
+
+def test_within_one_commit_a_delete_comes_before_an_insert_of_the_same_key(spark: SparkSession) -> None:
+    feed = spark.createDataFrame(
+        [(1, "eu", 9, "insert", 3, EARLIER), (1, "eu", 5, "delete", 3, EARLIER), (1, "eu", 2, "insert", 2, EARLIER)],
+        CHANGES,
+    )
+
+    rows = parse.keyed_feed(feed, ("id",)).orderBy("_origin.at").collect()
+
+    assert [row["amount"] for row in rows] == [2, 5, 9], "so that the pair is an update, and the newer version is last"
+
+
+def test_a_row_that_is_marked_as_deleted_in_its_table_is_a_delete(spark: SparkSession) -> None:
+    feed = spark.createDataFrame(
+        [(1, True, "update_postimage"), (2, False, "insert"), (3, None, "insert"), (4, False, "delete")],
+        "id int, _deleted boolean, _change_type string",
+    ).selectExpr("*", "1L AS _commit_version", "current_timestamp() AS _commit_timestamp", "'x' AS _row_id")
+
+    rows = parse.keyed_feed(feed, ("id",)).orderBy("id").collect()
+
+    assert [row["_deleted"] for row in rows] == [True, False, False, True]
+    assert "x" not in {row["_row_id"] for row in rows}, "an id is that of the change"
