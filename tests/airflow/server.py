@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.patience import until
 from tidegate.embedded.ports import free_port
 
 USERS = {"admin": "admin", "viewer": "viewer"}
@@ -53,9 +53,10 @@ def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
 
 
 def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 90
-    while time.monotonic() < until and server.poll() is None:
+    def answers_or_ended() -> bool:
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return
-        time.sleep(0.3)
-    raise AssertionError(f"the API server did not come up:\n{log.read_text(errors='replace')[-4000:]}")
+            return True
+        return server.poll() is not None
+
+    until(answers_or_ended, "the API server answers")
+    assert server.poll() is None, f"the API server did not come up:\n{log.read_text(errors='replace')[-4000:]}"

@@ -1,4 +1,7 @@
-"""The pages in a real Airflow and a real browser: in Airflow's frame and by themselves, light and dark, by keyboard."""
+"""The pages in a real Airflow and a real browser: in Airflow's frame and by themselves, light and dark, by keyboard.
+
+Per merge each matter is looked at on one page in one theme; the others follow nightly.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FrameLocator, Page
 
-pytestmark = [pytest.mark.airflow, pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.airflow, pytest.mark.browser]
+
+nightly = pytest.mark.nightly
 
 RUN_ID = "manual__tabs"
 AIRFLOWS_OWN = "An iframe which has both allow-scripts and allow-same-origin"
@@ -31,43 +36,52 @@ def run(server: str) -> str:
     return RUN_ID
 
 
+@pytest.fixture(scope="module")
+def session(browser: Browser, server: str) -> Any:
+    """What a browser keeps of somebody who has logged in by the form; it led back to where they wanted to go."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{server}/tidegate/pipelines/flights")
+    page.fill("input[name=username]", "viewer")
+    page.fill("input[name=password]", "viewer")
+    page.click("button[type=submit]")
+    page.wait_for_url(f"{server}/tidegate/pipelines/flights")
+    kept = context.storage_state()
+    context.close()
+    return kept
+
+
 @pytest.fixture
-def opened(browser: Browser, server: str) -> Iterator[Opened]:
-    """Opens addresses as somebody who has logged in by the form; fails on complaints and on foreign requests."""
+def opened(browser: Browser, server: str, session: Any) -> Iterator[Opened]:
+    """Opens addresses as somebody who has logged in; fails on complaints and on foreign requests."""
     contexts, complaints, foreign = [], [], []
 
     def open_page(path: str, **options: Any) -> Page:
-        context = browser.new_context(**({"viewport": {"width": 1440, "height": 900}} | options))
+        size = {"viewport": {"width": 1440, "height": 900}}
+        context = browser.new_context(storage_state=session, **(size | options))
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda r: None if r.url.startswith((server, "data:", "blob:")) else foreign.append(r.url))
-        page.goto(f"{server}/tidegate/")
-        page.fill("input[name=username]", "viewer")
-        page.fill("input[name=password]", "viewer")
-        page.click("button[type=submit]")
-        page.wait_for_url(f"{server}/tidegate/")
-        # Airflow's own page complains that nobody is logged in yet.
-        complaints.clear()
         page.goto(f"{server}{path}")
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    assert [told for told in complaints if AIRFLOWS_OWN not in told] == []
+    assert [complaint for complaint in complaints if AIRFLOWS_OWN not in complaint] == []
     assert [url for url in foreign if url.startswith("http")] == []
 
 
 @contextmanager
 def framed(page: Page) -> Iterator[FrameLocator]:
     frame = page.frame_locator("iframe[title=Tidegate]")
-    frame.locator("main").wait_for(timeout=30_000)
+    frame.locator("main").wait_for()
     yield frame
 
 
-def test_the_log_in_leads_back_to_the_page(opened: Opened, server: str) -> None:
+def test_who_logs_in_by_the_form_sees_the_page(opened: Opened) -> None:
     page = opened("/tidegate/pipelines/flights")
     assert page.locator("h1").inner_text() == "flights"
 
@@ -113,9 +127,11 @@ def test_a_foreign_link_opens_a_window_of_its_own_from_inside_the_frame(opened: 
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/dags/flights/plugin/tidegate-dag", "Newest batches"),
-        ("/dags/flights/tasks/silver/plugin/tidegate-task", "Where it stands"),
-        ("/dags/flights/runs/{run}/plugin/tidegate-dag-run", "This run started no application"),
+        pytest.param("/dags/flights/plugin/tidegate-dag", "Newest batches", marks=nightly),
+        pytest.param("/dags/flights/tasks/silver/plugin/tidegate-task", "Where it stands", marks=nightly),
+        pytest.param(
+            "/dags/flights/runs/{run}/plugin/tidegate-dag-run", "This run started no application", marks=nightly
+        ),
         ("/dags/flights/runs/{run}/tasks/silver/plugin/tidegate-task-instance", "silver in this run"),
     ],
 )
@@ -127,6 +143,7 @@ def test_dags_runs_and_tasks_have_a_tab(opened: Opened, run: str, path: str, say
     assert tab.count() >= 2, "one in the navigation, one among the tabs"
 
 
+@nightly
 def test_dark_follows_airflow_in_the_frame(opened: Opened) -> None:
     page = opened("/plugin/tidegate", color_scheme="dark")
     with framed(page) as frame:
@@ -136,7 +153,7 @@ def test_dark_follows_airflow_in_the_frame(opened: Opened) -> None:
             assert _is_dark(frame.locator("body")) == (theme == "dark")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=nightly), "dark"])
 def test_dark_follows_the_reader_outside_of_it(opened: Opened, scheme: str) -> None:
     assert _is_dark(opened("/tidegate/", color_scheme=scheme).locator("body")) == (scheme == "dark")
 
@@ -150,7 +167,12 @@ def test_a_page_is_readable_without_its_script(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/tidegate/", "/tidegate/pipelines/flights", "/tidegate/pipelines/flights/flows/silver"]
+    "path",
+    [
+        pytest.param("/tidegate/", marks=nightly),
+        pytest.param("/tidegate/pipelines/flights", marks=nightly),
+        "/tidegate/pipelines/flights/flows/silver",
+    ],
 )
 def test_a_screen_reader_finds_its_way(opened: Opened, path: str) -> None:
     page = opened(path)
@@ -184,7 +206,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened: Opened) -
     page.wait_for_url(re.compile(r"/tidegate/pipelines/flights$"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=nightly)])
 def test_words_stand_out_from_what_is_behind_them(opened: Opened, scheme: str) -> None:
     page = opened("/tidegate/pipelines/flights/flows/silver", color_scheme=scheme)
     faint = page.evaluate(_CONTRAST)
@@ -192,8 +214,10 @@ def test_words_stand_out_from_what_is_behind_them(opened: Opened, scheme: str) -
 
 
 def test_nothing_is_wider_than_a_narrow_window(opened: Opened) -> None:
-    for path in ("/tidegate/", "/tidegate/pipelines/flights/flows/silver"):
-        page = opened(path, viewport={"width": 600, "height": 900})
+    page = opened("/tidegate/pipelines/flights/flows/silver", viewport={"width": 600, "height": 900})
+    for path in (None, "/tidegate/"):
+        if path:
+            page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 600
 
 

@@ -200,6 +200,26 @@ def test_tabs_of_tasks_show_the_flow_or_the_whole(client: Client, lake: Lake) ->
     assert "<h1>Run</h1>" in viewer.get("/tidegate/pipelines/flights/runs/manual__1/tasks/run").text
 
 
+def test_the_entry_and_each_tab_in_airflow_leads_to_its_page(client: Client, lake: Lake) -> None:
+    from tidegate.airflow.plugin import TidegatePlugin
+
+    says = {
+        "nav": "Flows 6",
+        "dag": "Newest batches",
+        "task": "Where it stands",
+        "dag_run": "This run started no application",
+        "task_instance": "silver in this run",
+    }
+    views = {view["destination"]: view for view in TidegatePlugin.external_views}
+    assert views.keys() == says.keys()
+    assert len({view["url_route"] for view in views.values()}) == len(says)
+    viewer = client()
+    for destination, view in views.items():
+        address = view["href"].format(DAG_ID="flights", RUN_ID="manual__1", TASK_ID="silver")
+        assert says[destination] in text(viewer.get(address).text), destination
+        assert viewer.get(view["icon"]).status_code == viewer.get(view["icon_dark_mode"]).status_code == 200
+
+
 def test_a_dag_that_is_no_pipeline_is_told_in_one_line(client: Client, lake: Lake) -> None:
     for path in ("", "/tasks/one", "/runs/manual__1", "/runs/manual__1/tasks/one"):
         answer = client().get(f"/tidegate/pipelines/somebody_elses{path}")
