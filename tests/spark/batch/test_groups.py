@@ -1,60 +1,292 @@
-"""A gate on a flow that recomputes groups: it refuses or records, and never sets a group aside."""
+"""Groups that the change feed names are recomputed as of its version, compared with the table, and never set aside."""
 
 from __future__ import annotations
 
-import dataclasses
-from datetime import date
-from typing import Any
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pipelines.flights
-from demo import flights_feed
-from tests.deployment import Deployment
-from tidegate.spec import Gate
+from tests.spark.flow_context import GOLD, changes, flow_context, table, transaction
+from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
+from tidegate.spark.batch.groups import compare, split_groups
+from tidegate.spark.batch.split import Decision, Split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
 
 pytestmark = pytest.mark.jvm
 
+ORDERS = "id int, day int, amount int"
+NEW = Decision(quarantined=False, written=False)
+
+
+def daily(rows: DataFrame) -> DataFrame:
+    """The transform: a row for each day."""
+    from pyspark.sql import functions as F
+
+    return rows.groupBy("day").agg(F.count("*").alias("orders"), F.sum("amount").cast("int").alias("total"))
+
 
 @pytest.fixture
-def flights(deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    """Flights of some carriers, whose daily figures have a gate as well."""
-    declared = pipelines.flights.pipeline
-    flows = tuple(
-        dataclasses.replace(flow, gate=Gate("flights/gold")) if flow.name == "gold" else flow for flow in declared.flows
+def gold(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
+    def make(transform: Callable[[DataFrame], DataFrame] = daily, **more: Any) -> FlowContext:
+        return flow_context(spark, tmp_path, GOLD, transform=transform, **more)
+
+    return make
+
+
+def source(context: FlowContext, *rows: tuple[Any, ...], columns: str = ORDERS) -> None:
+    """The next version of the table that the flow reads."""
+    frame = context.spark.createDataFrame(list(rows), columns).coalesce(1)
+    assert context.source_table is not None
+    frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(context.source_table))
+
+
+def standing(context: FlowContext, *rows: tuple[Any, ...], columns: str = "day int, orders bigint, total int") -> None:
+    """What the target holds."""
+    context.spark.createDataFrame(list(rows), columns).coalesce(1).write.format("delta").save(str(context.target))
+
+
+def split(context: FlowContext, *fed: tuple[Any, ...], version: int = 0, batch_id: int = 0) -> Split:
+    found = split_groups(context, changes(context.spark, ORDERS, *fed, version=version), batch_id, NEW)
+    assert found is not None
+    assert found.planned.imbalance() == 0
+    assert found.refused is None
+    return found
+
+
+def counts(decided: Split) -> dict[str, int]:
+    names = ("read", "groups", "upserted", "deleted", "unchanged")
+    return {name: number for name in names if (number := getattr(decided.planned, name))}
+
+
+def write(context: FlowContext, decided: Split) -> list[tuple[Any, ...]]:
+    """The target's rows behind the write."""
+    decided.write(transaction(context, decided.planned.batch_id))
+    return [tuple(row.values()) for row in table(context.target)]
+
+
+def test_the_groups_that_the_feed_names_are_recomputed_and_no_other(gold: Callable[..., FlowContext]) -> None:
+    computed: list[int] = []
+
+    def counted(rows: DataFrame) -> DataFrame:
+        computed.extend(row["id"] for row in rows.select("id").collect())
+        return daily(rows)
+
+    context = gold(counted)
+    source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30), (4, 3, 40))
+    standing(context, (1, 1, 10), (2, 1, 31), (9, 9, 9))
+
+    decided = split(context, (2, 1, 20), (3, 2, 30))
+
+    assert sorted(computed) == [1, 2, 3]
+    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 2}
+    assert (decided.planned.kind, decided.arriving) == ("recompute", 2)
+    assert (decided.planned.flow, decided.planned.app_id) == ("gold", "orders/gold/v1/0")
+    assert write(context, decided) == [(1, 2, 30), (2, 1, 30), (9, 9, 9)]
+
+
+def test_a_pre_image_names_the_group_that_a_row_left_and_is_no_row_that_was_read(
+    gold: Callable[..., FlowContext],
+) -> None:
+    context = gold()
+    source(context, (1, 2, 10), (2, 1, 5))
+    standing(context, (1, 2, 15), (3, 1, 10))
+
+    decided = split(context, (1, 1, 10, "update_preimage"), (1, 2, 10, "update_postimage"), (9, 3, 10, "delete"))
+
+    assert counts(decided) == {"read": 2, "groups": 3, "upserted": 2, "deleted": 1}
+    assert decided.arriving == 3
+    assert write(context, decided) == [(1, 1, 5), (2, 1, 10)]
+
+
+def test_a_group_of_null_is_a_group_beside_the_others(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    source(context, (1, None, 10), (2, None, 20), (3, 1, 30), (4, 5, 1))
+    standing(context, (None, 1, 10), (1, 1, 30), (5, 0, 0))
+
+    decided = split(context, (2, None, 20), (3, 1, 30))
+
+    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
+    assert write(context, decided) == [(1, 1, 30), (5, 0, 0), (None, 2, 30)]
+
+
+def test_a_group_of_null_can_be_deleted(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    source(context, (3, 1, 30))
+    standing(context, (None, 1, 10), (1, 1, 30))
+
+    decided = split(context, (2, None, 20, "delete"))
+
+    assert counts(decided) == {"read": 1, "groups": 1, "deleted": 1}
+    assert write(context, decided) == [(1, 1, 30)]
+
+
+def test_a_group_is_named_once_however_many_of_its_rows_changed(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    source(context, (1, 1, 10), (2, 1, 20))
+
+    decided = split(context, (1, 1, 10), (2, 1, 20))
+
+    assert counts(decided) == {"read": 2, "groups": 1, "upserted": 1}
+    assert write(context, decided) == [(1, 2, 30)]
+
+
+def test_a_group_that_comes_out_the_same_or_was_never_there_is_unchanged_and_not_written(
+    gold: Callable[..., FlowContext],
+) -> None:
+    context = gold()
+    source(context, (1, 1, 10), (2, 2, None))
+    standing(context, (1, 1, 10), (2, 1, None))
+
+    decided = split(context, (1, 1, 10), (2, 2, None), (9, 9, 9, "delete"))
+
+    assert counts(decided) == {"read": 3, "groups": 3, "unchanged": 3}
+    assert decided.arriving == 0
+    assert write(context, decided) == [(1, 1, 10), (2, 1, None)]
+
+
+def test_tombstones_of_the_source_are_no_rows(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    columns = f"{ORDERS}, _deleted boolean"
+    source(context, (1, 1, 10, False), (2, 1, 20, True), (3, 1, 30, None), (4, 2, 40, True), columns=columns)
+    standing(context, (2, 1, 40))
+
+    decided = split(context, (2, 1, 20), (4, 2, 40))
+
+    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 1, "deleted": 1}
+    assert write(context, decided) == [(1, 2, 40)]
+
+
+def test_the_source_is_read_as_of_the_last_version_of_the_batch(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    source(context, (1, 1, 10))
+    source(context, (1, 1, 11))
+    source(context, (1, 1, 12), (2, 1, 1))
+
+    decided = split(context, (1, 1, 10, "insert", 0), (1, 1, 11, "update_postimage", 1))
+
+    assert write(context, decided) == [(1, 1, 11)]
+
+
+def test_a_source_whose_version_was_vacuumed_is_read_as_it_is_now(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    assert context.source_table is not None
+    source(context, (1, 1, 10))
+    old_files = list(context.source_table.glob("*.parquet"))
+    source(context, (1, 1, 12))
+    for file in old_files:
+        file.unlink()
+    shutil.rmtree(context.source_table / "_change_data", ignore_errors=True)
+
+    assert write(context, split(context, (1, 1, 10))) == [(1, 1, 12)]
+
+
+def test_a_batch_without_changes_is_nothing(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    source(context, (1, 1, 10))
+
+    assert split_groups(context, changes(context.spark, ORDERS), 0, NEW) is None
+
+
+def test_the_transform_is_given_no_column_of_ours_but_what_was_rescued(gold: Callable[..., FlowContext]) -> None:
+    given: list[str] = []
+
+    def looking(rows: DataFrame) -> DataFrame:
+        given.extend(rows.columns)
+        return daily(rows)
+
+    context = gold(looking)
+    columns = f"{ORDERS}, _rescued string, _deleted boolean, _row_id string"
+    source(context, (1, 1, 10, "{}", False, "a"), columns=columns)
+    split(context, (1, 1, 10))
+
+    assert given == ["id", "day", "amount", "_rescued"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "error", "told"),
+    [
+        (lambda rows: daily(rows).union(daily(rows)), SpecError, "returns 2 rows for 1 groups; one per group is due"),
+        (lambda rows: daily(rows).drop("day"), SpecError, "does not return the key day"),
+        (
+            lambda rows: daily(rows).union(daily(rows).selectExpr("day + 100", "orders", "total")),
+            LedgerImbalanceError,
+            "returns 1 groups that the change feed did not name",
+        ),
+    ],
+    ids=["two rows of a group", "no key", "a group that nobody named"],
+)
+def test_a_transform_that_does_not_make_one_row_per_named_group_is_told_so(
+    gold: Callable[..., FlowContext], transform: Any, error: type[Exception], told: str
+) -> None:
+    context = gold(transform)
+    source(context, (1, 1, 10))
+
+    with pytest.raises(error, match=told):
+        split(context, (1, 1, 10))
+
+
+def test_a_column_that_the_transform_adds_is_a_change_where_it_has_a_value(gold: Callable[..., FlowContext]) -> None:
+    from pyspark.sql import functions as F
+
+    context = gold(lambda rows: daily(rows).withColumn("note", F.when(F.col("day") == 1, F.lit("busy"))))
+    source(context, (1, 1, 10), (2, 2, 20))
+    standing(context, (1, 1, 10), (2, 1, 20))
+
+    decided = split(context, (1, 1, 10), (2, 2, 20))
+
+    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
+    assert write(context, decided) == [(1, 1, 10, "busy"), (2, 1, 20, None)]
+
+
+def test_compare_says_of_each_named_key_what_becomes_of_it(gold: Callable[..., FlowContext]) -> None:
+    context = gold()
+    standing(context, (1, 1, 10), (2, 1, 20), (3, 1, 30), (None, 1, 40))
+    groups = context.spark.createDataFrame(
+        [(1, 2, 10), (2, 1, 21), (None, 1, 40), (5, 1, 50)], "day int, orders bigint, total int"
     )
-    monkeypatch.setattr(pipelines.flights, "pipeline", dataclasses.replace(declared, flows=flows))
-    deployment.land("one.csv", flights_feed._csv(flights_feed.days()[date(2013, 1, 1)][:100]))
-    return deployment
+    named = context.spark.createDataFrame([(1,), (2,), (3,), (4,), (5,), (None,)], "day int")
+
+    def ops(bookkeeping: tuple[str, ...] = ()) -> dict[int | None, str]:
+        found = compare(context, groups, named, bookkeeping).collect()
+        assert len(found) == 6
+        return {row["day"]: row["_op"] for row in found}
+
+    rest = {2: "upsert", 3: "delete", 4: "unchanged", 5: "upsert", None: "unchanged"}
+    assert ops() == {1: "upsert", **rest}
+    assert ops(("orders",)) == {1: "unchanged", **rest}, "a difference in bookkeeping alone is no change"
 
 
 def busy(severity: str, **more: Any) -> dict[str, Any]:
-    """That a carrier has at most five flights a day."""
-    kwargs = {"column": "flights", "max_value": 5, **more}
+    """That a day has at most one order."""
+    kwargs = {"column": "orders", "max_value": 1, **more}
     return {"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": severity}
 
 
-def test_a_group_that_breaks_a_rule_is_recorded_and_written(flights: Deployment) -> None:
-    flights.edit_suite("flights/gold", [busy("warning"), busy("critical", mostly=0.1)])
+def test_a_group_that_breaks_a_rule_is_recorded_and_written(gold: Callable[..., FlowContext]) -> None:
+    context = gold(suite=[busy("warning"), busy("critical", mostly=0.1)])
+    source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
 
-    gold = flights.run().flow("gold")
+    assert write(context, split(context, (1, 1, 10), (3, 2, 30))) == [(1, 2, 30), (2, 1, 30)]
 
-    assert (gold.state, gold.error) == ("done", None)
-    (verdict,) = gold.verdicts
+    (verdict,) = context.report.verdicts
     assert verdict.outcome == "passed", "nothing is in quarantine"
-    assert [(result.success, bool(result.unexpected)) for result in verdict.results] == [(False, True), (True, True)]
-    written = flights.table("gold.daily_delay").column("flights").to_pylist()
-    assert max(written) > 5 and len(written) == gold.batches[0].groups
-    assert not (flights.layout.quarantine("flights", "gold") / "_delta_log").exists()
+    assert [(result.success, result.unexpected) for result in verdict.results] == [(False, 1), (True, 1)]
+    assert [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))] == ["passed"]
 
 
-def test_a_critical_rule_below_its_mostly_refuses_the_groups_until_the_suite_is_mended(flights: Deployment) -> None:
-    flights.edit_suite("flights/gold", [busy("critical", mostly=0.9)])
+def test_a_critical_rule_below_its_mostly_refuses_the_groups(gold: Callable[..., FlowContext]) -> None:
+    context = gold(suite=[busy("critical", mostly=0.9)])
+    source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
 
-    refused = flights.run()
+    with pytest.raises(GateRefusedError):
+        split(context, (1, 1, 10), (3, 2, 30))
 
-    assert [flow.state for flow in refused.flows] == ["done", "done", "refused"]
-    assert not (flights.layout.table("gold.daily_delay") / "_delta_log").exists()
-    flights.edit_suite("flights/gold", [busy("critical", mostly=0.1)])
-    assert flights.run().flow("gold").state == "done"
-    assert flights.table("gold.daily_delay").num_rows > 0
+    assert [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))] == ["refused"]
+    assert not context.target.exists()

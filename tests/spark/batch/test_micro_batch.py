@@ -1,0 +1,381 @@
+"""The six steps: their order, what a rerun leaves out, and that a crash between any two of them loses no row."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.flow_context import (
+    BRONZE,
+    CLICKS,
+    GOLD,
+    LATEST,
+    PLANNED_MS,
+    changes,
+    flow_context,
+    plan_batch,
+    table,
+    transaction,
+)
+from tidegate.checkpoints import refusal
+from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
+from tidegate.identity import WINDOW
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import micro_batch, quarantine
+from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.context import Reentry
+from tidegate.spark.lake import sinks, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+ORDERS = "id int, at int, amount int"
+
+
+class Crash(BaseException):
+    """The driver ends here."""
+
+
+@pytest.fixture
+def latest(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
+    def make(**more: Any) -> FlowContext:
+        return flow_context(spark, tmp_path, more.pop("flow", LATEST), **more)
+
+    return make
+
+
+class Batch:
+    """Two good rows and a refused one, taken through the steps as often as it needs; it remembers what was done."""
+
+    def __init__(self, context: FlowContext, batch_id: int = 0, **line: int) -> None:
+        self.context, self.batch_id = context, batch_id
+        counts = {"read": 3, "written": 2, "quarantined": 1} | line
+        self.arriving = counts.pop("arriving", 2)
+        self.planned = BatchRecord(
+            flow=context.flow.name,
+            batch_id=batch_id,
+            app_id=context.app_id,
+            kind="append",
+            rules={"x": counts["quarantined"]},
+            **counts,
+        )
+        self.decisions: list[Decision] = []
+        self.crash_in_target = False
+
+    def split(self, decision: Decision) -> Split:
+        spark = self.context.spark
+        self.decisions.append(decision)
+        good = (
+            spark.createDataFrame([(1, self.batch_id), (2, self.batch_id)], "id int, batch int").coalesce(1).persist()
+        )
+        self.context.persisted.append(good)
+        refused = spark.createDataFrame([("row", "row", ["x"], "text", "{}")], quarantine.ARRIVED)
+
+        def write(txn: sinks.Transaction) -> tables.Commit:
+            if self.crash_in_target:
+                raise Crash
+            return sinks.append(good, self.context.target, txn)
+
+        return Split(planned=self.planned, refused=refused, write=write, arriving=self.arriving)
+
+    def take(self, **more: Any) -> None:
+        try:
+            micro_batch.take(self.context, self.batch_id, self.split, lambda: PLANNED_MS, **more)
+        finally:
+            assert self.context.persisted == [], "what was persisted is given back, also behind a crash"
+
+    def lines(self) -> list[tuple[int, int, int, int | None]]:
+        ledger = table(self.context.layout.ops("orders", "ledger"))
+        return [(row["batch_id"], row["written"], row["quarantined"], row["target_version"]) for row in ledger]
+
+    def rows(self) -> tuple[int, int]:
+        """Rows in target and in quarantine."""
+        return len(table(self.context.target)), len(table(self.context.quarantine))
+
+
+def test_a_batch_goes_to_quarantine_target_ledger_and_report(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    batch = Batch(context)
+
+    batch.take(planning=1000.0)
+
+    assert batch.decisions == [Decision(quarantined=False, written=False)]
+    assert batch.rows() == (2, 1)
+    (entry,) = table(context.quarantine)
+    assert entry["quarantined_at"] == datetime.fromtimestamp(PLANNED_MS / 1000, UTC)
+    (line,) = table(context.layout.ops("orders", "ledger"))
+    assert (line["read"], line["written"], line["quarantined"], line["target_version"]) == (3, 2, 1, 0)
+    assert dict(line["rules"]) == {"x": 1}
+    assert line["seconds"] > 1000, "the time of planning counts"
+    assert (line["app_id"], line["requested_by"], line["attempt"], line["checkpoint_version"]) == (
+        *("orders/latest/v1/0", "ada", "a1"),
+        1,
+    )
+    (told,) = context.report.batches
+    assert (told.read, told.target_version) == (3, 0)
+    assert context.report.docs is not None and (context.layout.lake / context.report.docs).exists()
+    for path in (context.quarantine, context.target):
+        assert tables.transactions(context.spark, path) == {"orders/latest/v1/0": 0}
+        assert tables.find_commit(path, context.app_id, 0, 0).metadata["planned"] == batch.planned.to_json()
+
+
+def test_a_batch_that_is_run_again_changes_nothing_and_is_not_split_again(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    batch = Batch(context)
+    batch.take()
+    before = tables.version(context.spark, context.target), tables.version(context.spark, context.quarantine)
+
+    batch.take()
+
+    assert len(batch.decisions) == 1
+    assert batch.rows() == (2, 1)
+    assert before == (tables.version(context.spark, context.target), tables.version(context.spark, context.quarantine))
+    assert batch.lines() == [(0, 2, 1, 0)]
+
+
+def test_behind_a_crash_before_the_target_the_split_stands_and_only_the_target_is_written(
+    latest: Callable[..., FlowContext],
+) -> None:
+    context = latest()
+    batch = Batch(context)
+    batch.crash_in_target = True
+    with pytest.raises(Crash):
+        batch.take()
+    assert batch.rows() == (0, 1), "quarantine is always first"
+    assert batch.lines() == []
+    batch.crash_in_target = False
+
+    batch.take()
+
+    assert batch.decisions == [Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)]
+    assert batch.rows() == (2, 1)
+    assert tables.version(context.spark, context.quarantine) == 0, "it was not written again"
+    assert batch.lines() == [(0, 2, 1, 0)]
+
+
+def test_behind_a_crash_before_the_ledger_its_line_is_that_of_the_targets_commit(
+    latest: Callable[..., FlowContext],
+) -> None:
+    context = latest()
+    first = Batch(context)
+    first.take()
+    batch = Batch(context, batch_id=1)
+    split = batch.split(Decision(quarantined=False, written=False))
+    context.release()
+    split.write(transaction(context, 1, dataclasses.replace(batch.planned, read=4, quarantined=2)))
+
+    batch.take()
+
+    assert len(batch.decisions) == 1, "it was not split again"
+    assert first.lines() == [(0, 2, 1, 0), (1, 2, 2, 1)]
+    assert [record.read for record in context.report.batches] == [3, 4]
+
+
+def test_a_line_that_does_not_balance_writes_nothing(latest: Callable[..., FlowContext]) -> None:
+    batch = Batch(latest(), written=1)
+
+    with pytest.raises(LedgerImbalanceError, match="nothing was written"):
+        batch.take()
+
+    assert batch.rows() == (0, 0)
+    assert batch.lines() == []
+
+
+def test_rows_that_did_not_arrive_are_an_error_and_no_line(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    batch = Batch(context, arriving=3)
+
+    with pytest.raises(LedgerImbalanceError, match="3 rows were to arrive"):
+        batch.take()
+
+    assert batch.lines() == []
+    assert context.report.batches == []
+
+
+def test_a_checkpoint_that_is_behind_its_tables_splits_nothing(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    Batch(context, batch_id=2).take()
+    older = Batch(context, batch_id=1)
+
+    with pytest.raises(CheckpointCorruptError):
+        older.take()
+
+    assert older.decisions == []
+
+
+def test_a_batch_of_nothing_writes_nothing(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+
+    micro_batch.take(context, 0, lambda _: None, lambda: PLANNED_MS)
+
+    assert not context.target.exists() and not context.quarantine.exists()
+    assert not context.layout.ops("orders", "ledger").exists()
+    assert context.report.batches == []
+
+
+def test_a_decision_to_take_a_batch_out_ends_with_the_batch(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    plan_batch(context, 1)
+    refusal.note(context.layout, context.ref, {"batch_id": 1})
+    refusal.take(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
+
+    Batch(context).take()
+    assert context.taken(1) is not None, "another batch was recorded"
+    Batch(context, batch_id=1).take()
+
+    assert context.taken(1) is None
+    assert {row["_batch_id"]: row["changed_by"] for row in table(context.quarantine)} == {0: None, 1: "ada"}
+
+
+def test_a_replay_of_a_window_judges_the_entries_anew(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    Batch(context).take()
+    window = latest(purpose=WINDOW)
+    batch = Batch(window, batch_id=5, quarantined=0, written=3, arriving=2)
+    passed = context.spark.createDataFrame([("row",)], "_row_id string")
+
+    def split(decision: Decision) -> Split:
+        found = batch.split(decision)
+        refused = found.refused.limit(0) if found.refused is not None else None
+        return dataclasses.replace(found, passed=passed, refused=refused)
+
+    micro_batch.take(window, 5, split, lambda: PLANNED_MS)
+
+    (entry,) = table(context.quarantine)
+    assert (entry["state"], entry["reason"]) == ("replayed", "replay 5 of a window")
+    assert [line["app_id"] for line in table(context.layout.ops("orders", "ledger"))] == [
+        "orders/latest/v1/0",
+        "orders/latest/v1/0/window",
+    ]
+    assert window.report.docs is None, "a replay has no page in the place of batch 5"
+
+
+def test_the_first_replay_of_a_window_makes_the_quarantine(latest: Callable[..., FlowContext]) -> None:
+    window = latest(purpose=WINDOW)
+    batch = Batch(window)
+
+    def split(decision: Decision) -> Split:
+        return dataclasses.replace(batch.split(decision), passed=window.spark.createDataFrame([], "_row_id string"))
+
+    micro_batch.take(window, 0, split, lambda: PLANNED_MS)
+
+    assert [row["state"] for row in table(window.quarantine)] == ["open"]
+
+
+def test_a_micro_batch_of_rows_is_split_judged_and_written(latest: Callable[..., FlowContext]) -> None:
+    context = latest()
+    plan_batch(context, 0)
+    feed = changes(context.spark, ORDERS, (1, 1, 10), (None, 1, 20), (1, 0, 5, "insert", 2))
+
+    micro_batch.process(context, feed, 0)
+
+    (record,) = context.report.batches
+    assert (record.kind, record.read, record.written, record.quarantined, record.deduplicated) == ("upsert", 3, 1, 1, 1)
+    assert [row["amount"] for row in table(context.target)] == [10]
+    (entry,) = table(context.quarantine)
+    assert (entry["rules"], entry["quarantined_at"].timestamp() * 1000) == (["null_key(id)"], PLANNED_MS)
+
+
+def test_the_same_micro_batch_run_again_with_another_transform_moves_no_row(
+    latest: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import functions as F
+
+    def crash(*_: Any) -> Any:
+        raise Crash
+
+    feed = ((1, 1, 10), (None, 1, 20), (3, 1, 30))
+    plan_batch(latest(), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(micro_batch, "write_target", crash)
+        with pytest.raises(Crash):
+            context = latest()
+            micro_batch.process(context, changes(context.spark, ORDERS, *feed), 0)
+    edited = latest(
+        transform=lambda rows: rows.withColumns({"id": F.coalesce("id", F.lit(7)), "amount": -F.col("amount")})
+    )
+
+    micro_batch.process(edited, changes(edited.spark, ORDERS, *feed), 0)
+
+    assert [row["id"] for row in table(edited.target)] == [1, 3]
+    assert [row["rules"] for row in table(edited.quarantine)] == [["null_key(id)"]]
+    assert [record.quarantined for record in edited.report.batches] == [1]
+
+
+def test_a_micro_batch_of_groups_recomputes_them(latest: Callable[..., FlowContext]) -> None:
+    from pyspark.sql import functions as F
+
+    context = latest(flow=GOLD, transform=lambda rows: rows.groupBy("day").agg(F.count("*").alias("orders")))
+    assert context.source_table is not None
+    orders = context.spark.createDataFrame([(1, 1)], "id int, day int")
+    orders.write.format("delta").save(str(context.source_table))
+
+    micro_batch.process(context, changes(context.spark, "id int, day int", (1, 1), version=0), 0)
+
+    assert [(record.kind, record.groups) for record in context.report.batches] == [("recompute", 1)]
+    assert table(context.target) == [{"day": 1, "orders": 1}]
+
+
+def test_a_micro_batch_of_messages_keeps_them_raw(latest: Callable[..., FlowContext]) -> None:
+    context = latest(flow=CLICKS)
+    plan_batch(context, 0)
+    columns = (
+        "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "
+        "offset bigint, timestamp timestamp"
+    )
+    batch = context.spark.createDataFrame(
+        [(b"k", b"{}", None, "clicks", 0, 5, datetime(2026, 1, 1, tzinfo=UTC))], columns
+    )
+
+    micro_batch.process(context, batch, 0)
+
+    assert [(row["_row_id"], row["value"]) for row in table(context.target)] == [("clicks/0/5", b"{}")]
+
+
+def test_a_micro_batch_of_files_opens_what_the_stream_listed(latest: Callable[..., FlowContext]) -> None:
+    context = latest(flow=BRONZE)
+    file = context.layout.landing("orders") / "a.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"id": 1}\n{"id": 2}\n')
+    list_files(context, 0, file)
+
+    micro_batch.process(context, context.spark.range(0), 0)
+
+    assert [row["line"] for row in table(context.target)] == ['{"id": 1}', '{"id": 2}']
+    assert [(record.files_listed, record.files_opened, record.written) for record in context.report.batches] == [
+        (1, 1, 2)
+    ]
+
+
+def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
+    """Write the file source's own log, as Spark does before it plans the batch."""
+    plan_batch(context, batch_id, {"logOffset": batch_id})
+    log = context.checkpoint / "sources" / "0" / str(batch_id)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    listed = [
+        json.dumps({"path": file.as_uri(), "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": batch_id})
+        for file in files
+    ]
+    log.write_text("\n".join(["v1", *listed]))
+
+
+def test_what_a_replay_of_entries_brings_is_told_as_a_replay(latest: Callable[..., FlowContext]) -> None:
+    claim = Reentry(number=4, moment_ms=PLANNED_MS, entries=())
+    context = latest(replay=claim)
+
+    split = micro_batch.split_batch(
+        context, changes(context.spark, ORDERS, (1, 1, 10)), 4, Decision(quarantined=False, written=False)
+    )
+
+    assert split is not None
+    assert (split.planned.kind, split.planned.app_id, split.planned.batch_id) == ("replay", "orders/latest/replay", 4)

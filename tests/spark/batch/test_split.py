@@ -1,0 +1,107 @@
+"""What earlier attempts wrote, and the checks that no row is lost on its way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.flow_context import LATEST, flow_context
+from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
+from tidegate.report import BatchRecord
+from tidegate.spark.batch.split import Decision, Split, arrived_rows, check_arrived, check_balance, decide
+from tidegate.spark.lake import sinks
+from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake.tables import Commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+
+@pytest.fixture
+def latest(spark: SparkSession, tmp_path: Path) -> FlowContext:
+    return flow_context(spark, tmp_path, LATEST)
+
+
+def write(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
+    rows = context.spark.createDataFrame([(batch_id,)], "id int").coalesce(1)
+    sinks.append(rows, path, Transaction(app_id=app_id or context.app_id, batch_id=batch_id, planned={}))
+
+
+@pytest.mark.jvm
+def test_what_was_written_of_a_batch_is_read_from_both_tables(latest: FlowContext) -> None:
+    nothing, split = Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)
+
+    assert decide(latest, 0) == nothing, "there are no tables"
+    write(latest, latest.quarantine, 0)
+    assert decide(latest, 0) == split
+    write(latest, latest.target, 0)
+    assert decide(latest, 0) == Decision(quarantined=True, written=True)
+    assert decide(latest, 1) == nothing, "they hold the batch before"
+    write(latest, latest.target, 1)
+    assert decide(latest, 1) == Decision(quarantined=False, written=True)
+
+
+@pytest.mark.jvm
+def test_batches_of_another_checkpoint_decide_nothing(latest: FlowContext) -> None:
+    for path in (latest.quarantine, latest.target):
+        write(latest, path, 3, "orders/latest/v0/0")
+
+    assert decide(latest, 3) == Decision(quarantined=False, written=False)
+    assert decide(latest, 0) == Decision(quarantined=False, written=False)
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("ahead", ["target", "quarantine"])
+def test_a_table_that_is_ahead_of_the_checkpoint_is_an_error_that_names_it(latest: FlowContext, ahead: str) -> None:
+    write(latest, latest.target if ahead == "target" else latest.quarantine, 4)
+
+    with pytest.raises(
+        CheckpointCorruptError, match=rf"its {ahead} holds batch 4 .* set checkpoint_version=2"
+    ) as caught:
+        decide(latest, 3)
+
+    assert caught.value.path == str(latest.checkpoint)
+
+
+def record(**counts: int) -> BatchRecord:
+    return BatchRecord(flow="latest", batch_id=3, app_id="orders/latest/v1/0", kind="upsert", **counts)
+
+
+@pytest.mark.jvm
+def test_a_line_that_does_not_balance_is_an_error_in_numbers(latest: FlowContext) -> None:
+    check_balance(latest, record(read=3, written=2, quarantined=1))
+
+    for wrong in (record(read=3, written=2), record(read=2, written=3)):
+        with pytest.raises(LedgerImbalanceError, match=r"1 rows have no fate, or two \(read \d, written \d\)"):
+            check_balance(latest, wrong)
+
+
+@pytest.mark.jvm
+def test_a_commit_must_report_as_many_rows_as_were_planned(latest: FlowContext) -> None:
+    def split(arriving: int) -> Split:
+        return Split(planned=record(read=2, written=2), refused=None, write=lambda _: commit, arriving=arriving)
+
+    commit = Commit(version=5, metrics={"numOutputRows": 2}, metadata={})
+    check_arrived(latest, split(2), commit)
+
+    for wrong in (1, 3, 0):
+        with pytest.raises(LedgerImbalanceError, match=rf"{wrong} rows were to arrive in .*, its commit 5 reports 2"):
+            check_arrived(latest, split(wrong), commit)
+
+
+def test_of_a_merge_the_rows_that_were_copied_do_not_count() -> None:
+    merged = {
+        "numTargetRowsInserted": 1,
+        "numTargetRowsUpdated": 20,
+        "numTargetRowsDeleted": 300,
+        "numTargetRowsCopied": 4000,
+        "numOutputRows": 4021,
+    }
+
+    assert arrived_rows(Commit(version=1, metrics=merged, metadata={})) == 321
+    assert arrived_rows(Commit(version=1, metrics={"numOutputRows": 7}, metadata={})) == 7
+    assert arrived_rows(Commit(version=1, metrics={}, metadata={})) == 0
