@@ -84,11 +84,19 @@ def data_file() -> Path:
 @cache
 def days() -> Mapping[date, tuple[Record, ...]]:
     """All 336,776 flights by the day of their departure in New York, as texts, with the instant of publication."""
+    by_day: dict[date, list[Record]] = {}
+    instants: dict[tuple[str, ...], tuple[date, str]] = {}
     with zipfile.ZipFile(data_file()) as archive, archive.open("flights.csv") as raw:
-        by_day: dict[date, list[Record]] = {}
-        for record in csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline="")):
-            day = date(int(record["year"]), int(record["month"]), int(record["day"]))
-            by_day.setdefault(day, []).append({**record, "published_on": published(day)})
+        lines = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
+        names = next(lines)
+        place = [names.index(name) for name in ("year", "month", "day")]
+        for values in lines:
+            texts = tuple(values[at] for at in place)
+            if texts not in instants:
+                day = date(*map(int, texts))
+                instants[texts] = day, published(day)
+            day, instant = instants[texts]
+            by_day.setdefault(day, []).append(dict(zip((*names, "published_on"), (*values, instant), strict=True)))
     return {day: tuple(by_day[day]) for day in sorted(by_day)}
 
 
