@@ -6,6 +6,7 @@ thread and opens nothing itself, so that a child is as fresh as a process of its
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -13,8 +14,15 @@ import sys
 from typing import Any
 
 IMPORTED = (
-    *("deltalake", "duckdb", "pyarrow", "pyarrow.dataset", "rich.console", "rich.table"),
-    *("tidegate.cli", "tidegate.pages.site", "tidegate.planning.preview", "tidegate.quarantine.decision"),
+    *("confluent_kafka.admin", "croniter", "deltalake", "duckdb", "pendulum.locales.en.locale", "pyarrow"),
+    *("pyarrow.dataset", "pydantic.fields", "rich.console", "rich.table"),
+    *(
+        "tidegate.cli",
+        "tidegate.cli.console",
+        "tidegate.pages.site",
+        "tidegate.planning.preview",
+        "tidegate.quarantine.decision",
+    ),
     *("tidegate.status.observation", "tidegate.status.watch"),
 )
 
@@ -23,6 +31,9 @@ def serve() -> None:
     """Until there is no more request."""
     for module in (*IMPORTED, *sys.argv[1:]):
         importlib.import_module(module)
+    # A child's collector would copy the pages of everything that it never uses.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()
