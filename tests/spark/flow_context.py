@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,11 @@ GOLD = Flow(
 FLOWS = (BRONZE, CLICKS, SILVER, LATEST, GOLD)
 PLANNED_MS = 1_767_225_600_000
 """When every batch of these tests was planned: 2026-01-01T00:00:00Z."""
+_LANDED = datetime(2026, 1, 1, tzinfo=UTC)
+_BRONZE_FEED = (
+    "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
+    "_ingested_at timestamp, _change_type string"
+)
 FEED = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
 
 
@@ -67,7 +73,7 @@ def flow_context(
     refresh: int = 0,
     purpose: str = "",
     replay: Reentry | None = None,
-    **asked: Any,
+    **request: Any,
 ) -> FlowContext:
     """A flow of the pipeline `orders` in a lake below ``folder``.
 
@@ -81,7 +87,7 @@ def flow_context(
         refresh: Of its checkpoint.
         purpose: Of its transaction id: `tidegate.identity.WINDOW`, or empty for its stream.
         replay: The claim that it works on, in a replay of quarantined entries.
-        asked: Fields of its `RunRequest`, for example ``dry_run``.
+        request: Fields of its `RunRequest`, for example ``dry_run``.
     """
     layout = Layout(folder / "lake", folder / "landing")
     if suite:
@@ -105,7 +111,7 @@ def flow_context(
         source_table=layout.table(flow.source.table) if isinstance(flow.source, ChangeFeed) else None,
         transform=transform,
         gate=gate_of(layout, flow, suite) if suite else None,
-        request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **asked),
+        request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request),
         attempt="a1",
         report=FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=version, refresh=refresh),
         told=lambda: None,
@@ -143,12 +149,16 @@ def changes(
         version: The commit that they are of.
         kind: ``insert``, ``update_preimage``, ``update_postimage`` or ``delete``.
     """
-    from datetime import UTC, datetime
-
-    width, at = columns.count(",") + 1, datetime(2026, 1, 1, tzinfo=UTC)
-    told = (kind, version)
-    fed = [(*row[:width], *row[width:], *told[len(row) - width :], at) for row in rows]
+    width = columns.count(",") + 1
+    change = (kind, version)
+    fed = [(*row[:width], *row[width:], *change[len(row) - width :], _LANDED) for row in rows]
     return spark.createDataFrame(fed, f"{columns}, {FEED}").coalesce(1)
+
+
+def landed(spark: SparkSession, *lines: str, kind: str = "insert") -> DataFrame:
+    """Lines of one file without a header as bronze keeps them, in its change feed; ``_row_id`` is ``a#<number>``, from 0."""
+    rows = [(f"a#{number}", line, None, _LANDED, "/a", number, _LANDED, kind) for number, line in enumerate(lines)]
+    return spark.createDataFrame(rows, _BRONZE_FEED).coalesce(1)
 
 
 def transaction(context: FlowContext, batch_id: int, planned: BatchRecord | None = None) -> Transaction:

@@ -2,73 +2,117 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
+from collections.abc import Callable
 from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.orders import Declare, Orders, row
+from tests.spark.flow_context import SILVER, flow_context, landed, table, transaction
+from tests.spark.orders import Declare, Orders
 from tidegate.ops import evolution
+from tidegate.schema.contract import Contract
+from tidegate.spark.batch.rows import split_rows
+from tidegate.spark.batch.split import Decision
+from tidegate.spec import FileSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.context import FlowContext
 
 pytestmark = pytest.mark.jvm
 
-PLACE = "id INT NOT NULL, at DATE, place STRUCT<lat: DOUBLE, floor: INT>, tags ARRAY<INT>"
+AMOUNT = "id INT NOT NULL, at INT, amount DOUBLE"
+PLACE = "id INT NOT NULL, at INT, place STRUCT<lat: DOUBLE, floor: INT>, tags ARRAY<INT>"
+Declared = Callable[..., "FlowContext"]
 
 
-def test_a_value_of_which_a_part_does_not_fit_sends_its_row_to_quarantine(orders: Orders, declare: Declare) -> None:
-    declare(schema=PLACE, columns='"place", "tags"')
+@pytest.fixture
+def declared(spark: SparkSession, tmp_path: Path) -> Declared:
+    """The flow `silver` behind a source of JSON files."""
+
+    def make(schema: str, contract: Contract | None = None) -> FlowContext:
+        source = FileSource(path="orders", format="json", schema=schema, contract=contract or Contract())
+        return dataclasses.replace(flow_context(spark, tmp_path, SILVER), landing=source)
+
+    return make
+
+
+def take(context: FlowContext, *records: dict[str, Any], batch_id: int = 0) -> list[list[str]]:
+    """One batch of records into the table; the rules that its refused rows broke."""
+    lines = (json.dumps({"at": 1, **record}) for record in records)
+    result = split_rows(context, landed(context.spark, *lines), batch_id, Decision(quarantined=False, written=False))
+    assert result is not None
+    result.write(transaction(context, batch_id))
+    return [] if result.refused is None else sorted(row["rules"] for row in result.refused.collect())
+
+
+def stored(context: FlowContext, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in columns) for row in table(context.target)]
+
+
+def history(context: FlowContext) -> list[tuple[str, str, str]]:
+    return [(line.change.kind, line.change.field, line.decision) for line in evolution.read(context.layout, "orders")]
+
+
+def test_a_value_of_which_a_part_does_not_fit_sends_its_row_to_quarantine(declared: Declared) -> None:
+    context = declared(PLACE)
     good = {"lat": 1.5, "floor": 2}
-    orders.land(
-        {"id": 1, "at": "2026-01-01", "place": good, "tags": [1]},
-        {"id": 2, "at": "2026-01-01", "place": "abc"},
-        {"id": 3, "at": "2026-01-01", "place": {"lat": "x", "floor": 2}},
-        {"id": 4, "at": "2026-01-01", "place": good, "tags": [1, "x"]},
+
+    refused = take(
+        context,
+        {"id": 1, "place": good, "tags": [1]},
+        {"id": 2, "place": "abc"},
+        {"id": 3, "place": {"lat": "x", "floor": 2}},
+        {"id": 4, "place": good, "tags": [1, "x"]},
     )
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    assert [(r["id"], r["place"], r["tags"]) for r in orders.silver()] == [(1, good, [1])]
-    assert sorted(orders.quarantined()) == [["wrong_type(place)"], ["wrong_type(place)"], ["wrong_type(tags)"]]
-    assert orders.history() == [], "others fit"
 
-    orders.land({"id": 5, "at": "2026-01-01", "place": [1.5, 2]})
-    orders.run()
-    (line,) = orders.history()
-    assert (line.change.kind, line.change.field, line.decision) == ("type_change", "place", "quarantine")
+    assert stored(context, "id", "place", "tags") == [(1, good, [1])]
+    assert refused == [["wrong_type(place)"], ["wrong_type(place)"], ["wrong_type(tags)"]]
+    assert history(context) == [], "others fit"
+    take(context, {"id": 5, "place": [1.5, 2]}, batch_id=1)
+    assert history(context) == [("type_change", "place", "quarantine")]
 
 
-def test_a_rescued_column_keeps_the_text_of_a_structure_that_does_not_fit(orders: Orders, declare: Declare) -> None:
-    declare("Contract(columns={'place': 'rescue'})", schema=PLACE, columns='"place"')
-    orders.land({"id": 1, "at": "2026-01-01", "place": {"lat": 1.5, "floor": "two"}}, {"id": 2, "at": "2026-01-01"})
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    kept = [(r["id"], r["place"], json.loads(r["_rescued"] or "{}")) for r in orders.silver()]
+def test_a_rescued_column_keeps_the_text_of_a_structure_that_does_not_fit(declared: Declared) -> None:
+    context = declared(PLACE, Contract(columns={"place": "rescue"}))
+
+    refused = take(context, {"id": 1, "place": {"lat": 1.5, "floor": "two"}}, {"id": 2})
+
+    kept = [(name, place, json.loads(text or "{}")) for name, place, text in stored(context, "id", "place", "_rescued")]
     assert kept == [(1, None, {"place": '{"lat":1.5,"floor":"two"}'}), (2, None, {})]
+    assert refused == []
 
 
-def test_a_table_that_discards_has_nothing_of_an_unknown_field_and_the_history_names_it(
-    orders: Orders, declare: Declare
-) -> None:
-    declare("Contract(mode='discard_value', columns={'gate': 'rescue'})")
-    orders.land(row(1, gate="B12", noise="x"), {**row(2), "amount": "a lot"})
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    assert orders.silver() == [{"id": 1, "at": date(2026, 1, 1), "amount": 1.5, "_rescued": '{"gate":"B12"}'}]
-    assert orders.quarantined() == [["wrong_type(amount)"]]
-    assert {(line.change.field, line.decision) for line in orders.history()} == {
+def test_a_table_that_discards_has_nothing_of_an_unknown_field_and_the_history_names_it(declared: Declared) -> None:
+    context = declared(AMOUNT, Contract(mode="discard_value", columns={"gate": "rescue"}))
+
+    refused = take(context, {"id": 1, "amount": 1.5, "gate": "B12", "noise": "x"}, {"id": 2, "amount": "a lot"})
+
+    assert stored(context, "id", "amount", "_rescued") == [(1, 1.5, '{"gate":"B12"}')]
+    assert "noise" not in table(context.target)[0]
+    assert refused == [["wrong_type(amount)"]]
+    assert {(field, decision) for _, field, decision in history(context)} == {
         ("gate", "rescue"),
         ("noise", "discard_value"),
     }
-    assert "noise" in str(orders.deployment.table("bronze.orders").to_pylist()), "bronze keeps it"
 
 
-def test_of_a_type_that_changed_the_history_says_that_its_rows_were_set_aside(orders: Orders, declare: Declare) -> None:
-    declare()
-    orders.land({**row(1), "amount": "much"}, {**row(2), "amount": "more"})
-    assert [flow.error for flow in orders.run().flows] == [None, None]
-    assert orders.quarantined() == [["wrong_type(amount)"], ["wrong_type(amount)"]]
-    assert [(line.change.kind, line.decision) for line in orders.history()] == [("type_change", "quarantine")]
+def test_of_a_type_that_changed_the_history_says_that_its_rows_were_set_aside(declared: Declared) -> None:
+    context = declared(AMOUNT)
+
+    refused = take(context, {"id": 1, "amount": "much"}, {"id": 2, "amount": "more"})
+
+    assert refused == [["wrong_type(amount)"], ["wrong_type(amount)"]]
+    assert [(kind, decision) for kind, _, decision in history(context)] == [("type_change", "quarantine")]
 
 
 def test_once_a_wider_type_is_accepted_what_is_too_large_is_rescued(orders: Orders, declare: Declare) -> None:
-    import io
-
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -86,7 +130,7 @@ def test_once_a_wider_type_is_accepted_what_is_too_large_is_rescued(orders: Orde
     assert refused["changes"] == ("amount is widened (int -> bigint)",)
     evolution.answer(orders.deployment.layout, "orders", refused["drift"], "evolve", "ada")
 
-    assert orders.run().flow("silver").error is None
+    assert orders.run("silver").flow("silver").error is None
 
     assert [(r["id"], r["amount"], r["_rescued"]) for r in orders.silver()] == [
         (1, 7, None),

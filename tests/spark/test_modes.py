@@ -55,6 +55,14 @@ MODES: list[tuple[Any, Any]] = [
     ("rescue", "freeze"),
 ]
 """The table's, and that of ``note``."""
+ARRIVALS = (*FILES, "kafka json", "kafka avro")
+PER_MERGE = (("rescue", "evolve"), ("freeze", "rescue"))
+"""Pairs of modes that are tried for every way in; the others only for JSON files, and nightly for all."""
+CASES = [
+    pytest.param(way, *modes, marks=() if way == "json" or modes in PER_MERGE else pytest.mark.nightly)
+    for way in ARRIVALS
+    for modes in MODES
+]
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ def of_messages(spark: Any, kind: str, schema_id: int) -> DataFrame:
     return found
 
 
-@pytest.fixture(scope="module", params=[*FILES, "kafka json", "kafka avro"])
+@pytest.fixture(scope="module")
 def arrived(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrived]:
     """The same records by each way in, read once for all modes."""
     on_kafka, kind = request.param.startswith("kafka"), request.param.removeprefix("kafka ")
@@ -176,7 +184,7 @@ def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bo
     return Settled(found, refused, history)
 
 
-@pytest.mark.parametrize(("table", "note"), MODES)
+@pytest.mark.parametrize(("arrived", "table", "note"), CASES, indirect=["arrived"])
 def test_a_mode_does_with_a_batch_what_it_says(arrived: Arrived, table: Any, note: Any, tmp_path: Path) -> None:
     modes = {"gate": table, "note": note}
 

@@ -108,9 +108,9 @@ def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow
     silver = pipeline.flow("silver")
     ref = checkpoint.current(flights.layout, pipeline, silver)
     assert refusal.take(flights.layout, ref, silver, by="ada", reason="the feed of another airport") == 1
-    decided = lag.plan(flights.environment, pipeline, pipeline.flows)
-    assert decided.work
-    assert any("goes to quarantine whole" in reason for reason in decided.reasons)
+    plan = lag.plan(flights.environment, pipeline, pipeline.flows)
+    assert plan.work
+    assert any("goes to quarantine whole" in reason for reason in plan.reasons)
     later = flights_feed.days()[date(2013, 1, 1)][300:]
     punctual = [record for record in later if record["dep_delay"] in ("0", "-1", "1")][:10]
     flights.land("three.csv", flights_feed._csv(punctual))
@@ -133,12 +133,12 @@ def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow
 
 def test_reports_and_docs_hold_no_value_of_the_data(flights: Deployment) -> None:
     lake = flights.environment.lake
-    told = [
+    files = [
         path for folder in ("docs", "reports", "checkpoints") for path in (lake / folder).rglob("*") if path.is_file()
     ]
-    assert any(path.suffix == ".html" for path in told)
+    assert any(path.suffix == ".html" for path in files)
     assert CANARY in str(flights.table("silver.flights")["tailnum"].to_pylist())
-    assert [path for path in told if CANARY in path.read_text(errors="replace")] == []
+    assert [path for path in files if CANARY in path.read_text(errors="replace")] == []
 
 
 def test_a_suite_that_is_not_valid_ends_the_run_before_anything_is_read(deployment: Deployment, spark: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.spark.flow_context import GOLD, changes, flow_context, table, transaction
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.spark.batch.groups import compare, split_groups
-from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.batch.split import Decision, Split, arrived_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,21 +53,22 @@ def standing(context: FlowContext, *rows: tuple[Any, ...], columns: str = "day i
 
 
 def split(context: FlowContext, *fed: tuple[Any, ...], version: int = 0, batch_id: int = 0) -> Split:
-    found = split_groups(context, changes(context.spark, ORDERS, *fed, version=version), batch_id, NEW)
-    assert found is not None
-    assert found.planned.imbalance() == 0
-    assert found.refused is None
-    return found
+    result = split_groups(context, changes(context.spark, ORDERS, *fed, version=version), batch_id, NEW)
+    assert result is not None
+    assert result.planned.imbalance() == 0
+    assert result.refused is None
+    return result
 
 
-def counts(decided: Split) -> dict[str, int]:
+def counts(result: Split) -> dict[str, int]:
     names = ("read", "groups", "upserted", "deleted", "unchanged")
-    return {name: number for name in names if (number := getattr(decided.planned, name))}
+    return {name: number for name in names if (number := getattr(result.planned, name))}
 
 
-def write(context: FlowContext, decided: Split) -> list[tuple[Any, ...]]:
+def write(context: FlowContext, result: Split) -> list[tuple[Any, ...]]:
     """The target's rows behind the write."""
-    decided.write(transaction(context, decided.planned.batch_id))
+    commit = result.write(transaction(context, result.planned.batch_id))
+    assert arrived_rows(commit) == result.arriving
     return [tuple(row.values()) for row in table(context.target)]
 
 
@@ -82,13 +83,13 @@ def test_the_groups_that_the_feed_names_are_recomputed_and_no_other(gold: Callab
     source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30), (4, 3, 40))
     standing(context, (1, 1, 10), (2, 1, 31), (9, 9, 9))
 
-    decided = split(context, (2, 1, 20), (3, 2, 30))
+    result = split(context, (2, 1, 20), (3, 2, 30))
 
     assert sorted(computed) == [1, 2, 3]
-    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 2}
-    assert (decided.planned.kind, decided.arriving) == ("recompute", 2)
-    assert (decided.planned.flow, decided.planned.app_id) == ("gold", "orders/gold/v1/0")
-    assert write(context, decided) == [(1, 2, 30), (2, 1, 30), (9, 9, 9)]
+    assert counts(result) == {"read": 2, "groups": 2, "upserted": 2}
+    assert (result.planned.kind, result.arriving) == ("recompute", 2)
+    assert (result.planned.flow, result.planned.app_id) == ("gold", "orders/gold/v1/0")
+    assert write(context, result) == [(1, 2, 30), (2, 1, 30), (9, 9, 9)]
 
 
 def test_a_pre_image_names_the_group_that_a_row_left_and_is_no_row_that_was_read(
@@ -98,11 +99,11 @@ def test_a_pre_image_names_the_group_that_a_row_left_and_is_no_row_that_was_read
     source(context, (1, 2, 10), (2, 1, 5))
     standing(context, (1, 2, 15), (3, 1, 10))
 
-    decided = split(context, (1, 1, 10, "update_preimage"), (1, 2, 10, "update_postimage"), (9, 3, 10, "delete"))
+    result = split(context, (1, 1, 10, "update_preimage"), (1, 2, 10, "update_postimage"), (9, 3, 10, "delete"))
 
-    assert counts(decided) == {"read": 2, "groups": 3, "upserted": 2, "deleted": 1}
-    assert decided.arriving == 3
-    assert write(context, decided) == [(1, 1, 5), (2, 1, 10)]
+    assert counts(result) == {"read": 2, "groups": 3, "upserted": 2, "deleted": 1}
+    assert result.arriving == 3
+    assert write(context, result) == [(1, 1, 5), (2, 1, 10)]
 
 
 def test_a_group_of_null_is_a_group_beside_the_others(gold: Callable[..., FlowContext]) -> None:
@@ -110,10 +111,10 @@ def test_a_group_of_null_is_a_group_beside_the_others(gold: Callable[..., FlowCo
     source(context, (1, None, 10), (2, None, 20), (3, 1, 30), (4, 5, 1))
     standing(context, (None, 1, 10), (1, 1, 30), (5, 0, 0))
 
-    decided = split(context, (2, None, 20), (3, 1, 30))
+    result = split(context, (2, None, 20), (3, 1, 30))
 
-    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
-    assert write(context, decided) == [(1, 1, 30), (5, 0, 0), (None, 2, 30)]
+    assert counts(result) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
+    assert write(context, result) == [(1, 1, 30), (5, 0, 0), (None, 2, 30)]
 
 
 def test_a_group_of_null_can_be_deleted(gold: Callable[..., FlowContext]) -> None:
@@ -121,20 +122,20 @@ def test_a_group_of_null_can_be_deleted(gold: Callable[..., FlowContext]) -> Non
     source(context, (3, 1, 30))
     standing(context, (None, 1, 10), (1, 1, 30))
 
-    decided = split(context, (2, None, 20, "delete"))
+    result = split(context, (2, None, 20, "delete"))
 
-    assert counts(decided) == {"read": 1, "groups": 1, "deleted": 1}
-    assert write(context, decided) == [(1, 1, 30)]
+    assert counts(result) == {"read": 1, "groups": 1, "deleted": 1}
+    assert write(context, result) == [(1, 1, 30)]
 
 
 def test_a_group_is_named_once_however_many_of_its_rows_changed(gold: Callable[..., FlowContext]) -> None:
     context = gold()
     source(context, (1, 1, 10), (2, 1, 20))
 
-    decided = split(context, (1, 1, 10), (2, 1, 20))
+    result = split(context, (1, 1, 10), (2, 1, 20))
 
-    assert counts(decided) == {"read": 2, "groups": 1, "upserted": 1}
-    assert write(context, decided) == [(1, 2, 30)]
+    assert counts(result) == {"read": 2, "groups": 1, "upserted": 1}
+    assert write(context, result) == [(1, 2, 30)]
 
 
 def test_a_group_that_comes_out_the_same_or_was_never_there_is_unchanged_and_not_written(
@@ -144,11 +145,11 @@ def test_a_group_that_comes_out_the_same_or_was_never_there_is_unchanged_and_not
     source(context, (1, 1, 10), (2, 2, None))
     standing(context, (1, 1, 10), (2, 1, None))
 
-    decided = split(context, (1, 1, 10), (2, 2, None), (9, 9, 9, "delete"))
+    result = split(context, (1, 1, 10), (2, 2, None), (9, 9, 9, "delete"))
 
-    assert counts(decided) == {"read": 3, "groups": 3, "unchanged": 3}
-    assert decided.arriving == 0
-    assert write(context, decided) == [(1, 1, 10), (2, 1, None)]
+    assert counts(result) == {"read": 3, "groups": 3, "unchanged": 3}
+    assert result.arriving == 0
+    assert write(context, result) == [(1, 1, 10), (2, 1, None)]
 
 
 def test_tombstones_of_the_source_are_no_rows(gold: Callable[..., FlowContext]) -> None:
@@ -157,10 +158,10 @@ def test_tombstones_of_the_source_are_no_rows(gold: Callable[..., FlowContext]) 
     source(context, (1, 1, 10, False), (2, 1, 20, True), (3, 1, 30, None), (4, 2, 40, True), columns=columns)
     standing(context, (2, 1, 40))
 
-    decided = split(context, (2, 1, 20), (4, 2, 40))
+    result = split(context, (2, 1, 20), (4, 2, 40))
 
-    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 1, "deleted": 1}
-    assert write(context, decided) == [(1, 2, 40)]
+    assert counts(result) == {"read": 2, "groups": 2, "upserted": 1, "deleted": 1}
+    assert write(context, result) == [(1, 2, 40)]
 
 
 def test_the_source_is_read_as_of_the_last_version_of_the_batch(gold: Callable[..., FlowContext]) -> None:
@@ -169,9 +170,9 @@ def test_the_source_is_read_as_of_the_last_version_of_the_batch(gold: Callable[.
     source(context, (1, 1, 11))
     source(context, (1, 1, 12), (2, 1, 1))
 
-    decided = split(context, (1, 1, 10, "insert", 0), (1, 1, 11, "update_postimage", 1))
+    result = split(context, (1, 1, 10, "insert", 0), (1, 1, 11, "update_postimage", 1))
 
-    assert write(context, decided) == [(1, 1, 11)]
+    assert write(context, result) == [(1, 1, 11)]
 
 
 def test_a_source_whose_version_was_vacuumed_is_read_as_it_is_now(gold: Callable[..., FlowContext]) -> None:
@@ -210,7 +211,7 @@ def test_the_transform_is_given_no_column_of_ours_but_what_was_rescued(gold: Cal
 
 
 @pytest.mark.parametrize(
-    ("transform", "error", "told"),
+    ("transform", "error", "message"),
     [
         (lambda rows: daily(rows).union(daily(rows)), SpecError, "returns 2 rows for 1 groups; one per group is due"),
         (lambda rows: daily(rows).drop("day"), SpecError, "does not return the key day"),
@@ -223,12 +224,12 @@ def test_the_transform_is_given_no_column_of_ours_but_what_was_rescued(gold: Cal
     ids=["two rows of a group", "no key", "a group that nobody named"],
 )
 def test_a_transform_that_does_not_make_one_row_per_named_group_is_told_so(
-    gold: Callable[..., FlowContext], transform: Any, error: type[Exception], told: str
+    gold: Callable[..., FlowContext], transform: Any, error: type[Exception], message: str
 ) -> None:
     context = gold(transform)
     source(context, (1, 1, 10))
 
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         split(context, (1, 1, 10))
 
 
@@ -239,10 +240,10 @@ def test_a_column_that_the_transform_adds_is_a_change_where_it_has_a_value(gold:
     source(context, (1, 1, 10), (2, 2, 20))
     standing(context, (1, 1, 10), (2, 1, 20))
 
-    decided = split(context, (1, 1, 10), (2, 2, 20))
+    result = split(context, (1, 1, 10), (2, 2, 20))
 
-    assert counts(decided) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
-    assert write(context, decided) == [(1, 1, 10, "busy"), (2, 1, 20, None)]
+    assert counts(result) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
+    assert write(context, result) == [(1, 1, 10, "busy"), (2, 1, 20, None)]
 
 
 def test_compare_says_of_each_named_key_what_becomes_of_it(gold: Callable[..., FlowContext]) -> None:
@@ -253,14 +254,14 @@ def test_compare_says_of_each_named_key_what_becomes_of_it(gold: Callable[..., F
     )
     named = context.spark.createDataFrame([(1,), (2,), (3,), (4,), (5,), (None,)], "day int")
 
-    def ops(bookkeeping: tuple[str, ...] = ()) -> dict[int | None, str]:
-        found = compare(context, groups, named, bookkeeping).collect()
-        assert len(found) == 6
-        return {row["day"]: row["_op"] for row in found}
+    def operations(bookkeeping: tuple[str, ...] = ()) -> dict[int | None, str]:
+        result = compare(context, groups, named, bookkeeping).collect()
+        assert len(result) == 6
+        return {row["day"]: row["_op"] for row in result}
 
     rest = {2: "upsert", 3: "delete", 4: "unchanged", 5: "upsert", None: "unchanged"}
-    assert ops() == {1: "upsert", **rest}
-    assert ops(("orders",)) == {1: "unchanged", **rest}, "a difference in bookkeeping alone is no change"
+    assert operations() == {1: "upsert", **rest}
+    assert operations(("orders",)) == {1: "unchanged", **rest}, "a difference in bookkeeping alone is no change"
 
 
 def busy(severity: str, **more: Any) -> dict[str, Any]:

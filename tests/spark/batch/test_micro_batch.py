@@ -121,8 +121,8 @@ def test_a_batch_goes_to_quarantine_target_ledger_and_report(latest: Callable[..
         *("orders/latest/v1/0", "ada", "a1"),
         1,
     )
-    (told,) = context.report.batches
-    assert (told.read, told.target_version) == (3, 0)
+    (reported,) = context.report.batches
+    assert (reported.read, reported.target_version) == (3, 0)
     assert context.report.docs is not None and (context.layout.lake / context.report.docs).exists()
     for path in (context.quarantine, context.target):
         assert tables.transactions(context.spark, path) == {"orders/latest/v1/0": 0}
@@ -245,9 +245,9 @@ def test_a_replay_of_a_window_judges_the_entries_anew(latest: Callable[..., Flow
     passed = context.spark.createDataFrame([("row",)], "_row_id string")
 
     def split(decision: Decision) -> Split:
-        found = batch.split(decision)
-        refused = found.refused.limit(0) if found.refused is not None else None
-        return dataclasses.replace(found, passed=passed, refused=refused)
+        result = batch.split(decision)
+        refused = result.refused.limit(0) if result.refused is not None else None
+        return dataclasses.replace(result, passed=passed, refused=refused)
 
     micro_batch.take(window, 5, split, lambda: PLANNED_MS)
 

@@ -53,7 +53,7 @@ def entries(context: FlowContext, *columns: str) -> dict[str, tuple[Any, ...]]:
     return {row["_row_id"]: tuple(row[name] for name in columns) for row in rows}
 
 
-def decided(context: FlowContext, batch_id: int) -> dict[str, list[str]]:
+def refused_before(context: FlowContext, batch_id: int) -> dict[str, list[str]]:
     return {row["_row_id"]: row["rules"] for row in quarantine.held_ids(context, context.spark, batch_id).collect()}
 
 
@@ -64,12 +64,12 @@ def test_a_source_row_is_one_entry_with_every_rule_once(spark: SparkSession) -> 
         "_row_id string, raw string, _errors array<string>",
     ).selectExpr("_row_id", "_errors", origin)
 
-    found = {row["_row_id"]: row.asDict() for row in quarantine.from_rows(rows).collect()}
+    by_id = {row["_row_id"]: row.asDict() for row in quarantine.from_rows(rows).collect()}
 
-    assert sorted(found["a"].pop("rules")) == ["x", "y", "z"]
-    assert found["a"] == {"_row_id": "a", "level": "row", "record": "text of a", "source": "{}"}
-    assert found["b"]["rules"] == ["x"]
-    assert len(found) == 2
+    assert sorted(by_id["a"].pop("rules")) == ["x", "y", "z"]
+    assert by_id["a"] == {"_row_id": "a", "level": "row", "record": "text of a", "source": "{}"}
+    assert by_id["b"]["rules"] == ["x"]
+    assert len(by_id) == 2
 
 
 def test_an_entry_is_open_and_says_when_by_which_batch_and_by_which_suite(spark: SparkSession, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_what_a_batch_refused_before_is_known_by_transaction_and_number(spark: S
     append(context, ("b", ["y", "z"]), ("c", ["x"]), batch_id=1)
     append(flow_context(spark, tmp_path, LATEST, version=2), ("d", ["x"]), batch_id=1)
 
-    assert decided(context, 1) == {"b": ["y", "z"], "c": ["x"]}
-    assert decided(context, 0) == {"a": ["x"]}
+    assert refused_before(context, 1) == {"b": ["y", "z"], "c": ["x"]}
+    assert refused_before(context, 0) == {"a": ["x"]}
 
 
 def change(context: FlowContext, name: str, **values: str) -> None:
@@ -176,7 +176,7 @@ def test_a_replay_of_a_window_ends_adds_and_keeps_entries_in_one_commit(spark: S
     assert entries(context, "_app_id", "_batch_id", "quarantined_at")["new"] == (window.app_id, 7, LATER)
     assert tables.transactions(spark, context.quarantine)[window.app_id] == 7
     # A rerun of the replay finds its split decided: by what is open or given up, whatever batch set it aside.
-    assert decided(window, 7) == {"fails": ["y"], "given up": ["x"], "new": ["z"], "bystander": ["x"]}
+    assert refused_before(window, 7) == {"fails": ["y"], "given up": ["x"], "new": ["z"], "bystander": ["x"]}
 
 
 def test_a_replay_of_a_window_leaves_entries_of_files_and_of_other_checkpoints_alone(
@@ -211,8 +211,8 @@ def test_a_row_that_was_replayed_and_fails_once_more_has_a_new_entry(spark: Spar
 def claim(context: FlowContext, number: int = 3) -> FlowContext:
     """The same flow with all its open entries in hand."""
     claims.take(context.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
-    held = claims.entries_of(context.quarantine, number)
-    context.replay = Reentry(number=number, moment_ms=LATER_MS, entries=tuple(held))
+    in_hand = claims.entries_of(context.quarantine, number)
+    context.replay = Reentry(number=number, moment_ms=LATER_MS, entries=tuple(in_hand))
     return context
 
 
@@ -232,8 +232,8 @@ def test_an_entry_of_a_claim_that_breaks_a_rule_again_comes_back_with_its_new_ru
         "not in hand": (None, ["x"], 0, "open"),
     }
     assert tables.transactions(spark, context.quarantine)["orders/latest/replay"] == 3
-    assert decided(context, 3) == {"a": ["y", "z"]}
-    assert decided(context, 2) == {}
+    assert refused_before(context, 3) == {"a": ["y", "z"]}
+    assert refused_before(context, 2) == {}
 
 
 def test_a_file_of_a_claim_comes_back_by_its_path_also_when_it_was_changed(spark: SparkSession, tmp_path: Path) -> None:

@@ -56,25 +56,25 @@ def modified(path: Path) -> int:
 
 def split(context: FlowContext, *files: Path, decision: Decision = NEW, batch_id: int = 0) -> Split:
     listed = {str(file): modified(file) for file in files}
-    found = raw.split_landed(context, context.spark, batch_id, listed, PLANNED_MS, decision)
-    assert found is not None
-    assert found.planned.imbalance() == 0
-    return found
+    result = raw.split_landed(context, context.spark, batch_id, listed, PLANNED_MS, decision)
+    assert result is not None
+    assert result.planned.imbalance() == 0
+    return result
 
 
 def take(context: FlowContext, *files: Path, batch_id: int = 0) -> Split:
     """Split and write, as the micro-batch does."""
-    decided = split(context, *files, batch_id=batch_id)
-    txn = transaction(context, batch_id, decided.planned)
-    if decided.refused is not None:
-        quarantine.append(context, decided.refused, batch_id, txn, PLANNED_MS)
-    assert decided.write(txn).metrics.get("numOutputRows", 0) == decided.arriving
-    return decided
+    result = split(context, *files, batch_id=batch_id)
+    txn = transaction(context, batch_id, result.planned)
+    if result.refused is not None:
+        quarantine.append(context, result.refused, batch_id, txn, PLANNED_MS)
+    assert result.write(txn).metrics.get("numOutputRows", 0) == result.arriving
+    return result
 
 
-def files(decided: Split) -> tuple[int, int, int, int]:
+def files(result: Split) -> tuple[int, int, int, int]:
     """Files that were listed, opened, set aside and known already."""
-    record = decided.planned
+    record = result.planned
     return record.files_listed, record.files_opened, record.files_quarantined, record.files_already_read
 
 
@@ -82,11 +82,11 @@ def test_good_files_become_lines_and_a_bad_one_an_entry(flow: Callable[..., Flow
     context = flow()
     good, bad = land(context, "good.json", '{"id": 1}\n{"id": 2}\n'), land(context, "empty.json", "")
 
-    decided = take(context, good, bad)
+    result = take(context, good, bad)
 
-    assert files(decided) == (2, 1, 1, 0)
-    assert (decided.planned.read, decided.planned.written, decided.planned.rules) == (2, 2, {"empty_file": 1})
-    assert (decided.planned.kind, decided.planned.app_id, decided.arriving) == ("append", "orders/bronze/v1/0", 2)
+    assert files(result) == (2, 1, 1, 0)
+    assert (result.planned.read, result.planned.written, result.planned.rules) == (2, 2, {"empty_file": 1})
+    assert (result.planned.kind, result.planned.app_id, result.arriving) == ("append", "orders/bronze/v1/0", 2)
     lines = table(context.target)
     assert [(row["line"], row["_line_number"], row["_batch_id"]) for row in lines] == [
         ('{"id": 1}', 1, 0),
@@ -103,10 +103,10 @@ def test_a_batch_without_files_is_nothing_and_one_of_bad_files_alone_is_recorded
     context = flow()
     assert raw.split_landed(context, context.spark, 0, {}, PLANNED_MS, NEW) is None
 
-    decided = take(context, land(context, "empty.json", ""))
+    result = take(context, land(context, "empty.json", ""))
 
-    assert files(decided) == (1, 0, 1, 0)
-    assert (decided.planned.read, decided.arriving) == (0, 0)
+    assert files(result) == (1, 0, 1, 0)
+    assert (result.planned.read, result.arriving) == (0, 0)
     assert table(context.target) == []
 
 
@@ -119,10 +119,10 @@ def test_a_later_checkpoint_leaves_out_files_that_bronze_or_its_quarantine_hold(
     fresh = land(context, "fresh.json", '{"id": 3}\n')
 
     for later in (flow(refresh=1), flow(version=2)):
-        decided = split(later, good, bad, fresh)
+        result = split(later, good, bad, fresh)
 
-        assert files(decided) == (3, 1, 0, 2)
-        assert (decided.planned.read, decided.arriving) == (1, 1)
+        assert files(result) == (3, 1, 0, 2)
+        assert (result.planned.read, result.arriving) == (1, 1)
 
 
 def test_a_file_that_was_changed_since_is_another_file(flow: Callable[..., FlowContext]) -> None:
@@ -186,9 +186,9 @@ def test_a_file_that_is_skipped_is_set_aside_unopened(flow: Callable[..., FlowCo
     ref = checkpoint.current(context.layout, context.pipeline, BRONZE)
     intervention.skip(context.layout, BRONZE, ref, "poison.json", by="ada", reason="brings the driver down")
 
-    decided = take(context, good, poison)
+    result = take(context, good, poison)
 
-    assert (files(decided), decided.planned.rules) == ((2, 1, 1, 0), {"skipped_file": 1})
+    assert (files(result), result.planned.rules) == ((2, 1, 1, 0), {"skipped_file": 1})
     (entry,) = table(context.quarantine)
     assert json.loads(entry["source"])["sha256"] == "", "not even its bytes were read"
     entries = ({"_row_id": entry["_row_id"], "source": entry["source"]},)
@@ -209,11 +209,11 @@ def test_messages_are_kept_raw_with_their_coordinates(flow: Callable[..., FlowCo
     context = flow(CLICKS)
     assert split_messages(context) is None
 
-    decided = split_messages(context, message(5, value=b"\xff"), message(5, partition=1))
+    result = split_messages(context, message(5, value=b"\xff"), message(5, partition=1))
 
-    assert decided is not None and decided.refused is None
-    assert (decided.planned.read, decided.planned.written, decided.arriving) == (2, 2, 2)
-    decided.write(transaction(context, 0))
+    assert result is not None and result.refused is None
+    assert (result.planned.read, result.planned.written, result.arriving) == (2, 2, 2)
+    result.write(transaction(context, 0))
     rows = {row["_row_id"]: row for row in table(context.target)}
     assert set(rows) == {"clicks/0/5", "clicks/1/5"}
     first = rows["clicks/0/5"]
@@ -233,11 +233,11 @@ def test_a_later_checkpoint_leaves_out_messages_that_bronze_holds(flow: Callable
     ).write.format("delta").mode("append").save(str(context.target))
 
     for later in (flow(CLICKS, refresh=1), flow(CLICKS, version=2)):
-        decided = split_messages(later, message(6), message(7), message(7, partition=1), message(6, partition=1))
+        result = split_messages(later, message(6), message(7), message(7, partition=1), message(6, partition=1))
 
-        assert decided is not None and decided.planned.imbalance() == 0
-        record = decided.planned
-        assert (record.read, record.written, record.already_read, decided.arriving) == (4, 3, 1, 3)
-    decided.write(transaction(later, 0))
+        assert result is not None and result.planned.imbalance() == 0
+        record = result.planned
+        assert (record.read, record.written, record.already_read, result.arriving) == (4, 3, 1, 3)
+    result.write(transaction(later, 0))
     ids = [row["_row_id"] for row in table(context.target) if row["_topic"] == "clicks"]
     assert sorted(ids) == [f"clicks/{place}" for place in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]

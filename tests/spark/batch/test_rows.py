@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import LATEST, SILVER, changes, flow_context, table, transaction
+from tests.spark.flow_context import LATEST, SILVER, changes, flow_context, landed, table, transaction
 from tidegate.errors import ContractRefusedError, LedgerImbalanceError, SpecError
 from tidegate.ops import evolution
 from tidegate.report import BatchRecord
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import rows as row_flows
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.batch.split import Decision, Split, arrived_rows
 from tidegate.spec import FileSource, Table
 
 if TYPE_CHECKING:
@@ -45,36 +45,32 @@ def latest(spark: SparkSession, tmp_path: Path) -> Open:
 
 def split(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> Split:
     """What the batch is decided to be. A row is ``id, at, amount`` and, if it matters, its change type and version."""
-    found = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW)
-    assert found is not None
-    assert found.planned.imbalance() == 0
-    return found
+    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW)
+    assert result is not None
+    assert result.planned.imbalance() == 0
+    return result
 
 
-def write(context: FlowContext, decided: Split) -> None:
+def write(context: FlowContext, result: Split) -> None:
     """Write the target as the micro-batch does; the commit takes as many rows as were planned."""
-    commit = decided.write(transaction(context, decided.planned.batch_id, decided.planned))
-    told = commit.metrics
-    arrived = told.get("numOutputRows", 0)
-    if "numTargetRowsInserted" in told:
-        arrived = sum(told[f"numTargetRows{name}"] for name in ("Inserted", "Updated", "Deleted"))
-    assert arrived == decided.arriving
+    commit = result.write(transaction(context, result.planned.batch_id, result.planned))
+    assert arrived_rows(commit) == result.arriving
 
 
 def counts(record: BatchRecord) -> dict[str, int]:
     """All counts of rows that are not 0."""
     names = ("read", "written", "quarantined", "deduplicated", "superseded", "already_read")
-    told = {name: getattr(record, name) for name in names} | {"filtered": sum(record.filtered.values())}
-    return {name: number for name, number in told.items() if number}
+    numbers = {name: getattr(record, name) for name in names} | {"filtered": sum(record.filtered.values())}
+    return {name: number for name, number in numbers.items() if number}
 
 
 def stored(context: FlowContext, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in columns or ("id", "at", "amount")) for row in table(context.target)]
 
 
-def refused(decided: Split) -> dict[str, list[str]]:
+def refused(result: Split) -> dict[str, list[str]]:
     """Rules of each refused source row, by its id."""
-    return {} if decided.refused is None else {row["_row_id"]: row["rules"] for row in decided.refused.collect()}
+    return {} if result.refused is None else {row["_row_id"]: row["rules"] for row in result.refused.collect()}
 
 
 def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
@@ -83,7 +79,7 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
     context = latest(lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))))
     write(context, split(context, (4, 6, 40)))
 
-    decided = split(
+    result = split(
         context,
         (1, 1, 10, "insert", 2),
         (1, 3, 30, "update_postimage", 3),
@@ -97,7 +93,7 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
         batch_id=1,
     )
 
-    assert counts(decided.planned) == {
+    assert counts(result.planned) == {
         "read": 15,
         "written": 4,
         "deduplicated": 2,
@@ -105,16 +101,16 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
         "quarantined": 3,
         "filtered": 5,
     }
-    assert decided.planned.filtered == {"odd": 5}
-    assert decided.planned.rules == {"null_key(id)": 2, "null_sequence(at)": 1}
-    assert (decided.planned.flow, decided.planned.batch_id, decided.planned.app_id) == (
+    assert result.planned.filtered == {"odd": 5}
+    assert result.planned.rules == {"null_key(id)": 2, "null_sequence(at)": 1}
+    assert (result.planned.flow, result.planned.batch_id, result.planned.app_id) == (
         "latest",
         1,
         "orders/latest/v1/0",
     )
-    assert decided.planned.kind == "upsert"
-    assert decided.arriving == 4
-    write(context, decided)
+    assert result.planned.kind == "upsert"
+    assert result.arriving == 4
+    write(context, result)
     assert stored(context) == [(1, 3, 30), (4, 6, 40), (5, 1, 50), (6, 1, 50), (7, 1, 50)]
 
 
@@ -155,29 +151,29 @@ def test_a_row_is_written_only_when_its_order_is_higher_than_that_of_the_table(
     context = latest()
     write(context, split(context, (1, 5, 10, "insert", 3)))
 
-    decided = split(context, newcomer, batch_id=1)
+    result = split(context, newcomer, batch_id=1)
 
-    assert counts(decided.planned) == {"read": 1, fate: 1}
-    assert decided.arriving == (1 if fate == "written" else 0)
+    assert counts(result.planned) == {"read": 1, fate: 1}
+    assert result.arriving == (1 if fate == "written" else 0)
 
 
 def test_of_one_key_the_highest_order_of_the_batch_is_written_whatever_came_first(latest: Open) -> None:
     context = latest()
 
-    decided = split(context, (1, 2, 20, "insert", 5), (1, 3, 30, "insert", 4), (1, 3, 31, "insert", 3), (2, 1, 1))
+    result = split(context, (1, 2, 20, "insert", 5), (1, 3, 30, "insert", 4), (1, 3, 31, "insert", 3), (2, 1, 1))
 
-    assert counts(decided.planned) == {"read": 4, "written": 2, "deduplicated": 2}
-    write(context, decided)
+    assert counts(result.planned) == {"read": 4, "written": 2, "deduplicated": 2}
+    write(context, result)
     assert stored(context) == [(1, 3, 30), (2, 1, 1)]
 
 
 def test_within_one_version_a_delete_comes_before_an_insert_of_the_same_key(latest: Open) -> None:
     context = latest()
 
-    decided = split(context, (1, 2, 20, "insert"), (1, 2, 10, "delete"))
+    result = split(context, (1, 2, 20, "insert"), (1, 2, 10, "delete"))
 
-    assert counts(decided.planned) == {"read": 2, "written": 1, "deduplicated": 1}
-    write(context, decided)
+    assert counts(result.planned) == {"read": 2, "written": 1, "deduplicated": 1}
+    write(context, result)
     assert stored(context, "amount", "_deleted") == [(20, False)]
 
 
@@ -192,9 +188,9 @@ def test_a_delete_leaves_a_tombstone_with_its_order(latest: Open) -> None:
 
 
 def test_pre_images_are_no_rows(latest: Open) -> None:
-    decided = split(latest(), (1, 1, 10, "update_preimage", 2), (1, 1, 20, "update_postimage", 2))
+    result = split(latest(), (1, 1, 10, "update_preimage", 2), (1, 1, 20, "update_postimage", 2))
 
-    assert counts(decided.planned) == {"read": 1, "written": 1}
+    assert counts(result.planned) == {"read": 1, "written": 1}
 
 
 def test_without_rows_there_is_nothing_to_split(latest: Open) -> None:
@@ -217,29 +213,29 @@ def test_a_refused_or_filtered_row_takes_the_place_of_no_good_row_of_its_key(lat
         )
     )
 
-    decided = split(context, (1, 1, 10, "insert", 1), (1, 7, 98, "insert", 2), (1, 8, 99, "insert", 3))
+    result = split(context, (1, 1, 10, "insert", 1), (1, 7, 98, "insert", 2), (1, 8, 99, "insert", 3))
 
-    assert counts(decided.planned) == {"read": 3, "written": 1, "quarantined": 1, "filtered": 1}
-    assert refused(decided) == {"1|2|insert": ["null_sequence(at)"]}
-    write(context, decided)
+    assert counts(result.planned) == {"read": 3, "written": 1, "quarantined": 1, "filtered": 1}
+    assert refused(result) == {"1|2|insert": ["null_sequence(at)"]}
+    write(context, result)
     assert stored(context) == [(1, 1, 10)]
 
 
 def test_what_is_filtered_needs_neither_key_nor_sequence(latest: Open) -> None:
     from pyspark.sql import functions as F
 
-    decided = split(latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday"))), (None, None, 1))
+    result = split(latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday"))), (None, None, 1))
 
-    assert counts(decided.planned) == {"read": 1, "filtered": 1}
-    assert decided.refused is None
+    assert counts(result.planned) == {"read": 1, "filtered": 1}
+    assert result.refused is None
 
 
 def test_a_row_that_lacks_key_and_sequence_names_both(latest: Open) -> None:
-    decided = split(latest(), (None, None, 1), (2, 1, 5))
+    result = split(latest(), (None, None, 1), (2, 1, 5))
 
-    assert decided.planned.rules == {"null_key(id)": 1, "null_sequence(at)": 1}
-    assert counts(decided.planned) == {"read": 2, "written": 1, "quarantined": 1}
-    (row,) = decided.refused.collect() if decided.refused is not None else []
+    assert result.planned.rules == {"null_key(id)": 1, "null_sequence(at)": 1}
+    assert counts(result.planned) == {"read": 2, "written": 1, "quarantined": 1}
+    (row,) = result.refused.collect() if result.refused is not None else []
     assert row.asDict() == {
         "_row_id": "1|insert",
         "level": "row",
@@ -259,11 +255,11 @@ def test_a_table_without_keys_takes_every_row_that_is_neither_refused_nor_filter
         lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))), flow=APPENDING
     )
 
-    decided = split(context, (1, 1, 10, "insert", 1), (1, 1, 10, "insert", 2), (2, 1, 99), (None, 1, 5))
+    result = split(context, (1, 1, 10, "insert", 1), (1, 1, 10, "insert", 2), (2, 1, 99), (None, 1, 5))
 
-    assert counts(decided.planned) == {"read": 4, "written": 3, "filtered": 1}
-    assert decided.planned.kind == "append"
-    write(context, decided)
+    assert counts(result.planned) == {"read": 4, "written": 3, "filtered": 1}
+    assert result.planned.kind == "append"
+    write(context, result)
     assert stored(context) == [(1, 1, 10), (1, 1, 10), (None, 1, 5)]
     assert "_order" not in table(context.target)[0]
 
@@ -287,12 +283,12 @@ def doubled(rows: DataFrame) -> DataFrame:
 def test_one_row_made_into_several_counts_once_by_the_first_fate_that_one_of_them_has(latest: Open) -> None:
     context = latest(doubled)
 
-    decided = split(context, (1, 1, 10), (2, 1, 666), (3, 1, 99), (4, 1, 98))
+    result = split(context, (1, 1, 10), (2, 1, 666), (3, 1, 99), (4, 1, 98))
 
-    assert counts(decided.planned) == {"read": 4, "written": 2, "quarantined": 1, "filtered": 1}
-    assert refused(decided) == {"2|1|insert": ["null_key(id)"]}
-    assert decided.arriving == 3, "of the first row two, of the third one"
-    write(context, decided)
+    assert counts(result.planned) == {"read": 4, "written": 2, "quarantined": 1, "filtered": 1}
+    assert refused(result) == {"2|1|insert": ["null_key(id)"]}
+    assert result.arriving == 3, "of the first row two, of the third one"
+    write(context, result)
     assert stored(context, "id") == [(1,), (101,), (3,)]
 
 
@@ -301,10 +297,10 @@ def test_of_a_row_of_which_some_are_older_than_the_table_the_others_count(latest
     plain = latest()
     write(plain, split(plain, (1, 5, 1)))
 
-    decided = split(context, (1, 2, 10), batch_id=1)
+    result = split(context, (1, 2, 10), batch_id=1)
 
-    assert counts(decided.planned) == {"read": 1, "written": 1}
-    assert decided.arriving == 1
+    assert counts(result.planned) == {"read": 1, "written": 1}
+    assert result.arriving == 1
 
 
 def test_a_transform_that_drops_rows_is_an_imbalance_that_names_it(latest: Open) -> None:
@@ -343,10 +339,10 @@ def test_a_transform_that_makes_a_name_of_ours_is_told_so(latest: Open) -> None:
 def anew(context: FlowContext, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 7) -> Split:
     """The batch as the new content of these keys, as a replay of a window derives it."""
     named = context.spark.createDataFrame([(key,) for key in keys], "id int")
-    found = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW, anew=named)
-    assert found is not None
-    assert found.planned.imbalance() == 0
-    return found
+    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW, anew=named)
+    assert result is not None
+    assert result.planned.imbalance() == 0
+    return result
 
 
 def test_rows_derived_anew_replace_what_stands_under_their_keys_whatever_its_order(latest: Open) -> None:
@@ -354,13 +350,13 @@ def test_rows_derived_anew_replace_what_stands_under_their_keys_whatever_its_ord
     write(context, split(context, (1, 5, 10), (2, 5, 20), (3, 5, 30), (9, 5, 90)))
 
     # The same row under another id of its own; an older one; none; one more that is refused; a key that nobody knows.
-    decided = anew(context, [1, 2, 3, 4], (1, 5, 10, "update_postimage"), (2, 1, 21), (None, 1, 0))
+    result = anew(context, [1, 2, 3, 4], (1, 5, 10, "update_postimage"), (2, 1, 21), (None, 1, 0))
 
-    record = decided.planned
+    record = result.planned
     assert (record.kind, record.groups, record.upserted, record.deleted, record.unchanged) == ("rederive", 4, 1, 1, 2)
     assert counts(record) == {"read": 3, "written": 2, "quarantined": 1}
-    assert decided.arriving == 2
-    write(context, decided)
+    assert result.arriving == 2
+    write(context, result)
     assert stored(context, "id", "at", "amount", "_batch_id") == [(1, 5, 10, 0), (2, 1, 21, 7), (9, 5, 90, 0)]
 
 
@@ -371,22 +367,12 @@ def test_rows_derived_anew_say_which_passed_also_where_none_is_refused(latest: O
     assert nobody.passed is not None and [row["_row_id"] for row in nobody.passed.collect()] == ["1|1|insert"]
     context.spark.createDataFrame([("x",)], "_row_id string").write.format("delta").save(str(context.quarantine))
 
-    decided = anew(context, [1], (1, 5, 10), (1, 4, 9, "insert", 2), (None, 1, 0))
+    result = anew(context, [1], (1, 5, 10), (1, 4, 9, "insert", 2), (None, 1, 0))
 
-    assert decided.passed is not None
-    assert sorted(row["_row_id"] for row in decided.passed.collect()) == ["1|1|insert", "1|2|insert"]
+    assert result.passed is not None
+    assert sorted(row["_row_id"] for row in result.passed.collect()) == ["1|1|insert", "1|2|insert"]
     again = anew(context, [1], (1, 5, 10))
     assert again.refused is not None and again.refused.count() == 0
-
-
-FILE = "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint"
-LANDED = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def landed(spark: SparkSession, *lines: str, kind: str = "insert") -> DataFrame:
-    """Lines of one file as bronze keeps them, in its change feed."""
-    rows = [(f"a#{number}", line, None, LANDED, "/a", number, LANDED, kind) for number, line in enumerate(lines)]
-    return spark.createDataFrame(rows, f"{FILE}, _ingested_at timestamp, _change_type string").coalesce(1)
 
 
 def test_a_record_that_cannot_be_read_is_refused_with_its_text_and_what_it_brings_is_in_the_history(
@@ -401,13 +387,13 @@ def test_a_record_that_cannot_be_read_is_refused_with_its_text_and_what_it_bring
         '{"id": 3}',
     )
 
-    decided = split_rows(context, batch.union(landed(spark, '{"id": 9, "at": 9}', kind="delete")), 0, NEW)
+    result = split_rows(context, batch.union(landed(spark, '{"id": 9, "at": 9}', kind="delete")), 0, NEW)
 
-    assert decided is not None
-    assert counts(decided.planned) == {"read": 4, "written": 1, "quarantined": 3}
-    assert decided.planned.rules == {"malformed_json": 1, "wrong_type(amount)": 1, "null_sequence(at)": 1}
-    assert decided.refused is not None
-    texts = {row["_row_id"]: (row["record"], json.loads(row["source"])["line"]) for row in decided.refused.collect()}
+    assert result is not None
+    assert counts(result.planned) == {"read": 4, "written": 1, "quarantined": 3}
+    assert result.planned.rules == {"malformed_json": 1, "wrong_type(amount)": 1, "null_sequence(at)": 1}
+    assert result.refused is not None
+    texts = {row["_row_id"]: (row["record"], json.loads(row["source"])["line"]) for row in result.refused.collect()}
     assert texts["a#1"] == ("{not json", 1)
     history = evolution.read(context.layout, "orders")
     assert [(line.change.field, line.decision) for line in history] == [("gate", "rescue")]

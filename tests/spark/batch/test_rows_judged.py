@@ -43,14 +43,14 @@ def odd(rows: DataFrame) -> DataFrame:
 
 
 def decide(context: FlowContext, *rows: tuple[Any, ...], decision: Decision = NEW, batch_id: int = 0) -> Split:
-    found = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, decision)
-    assert found is not None
-    assert found.planned.imbalance() == 0
-    return found
+    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, decision)
+    assert result is not None
+    assert result.planned.imbalance() == 0
+    return result
 
 
-def refused(decided: Split) -> dict[str, list[str]]:
-    return {} if decided.refused is None else {row["_row_id"]: row["rules"] for row in decided.refused.collect()}
+def refused(result: Split) -> dict[str, list[str]]:
+    return {} if result.refused is None else {row["_row_id"]: row["rules"] for row in result.refused.collect()}
 
 
 def verdicts(context: FlowContext) -> list[str]:
@@ -63,14 +63,14 @@ def verdicts(context: FlowContext) -> list[str]:
 def test_rows_that_break_a_rule_are_refused_and_only_records_are_judged(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST, transform=odd, suite=[NOT_NEGATIVE, at_least(3, "info")])
 
-    decided = decide(
+    result = decide(
         context, (1, 1, 5), (2, 1, -1), (3, 1, 2), (4, 1, -1, "delete"), (5, 1, -99), (None, 1, -1), (7, 1, None)
     )
 
-    record = decided.planned
+    record = result.planned
     assert (record.read, record.written, record.quarantined, dict(record.filtered)) == (7, 4, 2, {"odd": 1})
     assert record.rules == {"between(amount)": 1, "null_key(id)": 1}
-    assert refused(decided) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
+    assert refused(result) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
     assert verdicts(context) == ["split"]
     (verdict,) = context.report.verdicts
     assert [(each.evaluated, each.unexpected) for each in verdict.results] == [(3, 1), (3, 2)]
@@ -98,14 +98,14 @@ def test_a_refused_batch_that_a_person_takes_out_is_refused_row_by_row(spark: Sp
     refusal.note(context.layout, context.ref, {"batch_id": 0, "suite_fingerprint": "s", "code_fingerprint": "c"})
     refusal.take(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
 
-    decided = decide(context, (1, 1, 5), (2, 1, -1), (None, 1, 1))
+    result = decide(context, (1, 1, 5), (2, 1, -1), (None, 1, 1))
 
-    assert refused(decided) == {
+    assert refused(result) == {
         "1|1|insert": ["refused_batch"],
         "2|1|insert": ["refused_batch", "between(amount)"],
         "1|insert": ["refused_batch", "null_key(id)"],
     }
-    assert (decided.planned.quarantined, decided.planned.written) == (3, 0)
+    assert (result.planned.quarantined, result.planned.written) == (3, 0)
     assert verdicts(context) == ["refused"]
     with pytest.raises(GateRefusedError):
         decide(context, (1, 1, 5), (2, 1, -1), batch_id=1)
@@ -117,17 +117,17 @@ def test_what_is_replayed_from_quarantine_is_flagged_and_not_judged_as_a_batch(
     claim = Reentry(number=3, moment_ms=PLANNED_MS, entries=())
     context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE], replay=claim)
 
-    decided = decide(context, (1, 1, 5), (2, 1, -1))
+    result = decide(context, (1, 1, 5), (2, 1, -1))
 
-    assert refused(decided) == {"2|1|insert": ["between(amount)"]}
+    assert refused(result) == {"2|1|insert": ["between(amount)"]}
     assert verdicts(context) == []
 
 
 def set_aside(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> None:
     """What an earlier attempt at the batch did before it ended."""
-    decided = decide(context, *rows, batch_id=batch_id)
-    assert decided.refused is not None
-    quarantine.append(context, decided.refused, batch_id, transaction(context, batch_id), PLANNED_MS)
+    result = decide(context, *rows, batch_id=batch_id)
+    assert result.refused is not None
+    quarantine.append(context, result.refused, batch_id, transaction(context, batch_id), PLANNED_MS)
 
 
 def test_a_split_that_was_decided_stands_whatever_the_suite_says_now(spark: SparkSession, tmp_path: Path) -> None:
@@ -135,11 +135,11 @@ def test_a_split_that_was_decided_stands_whatever_the_suite_says_now(spark: Spar
     set_aside(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE]), *rows)
     stricter = flow_context(spark, tmp_path, LATEST, suite=[at_least(6, "critical", mostly=1)])
 
-    decided = decide(stricter, *rows, decision=SPLIT_BEFORE)
+    result = decide(stricter, *rows, decision=SPLIT_BEFORE)
 
-    assert refused(decided) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
-    assert decided.planned.rules == {"between(amount)": 1, "null_key(id)": 1}
-    assert (decided.planned.written, decided.planned.quarantined) == (2, 2)
+    assert refused(result) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
+    assert result.planned.rules == {"between(amount)": 1, "null_key(id)": 1}
+    assert (result.planned.written, result.planned.quarantined) == (2, 2)
     assert stricter.report.verdicts == [], "nothing is judged again"
 
 
@@ -151,9 +151,9 @@ def test_entries_of_another_batch_or_another_checkpoint_decide_nothing_of_this_o
     set_aside(earlier, (2, 1, -1), batch_id=1)
     set_aside(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE], version=2), (3, 1, -1), batch_id=1)
 
-    decided = decide(earlier, (1, 1, -1), (2, 1, -1), (3, 1, -1), decision=SPLIT_BEFORE, batch_id=1)
+    result = decide(earlier, (1, 1, -1), (2, 1, -1), (3, 1, -1), decision=SPLIT_BEFORE, batch_id=1)
 
-    assert refused(decided) == {"2|1|insert": ["between(amount)"]}
+    assert refused(result) == {"2|1|insert": ["between(amount)"]}
 
 
 def test_a_row_that_had_passed_and_can_no_longer_be_written_stops_the_rerun(
@@ -204,10 +204,10 @@ def test_one_refused_row_of_several_that_were_made_of_one_refuses_them_all(spark
 
     context = flow_context(spark, tmp_path, LATEST, transform=legs, suite=[NOT_NEGATIVE])
 
-    decided = decide(context, (1, 1, 500), (2, 1, 50))
+    result = decide(context, (1, 1, 500), (2, 1, 50))
 
-    assert refused(decided) == {"2|1|insert": ["between(amount)"]}
-    assert (decided.planned.read, decided.planned.written, decided.planned.quarantined) == (2, 1, 1)
-    assert decided.arriving == 2
-    decided.write(transaction(context, 0))
+    assert refused(result) == {"2|1|insert": ["between(amount)"]}
+    assert (result.planned.read, result.planned.written, result.planned.quarantined) == (2, 1, 1)
+    assert result.arriving == 2
+    result.write(transaction(context, 0))
     assert sorted(row["id"] for row in table(context.target)) == [1, 101]

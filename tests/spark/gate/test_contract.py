@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "0"))
-"""How many generated batches are compared, other ones each time; without it a few, and always the same."""
+"""How many generated batches are compared, other ones each time; without it some, and always the same."""
 
 NUMBERS_ONLY = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "number"}
 EITHER = {
@@ -281,18 +281,35 @@ CONDITIONS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 MOSTLY = st.sampled_from([0, 0.5, 1]) | st.floats(0, 1, allow_nan=False)
 
 
-@settings(
-    max_examples=EXAMPLES or 3,
-    deadline=None,
-    derandomize=not EXAMPLES,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+def generated(batches: int) -> settings:
+    return settings(
+        max_examples=EXAMPLES or batches,
+        deadline=None,
+        derandomize=not EXAMPLES,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@generated(2)
 @given(data=st.data())
 def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
     spark: SparkSession, lake: Layout, data: st.DataObject
 ) -> None:
+    compare_generated(spark, lake, data)
+
+
+@pytest.mark.nightly
+@generated(12)
+@given(data=st.data())
+def test_split_and_report_agree_on_many_generated_batches(
+    spark: SparkSession, lake: Layout, data: st.DataObject
+) -> None:
+    compare_generated(spark, lake, data)
+
+
+def compare_generated(spark: SparkSession, lake: Layout, data: st.DataObject) -> None:
     drawn = data.draw(st.lists(GENERATED, min_size=10, max_size=60))
     plain = []
     for number, (a, b, ratio, measure, code, payload, document, day) in enumerate(drawn):

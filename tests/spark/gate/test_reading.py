@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from demo import flights_feed
-from tests.deployment import Deployment
+from tests.spark.flow_context import LATEST, changes, flow_context, plan_batch
+from tidegate.spark.batch import micro_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.jvm
 
+RULES: list[tuple[str, str, dict[str, Any]]] = [
+    ("expect_column_values_to_be_between", "warning", {"column": "amount", "min_value": 3}),
+    ("expect_column_values_to_not_be_null", "critical", {"column": "amount", "mostly": 0.5}),
+    ("expect_column_values_to_be_unique", "warning", {"column": "id"}),
+    ("expect_column_values_to_be_in_set", "info", {"column": "at", "value_set": [1]}),
+    ("expect_column_mean_to_be_between", "warning", {"column": "amount", "min_value": 0}),
+    ("expect_table_row_count_to_be_between", "critical", {"min_value": 1}),
+]
 
-def test_a_flow_with_a_gate_transforms_every_row_once(
-    deployment: Deployment, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+def test_a_flow_with_a_gate_transforms_every_row_once(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 
     transformed = spark.sparkContext.accumulator(0)
-    from spark_jobs import flights
-
-    clean = flights.clean
 
     def counted(value: Any) -> Any:
         transformed.add(1)
         return value
 
-    def counting_clean(rows: DataFrame) -> DataFrame:
-        return clean(rows).withColumn("tailnum", F.udf(counted, "string")("tailnum"))
+    def counting(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("amount", F.udf(counted, "int")("amount"))
 
-    monkeypatch.setattr(flights, "clean", counting_clean)
-    deployment.land("one.csv", flights_feed._csv(flights_feed.days()[date(2013, 1, 1)][:150]))
-    silver = deployment.run(flows=("bronze", "silver")).flow("silver")
+    suite = [{"type": kind, "severity": severity, "kwargs": kwargs} for kind, severity, kwargs in RULES]
+    context = flow_context(spark, tmp_path, LATEST, transform=counting, suite=suite)
+    plan_batch(context, 0)
 
-    assert (silver.state, len(silver.verdicts), silver.total("read")) == ("done", 1, 150)
-    assert len(silver.verdicts[0].results) >= 6
+    micro_batch.process(context, changes(spark, "id int, at int, amount int", *((n, 1, n) for n in range(150))), 0)
+
+    (record,) = context.report.batches
+    assert (record.read, record.written, record.quarantined) == (150, 147, 3)
+    assert len(context.report.verdicts[0].results) == len(RULES)
     assert transformed.value == 150
