@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 PROJECT = Path(__file__).parents[1]
 COMMAND = """
 import signal, sys
@@ -17,7 +19,7 @@ from tidegate.ending import leave
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     # As an import of a dataclass does it.
-    exec("import signal, time; signal.raise_signal({number}); time.sleep(10)")
+    exec("import signal, time; signal.raise_signal({number}); time.sleep(600)")
 except KeyboardInterrupt:
     print("told", end="")
     {end}(130)
@@ -33,7 +35,7 @@ def end(folder: Path, way: str, number: int) -> int:
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
         # Tests that run in the background of a shell would hand down that it is ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread

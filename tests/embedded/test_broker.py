@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import PATIENCE
 from tidegate.embedded import jars
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.processes import Process
@@ -81,7 +82,7 @@ def test_only_loopback_is_listened_on(tmp_path: Path, fake_java: Path) -> None:
 
 
 def test_a_folder_that_a_living_process_uses_is_refused_and_its_broker_left_alone(tmp_path: Path) -> None:
-    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    other = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         running, me = Process.of(other.pid), Process.of(os.getpid())
         assert running is not None
@@ -97,8 +98,8 @@ def test_a_folder_that_a_living_process_uses_is_refused_and_its_broker_left_alon
 
 
 def test_what_a_killed_owner_left_is_stopped_and_a_stranger_with_its_id_is_not(tmp_path: Path, fake_java: Path) -> None:
-    left = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         running = Process.of(left.pid)
         assert running is not None
@@ -106,7 +107,7 @@ def test_what_a_killed_owner_left_is_stopped_and_a_stranger_with_its_id_is_not(t
         Process(pid=stranger.pid, started="long ago").write(tmp_path / "owner.pid")
         with pytest.raises(SetupError):
             Broker(tmp_path, class_path="x.jar").start()
-        assert left.wait(timeout=5) == -signal.SIGTERM
+        assert left.wait(timeout=PATIENCE) == -signal.SIGTERM
         Process(pid=stranger.pid, started="long ago").write(tmp_path / "broker.pid")
         with pytest.raises(SetupError):
             Broker(tmp_path, class_path="x.jar").start()
@@ -120,24 +121,13 @@ def test_what_a_killed_owner_left_is_stopped_and_a_stranger_with_its_id_is_not(t
 # ------------------------------------------------------------------------------------------------------- the real one
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("a broker")
-
-
-@pytest.fixture(scope="module")
-def broker(folder: Path) -> Iterator[Broker]:
-    with Broker(folder, class_path=jars.class_path(PROJECT, "broker")) as running:
-        yield running
-
-
 def _write(broker: Broker, topic: str, values: range) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for value in values:
         producer.produce(topic, value=str(value), partition=value % 3)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def _ends(broker: Broker, topic: str, partitions: int = 3) -> list[int]:
@@ -145,68 +135,67 @@ def _ends(broker: Broker, topic: str, partitions: int = 3) -> list[int]:
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "tests"})
     try:
-        return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(partitions)]
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE)[1] for p in range(partitions)
+        ]
     finally:
         consumer.close()
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_a_topic_is_made_once_with_its_partitions(broker: Broker) -> None:
+def test_a_topic_is_made_once_with_its_partitions(broker: Broker, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
-    assert broker.create_topic("made-once", partitions=3)
-    assert not broker.create_topic("made-once", partitions=3)
-    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
-    assert len(topics["made-once"].partitions) == 3
+    assert broker.create_topic(topic, partitions=3)
+    assert not broker.create_topic(topic, partitions=3)
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE).topics
+    assert len(topics[topic].partitions) == 3
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_writing_to_a_mistyped_topic_makes_none(broker: Broker) -> None:
+def test_writing_to_a_mistyped_topic_makes_none(broker: Broker, topic: str) -> None:
     from confluent_kafka import KafkaError, Producer
 
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "topic.metadata.propagation.max.ms": 100})
-    producer.produce("mistyped", value="1", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(30)
+    producer.produce(topic, value="1", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(PATIENCE)
     assert [error.code() for error in errors] in ([KafkaError._UNKNOWN_TOPIC], [KafkaError.UNKNOWN_TOPIC_OR_PART])
-    assert "mistyped" not in producer.list_topics(timeout=30).topics
+    assert topic not in producer.list_topics(timeout=PATIENCE).topics
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_a_second_broker_on_the_same_folder_is_refused(broker: Broker, folder: Path) -> None:
+def test_a_second_broker_on_the_same_folder_is_refused(broker: Broker) -> None:
     with pytest.raises(SetupError, match=f"Process {os.getpid()} runs a Kafka broker"):
-        Broker(folder, class_path=jars.class_path(PROJECT, "broker")).start()
+        Broker(broker.data_dir, class_path=jars.class_path(PROJECT, "broker")).start()
     assert broker.pid is not None
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_stopped_or_killed_it_comes_back_at_the_same_address_with_all_that_was_written(broker: Broker) -> None:
+def test_killed_it_comes_back_at_the_same_address_with_all_that_was_written(broker: Broker, topic: str) -> None:
     address = broker.bootstrap
-    broker.create_topic("kept", partitions=3)
-    _write(broker, "kept", range(30))
-    broker.stop()
+    broker.create_topic(topic, partitions=3)
+    _write(broker, topic, range(30))
+    broker.kill()
     assert broker.pid is None
     host, port = address.split(":")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=1)
+        socket.create_connection((host, int(port)))
     broker.start()
     assert broker.bootstrap == address
-    broker.kill()
-    broker.start()
-    assert broker.bootstrap == address
-    assert _ends(broker, "kept") == [10, 10, 10]
+    assert _ends(broker, topic) == [10, 10, 10]
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_the_pinned_connector_reads_a_topic_of_it_with_spark(broker: Broker, spark: SparkSession) -> None:
-    broker.create_topic("read", partitions=3)
-    _write(broker, "read", range(100))
-    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "read", "startingOffsets": "earliest"}
+def test_the_pinned_connector_reads_a_topic_of_it_with_spark(broker: Broker, topic: str, spark: SparkSession) -> None:
+    broker.create_topic(topic, partitions=3)
+    _write(broker, topic, range(100))
+    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
     read = (
         spark.read.format("kafka").options(**options).load().selectExpr("CAST(CAST(value AS STRING) AS INT) AS value")
     )
@@ -218,45 +207,56 @@ import os, signal, sys, time
 from pathlib import Path
 from tidegate.embedded.broker import Broker
 broker = Broker(Path(sys.argv[1]), class_path=sys.argv[2]).start()
-print(broker.pid, flush=True)
+print(broker.pid, broker.bootstrap, broker.create_topic("kept"), flush=True)
 end = sys.argv[3]
 if end != "exit":
     os.kill(os.getpid(), getattr(signal, end))
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
-@pytest.mark.jvm
-@pytest.mark.kafka
-@pytest.mark.chaos
-@pytest.mark.parametrize("end", ["exit", "SIGINT"])
-def test_it_ends_with_an_owner_that_ends_or_gets_ctrl_c(tmp_path: Path, end: str) -> None:
-    assert not _started_by_an_owner_that_ends(tmp_path, end).alive
+@dataclass(frozen=True)
+class Ended:
+    """What an owner told of its broker before it ended."""
+
+    broker: Process
+    address: str
+    made_the_topic: bool
 
 
-@pytest.mark.jvm
-@pytest.mark.kafka
-@pytest.mark.chaos
-def test_after_a_killed_owner_the_next_start_ends_what_was_left_and_keeps_its_data(tmp_path: Path) -> None:
-    left = _started_by_an_owner_that_ends(tmp_path, "SIGKILL")
-    assert left.alive
-    try:
-        with Broker(tmp_path, class_path=jars.class_path(PROJECT, "broker")) as broker:
-            assert not left.alive
-            assert broker.pid not in (None, left.pid)
-    finally:
-        left.kill_group()
-
-
-def _started_by_an_owner_that_ends(folder: Path, end: str) -> Process:
+def _owner_that_ends(folder: Path, end: str) -> Ended:
     class_path = jars.class_path(PROJECT, "broker")
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, str(folder), class_path, end], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert owner.stdout is not None
-    pid = int(owner.stdout.readline())
+    pid, address, made = owner.stdout.readline().decode().split()
     # Before its owner ends: afterwards it may be gone.
-    known = Process.read(folder / "broker.pid") or Process(pid=pid, started="gone")
-    owner.wait(timeout=60)
+    known = Process.read(folder / "broker.pid") or Process(pid=int(pid), started="gone")
+    owner.wait(timeout=PATIENCE)
     owner.stdout.close()
-    return known
+    return Ended(known, address, made == "True")
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+@pytest.mark.chaos
+def test_the_next_start_ends_what_a_killed_owner_left_keeps_its_data_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    killed = _owner_that_ends(tmp_path, "SIGKILL")
+    try:
+        assert killed.broker.alive
+        assert killed.made_the_topic
+        interrupted = _owner_that_ends(tmp_path, "SIGINT")
+        assert interrupted.broker.pid != killed.broker.pid
+        assert (interrupted.address, interrupted.made_the_topic) == (killed.address, False)
+        assert (killed.broker.alive, interrupted.broker.alive) == (False, False)
+    finally:
+        killed.broker.kill_group()
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+@pytest.mark.chaos
+@pytest.mark.nightly
+def test_it_ends_with_an_owner_that_ends(tmp_path: Path) -> None:
+    assert not _owner_that_ends(tmp_path, "exit").broker.alive
