@@ -34,6 +34,7 @@ from tests.live.console import Console
 from tests.live.project import declare_people, land_day, make_project
 from tests.patience import PATIENCE, until
 from tidegate.embedded.airflow_server import AirflowServer
+from tidegate.errors import NoAnswerError
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
 
@@ -64,7 +65,7 @@ class Live:
         again = Retry(
             total=5, connect=0, read=0, status=5, status_forcelist=[500], allowed_methods=None, backoff_factor=0.3
         )
-        self.client = ApiClient(Configuration(host=self.server.url, access_token=self.server.token(), retries=again))
+        self.client = ApiClient(Configuration(host=self.server.url, access_token=self._token(), retries=again))
 
     # ---------------------------------------------------------------------------------------------- what a person does
 
@@ -117,6 +118,10 @@ class Live:
 
     # ------------------------------------------------------------------------------------------------ what a person sees
 
+    def dags(self) -> dict[str, bool]:
+        """Every DAG that Airflow lists, and whether it is paused."""
+        return {dag.dag_id: bool(dag.is_paused) for dag in DAGApi(self.client).get_dags(exclude_stale=True).dags}
+
     def runs(self, dag_id: str) -> dict[str, str]:
         """The state of each run of a DAG."""
         found = DagRunApi(self.client).get_dag_runs(dag_id).dag_runs
@@ -165,10 +170,8 @@ class Live:
     def page(self, run: str) -> str:
         """The page of a run, in Airflow."""
         path = f"/tidegate/pipelines/flights/runs/{quote(run, safe='')}"
-        asked = urllib.request.Request(
-            self.server.url + path, headers={"Authorization": f"Bearer {self.server.token()}"}
-        )
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        asked = urllib.request.Request(self.server.url + path, headers={"Authorization": f"Bearer {self._token()}"})
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
             return str(answer.read().decode())
 
     def log(self, run: str, task: str, attempt: int = 1) -> str:
@@ -204,6 +207,18 @@ class Live:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
         psutil.wait_procs(processes, timeout=PATIENCE)
+
+    def _token(self) -> str:
+        tokens: list[str] = []
+
+        def given() -> bool:
+            # A server that is busy answers later.
+            with contextlib.suppress(NoAnswerError):
+                tokens.append(self.server.token())
+            return bool(tokens)
+
+        until(given, "Airflow gives a token")
+        return tokens[0]
 
     def _processes(self, fits: Callable[[list[str]], bool]) -> list[psutil.Process]:
         found = []

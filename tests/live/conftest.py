@@ -54,7 +54,7 @@ def people_run(airflow: Live) -> str:
     airflow.up()
     landed = "".join(f"{json.dumps(record)}\n" for record in PEOPLE_RECORDS)
     (airflow.layout.landing("people") / "people.json").write_text(landed)
-    until(lambda: "people" in airflow.server.dags(), "Airflow has read the new file")
+    until(lambda: "people" in airflow.dags(), "Airflow has read the new file")
     return airflow.trigger("people")
 
 
@@ -127,7 +127,7 @@ def follower(airflow: Live) -> str:
     airflow.up()
     for command in ("source .airflow/env", "cat > pipelines/punctuality.py", "sed ", "tidegate plan punctuality"):
         airflow.console.follow(command)
-    until(lambda: "punctuality" in airflow.server.dags(), "Airflow has read the new file")
+    until(lambda: "punctuality" in airflow.dags(), "Airflow has read the new file")
     return "punctuality"
 
 

@@ -52,8 +52,7 @@ class Console:
     def follow_step(self, step: guides.Step) -> str:
         """Give a command of the guide; fails unless it prints what the guide shows."""
         output = self.shell(step.command)
-        missing = guides.missing_line(step.printed, output)
-        assert missing is None, f"line {step.line} of the guide: {missing!r} was not printed:\n{output}"
+        guides.check(GUIDE, step, 0, output)
         return output
 
     def shell(self, command: str) -> str:

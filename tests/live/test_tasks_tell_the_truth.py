@@ -72,7 +72,7 @@ def test_a_topic_is_read_by_a_run_that_the_schedule_made(live: Live, clicks: str
     assert clicks.startswith("scheduled__")
     (bootstrap,) = re.findall(r"Kafka broker +(127\.0\.0\.1:\d+)", live.first_output)
     assert wrong_clicks(live.layout, bootstrap) == []
-    assert live.server.dags()["clickstream"], "the command of the guide paused it, in this Airflow"
+    assert live.dags()["clickstream"], "the command of the guide paused it, in this Airflow"
 
 
 @pytest.mark.nightly

@@ -29,12 +29,12 @@ pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.
 PARTS = ("api-server", "scheduler", "dag-processor", "triggerer", "feeder", "broker")
 
 
-def test_up_says_where_everything_is_and_waits_for_no_file_that_does_not_load(live: Live, people_run: str) -> None:
+def test_up_says_where_everything_is_and_waits_for_no_file_that_does_not_load(live: Live) -> None:
     output = live.first_output
     assert f"Port {PORT} is taken by another program" in output
     assert f"{live.server.url}  (log in as admin, password {live.server.password})" in output
     assert "dags/broken.py does not load: ValueError: no such table" in output
-    paused = live.server.dags()
+    paused = live.dags()
     assert paused.keys() >= {"clickstream", "flights", "quarantine", "schema_approval", "alerts"}
     assert not any(paused[name] for name in ("flights", "quarantine", "schema_approval", "alerts"))
 
@@ -74,7 +74,7 @@ def test_what_was_killed_is_started_again_and_down_stops_all_of_it(live: Live, k
     console.shell("make up")
     assert all(console.is_running(name) for name in PARTS)
     assert {name: console.leader(name).pid for name in untouched} == untouched, "what still ran is left alone"
-    assert live.server.healthy()
+    until(live.server.healthy, "all parts say that they work")
 
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=guides.ROOT)
     try:
