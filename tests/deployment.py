@@ -8,13 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.patience import PATIENCE, until
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
@@ -101,6 +101,27 @@ class Deployment:
 
         return run_job(self.environment, self.replay_request(flow, name, **asked), fresh_id("a")).flow(flow)
 
+    def run_and_abort(
+        self,
+        at: str,
+        name: str = "flights",
+        flows: Iterable[str] = (),
+        *,
+        batch: int = 0,
+        request: RunRequest | None = None,
+    ) -> None:
+        """As `run_and_kill`, in this process's session: the same files, without a driver. See `tests.fault_points`."""
+        from pyspark.sql import SparkSession
+
+        from tests.fault_points import aborted
+
+        spark = SparkSession.getActiveSession()
+        assert spark is not None, "the test needs the fixture `spark`"
+        request = request or self.request(name, flows)
+        request.write(self.layout)
+        with aborted(at, self.environment.lake, spark, batch=batch):
+            self.try_run(request)
+
     def run_and_kill(
         self,
         at: str,
@@ -120,7 +141,7 @@ class Deployment:
             request: What the run is asked; an increment of ``flows`` unless it is given.
         """
         driver, marker = self.start_driver(at, request or self.request(name, flows), batch=batch)
-        said, _ = driver.communicate(timeout=240)
+        said, _ = driver.communicate(timeout=PATIENCE)
         assert driver.returncode == -signal.SIGKILL, f"not killed, but ended with {driver.returncode}:\n{said[-6000:]}"
         assert marker.read_text() == at
 
@@ -128,14 +149,13 @@ class Deployment:
     def driver_that_waits(self, at: str, name: str = "flights", flows: Iterable[str] = ()) -> Iterator[None]:
         """A driver of its own that stands still at ``hold:<step>:<flow>``; SIGKILLed at the end."""
         driver, marker = self.start_driver(at, self.request(name, flows), batch=0)
-        until = time.monotonic() + 120
-        while not marker.exists() and time.monotonic() < until and driver.poll() is None:
-            time.sleep(0.1)
         try:
+            until(lambda: marker.exists() or driver.poll() is not None, f"a driver that waits at {at}")
             assert marker.exists(), "the driver did not get to where it was to wait"
             yield
         finally:
-            os.killpg(driver.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
             driver.communicate()
 
     def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 PROJECT = Path(__file__).parents[2]
@@ -22,7 +24,7 @@ def test_a_full_disk_leaves_nothing_half_done(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     told = json.loads(done.stdout.splitlines()[-1])

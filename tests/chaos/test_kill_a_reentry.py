@@ -1,19 +1,22 @@
-"""The driver dies at each commit of a replay; one more replay later every row is in exactly one place."""
+"""The driver dies at each commit of a replay; one more replay later every row is in exactly one place.
+
+It dies by an exception that nothing catches; `tests/chaos/test_an_abort_is_a_kill.py` kills it for real.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import date
-from typing import Any
 
 import pytest
 
 from demo import flights_feed
+from tests.chaos.sample import StartState
 from tests.deployment import Deployment
 from tests.spark.reprocessing.test_reentry import expect_every_row_in_one_place, within
 from tidegate import registry
 from tidegate.quarantine import claims
-from tidegate.status.lag import measure
+from tidegate.status.lag import Lag, measure
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
@@ -24,24 +27,46 @@ def delays(more_than: int) -> int:
     return sum(record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than for record in RECORDS)
 
 
-def _kill_a_replay(deployment: Deployment, step: str) -> None:
+def refused_entries(deployment: Deployment) -> None:
+    """A strict suite put many rows into quarantine; today's lets some of them pass."""
     deployment.edit_suite("flights/silver", within(5))
     deployment.land("one.csv", flights_feed._csv(RECORDS))
     deployment.run(flows=["bronze", "silver"])
     deployment.edit_suite("flights/silver", within(20))
-    deployment.run_and_kill(step, request=deployment.replay_request("silver"))
+
+
+def a_replay_that_died(start_state: StartState, step: str) -> Deployment:
+    deployment = start_state(refused_entries)
+    deployment.run_and_abort(step, request=deployment.replay_request("silver"))
     in_hand = claims.in_hand(deployment.layout.quarantine("flights", "silver"))
     assert in_hand == claims.Claim(number=0, entries=delays(5))
+    return deployment
+
+
+def lag_of_silver(deployment: Deployment) -> Lag:
+    pipeline = registry.load("flights")
+    return measure(deployment.environment, pipeline, pipeline.flow("silver"))
+
+
+def states(deployment: Deployment) -> Counter[str]:
+    return Counter(deployment.quarantined("silver")["state"].to_pylist())
+
+
+def expect_a_replay_ends_it(deployment: Deployment) -> None:
+    report = deployment.replay("silver", limit=1, rule="malformed_line")
+
+    assert report.error is None
+    assert states(deployment) == {"open": delays(20), "replayed": delays(5) - delays(20)}
+    assert deployment.table("silver.flights").num_rows == len(RECORDS) - delays(20)
+    expect_every_row_in_one_place(deployment)
 
 
 @pytest.mark.parametrize(
     ("step", "finished"), [("after:write_quarantine:silver", False), ("after:write_target:silver", True)]
 )
-def test_an_ordinary_run_after_a_kill_ends_the_replay_too(
-    step: str, finished: bool, deployment: Deployment, spark: Any
-) -> None:
-    _kill_a_replay(deployment, step)
-    lag = measure(deployment.environment, registry.load("flights"), registry.load("flights").flow("silver"))
+def test_an_ordinary_run_after_a_death_ends_the_replay_too(step: str, finished: bool, start_state: StartState) -> None:
+    deployment = a_replay_that_died(start_state, step)
+    lag = lag_of_silver(deployment)
     assert (lag.has_work, lag.behind) == (True, 0)
     assert "a replay of its quarantine was interrupted" in lag.reason
 
@@ -49,28 +74,19 @@ def test_an_ordinary_run_after_a_kill_ends_the_replay_too(
 
     assert silver.error is None
     assert ("finished replay 0" if finished else "are open again") in " ".join(silver.notes)
-    held = Counter(deployment.quarantined("silver")["state"].to_pylist())
     passed = delays(5) - delays(20) if finished else 0
-    assert held == {"open": delays(5) - passed} | ({"replayed": passed} if finished else {})
-    assert (
-        measure(deployment.environment, registry.load("flights"), registry.load("flights").flow("silver")).has_work
-        is False
-    )
+    assert states(deployment) == {"open": delays(5) - passed} | ({"replayed": passed} if finished else {})
+    assert lag_of_silver(deployment).has_work is False
     expect_every_row_in_one_place(deployment)
 
 
 @pytest.mark.parametrize("step", ["after:claim:silver", "after:write_quarantine:silver", "after:write_target:silver"])
-def test_one_more_replay_after_a_kill_leaves_every_row_in_exactly_one_place(
-    step: str, deployment: Deployment, spark: Any
+def test_one_more_replay_after_a_death_leaves_every_row_in_exactly_one_place(
+    step: str, start_state: StartState
 ) -> None:
-    _kill_a_replay(deployment, step)
+    deployment = a_replay_that_died(start_state, step)
     if step == "after:write_quarantine:silver":
         # The split stands: a suite that would let everything pass moves no row of this claim.
         deployment.edit_suite("flights/silver", within(2000))
-    report = deployment.replay("silver", limit=1, rule="malformed_line")
 
-    assert report.error is None
-    held = Counter(deployment.quarantined("silver")["state"].to_pylist())
-    assert held == {"open": delays(20), "replayed": delays(5) - delays(20)}
-    assert deployment.table("silver.flights").num_rows == len(RECORDS) - delays(20)
-    expect_every_row_in_one_place(deployment)
+    expect_a_replay_ends_it(deployment)

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Any
 
 import pytest
 
-from demo import flights_feed
+from tests.chaos.sample import StartState, in_bronze
 from tests.deployment import Deployment
 from tidegate.checkpoints.lease import holder
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 
-@pytest.mark.parametrize("resource", ["checkpoint:flights/bronze", "table:bronze.flights"])
-def test_a_second_driver_refuses_at_once_and_says_who_holds_the_lease(
-    resource: str, deployment: Deployment, spark: Any
-) -> None:
-    flights_feed.land_day(deployment.environment.landing, date(2013, 1, 1))
-    with deployment.driver_that_waits("hold:decide:bronze", flows=["bronze"]):
-        told = holder(deployment.layout, resource)
+def test_a_second_driver_refuses_at_once_and_says_who_holds_the_lease(start_state: StartState) -> None:
+    deployment = start_state(in_bronze)
+    resources = ("checkpoint:flights/silver", "table:silver.flights")
+    with deployment.driver_that_waits("hold:decide:silver", flows=["silver"]):
+        owners = [holder(deployment.layout, resource) for resource in resources]
 
-        refused = deployment.run(flows=["bronze"]).flow("bronze")
+        refused = deployment.run(flows=["silver"]).flow("silver")
 
-        assert told is not None
-        assert "of flights" in told
+        assert all("of flights" in str(owner) for owner in owners), owners
         assert refused.error is not None
         assert (refused.state, refused.error["kind"], refused.error["transient"]) == ("failed", "LeaseHeldError", True)
         assert "attempt" in refused.error["message"]
-        assert not deployment.layout.table("bronze.flights").exists()
+        assert not deployment.layout.table("silver.flights").exists()
 
-    assert holder(deployment.layout, resource) is None
-    assert deployment.run(flows=["bronze"]).flow("bronze").total("written") == 842
+    assert [holder(deployment.layout, resource) for resource in resources] == [None, None]
+    assert deployment.run(flows=["silver"]).flow("silver").error is None
+    assert deployment.table("silver.flights").num_rows > 0
 
 
 def test_a_thread_of_the_same_driver_refuses_too(deployment: Deployment, spark: Any) -> None:

@@ -1,0 +1,70 @@
+"""A small landing zone with everything that a run has to tell apart, and what must have become of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from demo import flights_feed, recompute
+from tests.deployment import Deployment
+
+StartState = Callable[[Callable[[Deployment], None]], Deployment]
+"""The fixture `start_state`."""
+SILVER = ("flight_id", "day", "carrier", "origin", "dest", "cancelled", "dep_delay", "arr_delay", "distance")
+GOLD = ("day", "carrier", "flights", "cancelled", "late", "p90_delay", "max_delay")
+
+
+def landed(deployment: Deployment) -> None:
+    """Forty flights of two days each, a correction of ten, a file with twelve bad records and a truncated gzip."""
+    landing = deployment.environment.landing
+    first, second, third = (flights_feed.days()[date(2013, 1, day)][:40] for day in (1, 2, 3))
+    wrong = list(flights_feed._SPOILED)
+    bad = [flights_feed._spoiled(record, wrong[n] if n < len(wrong) else -1) for n, record in enumerate(third)]
+    later = [flights_feed._delayed(record, minutes=7) for record in first[:10]]
+    for name, records in (("a.csv", first), ("b.csv", second), ("broken [1].csv", bad), ("corrected 50%.csv", later)):
+        flights_feed._land(landing, name, flights_feed._csv(records), len(records))
+    packed = gzip.compress(flights_feed._csv(first))
+    flights_feed._land(landing, "half.csv.gz", packed[: len(packed) // 2], 0)
+
+
+def in_bronze(deployment: Deployment) -> None:
+    """The sample, and bronze holds it."""
+    landed(deployment)
+    deployment.run(flows=["bronze"])
+
+
+def in_silver(deployment: Deployment) -> None:
+    """The sample, and bronze and silver hold it."""
+    landed(deployment)
+    deployment.run(flows=["bronze", "silver"])
+
+
+WAITING = {"bronze": landed, "silver": in_bronze, "gold": in_silver}
+"""By flow: the start state in which it has something to do, and those before it nothing."""
+
+
+def expect_everything_once(deployment: Deployment) -> None:
+    """Bronze ids are the landed ids, none twice; every id has one place; silver and gold equal DuckDB's own answer."""
+    answer = recompute.flights(deployment.environment.landing)
+    differences = recompute.differences
+    assert differences(answer, "ids", ["_row_id"], deployment.table("bronze.flights")) == 0
+    assert differences(answer, "quarantined", ["_row_id"], deployment.quarantined("silver")) == 0
+    assert differences(answer, "silver", SILVER, deployment.table("silver.flights"), "NOT _deleted") == 0
+    assert differences(answer, "gold", GOLD, deployment.table("gold.daily_delay")) == 0
+    bad_files = deployment.quarantined("bronze").to_pylist()
+    assert [Path(json.loads(file["source"])["path"]).name for file in bad_files] == ["half.csv.gz"]
+
+
+def expect_a_balanced_ledger(deployment: Deployment) -> None:
+    """Every line adds up, and no batch has two."""
+    from tidegate.report import BatchRecord
+
+    lines = deployment.ledger()
+    for line in lines:
+        record = BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
+        assert record.imbalance() == 0, line
+    batches = [(line["app_id"], line["kind"] == "swap", line["batch_id"]) for line in lines]
+    assert len(batches) == len(set(batches))

@@ -1,0 +1,57 @@
+"""What an abort in this process leaves on disk is what a SIGKILL of a driver leaves, so that tests may abort instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.lakes import differences, everything_in
+from tests.chaos.sample import WAITING, StartState, expect_a_balanced_ledger, expect_everything_once
+from tests.chaos.test_kill_a_reentry import expect_a_replay_ends_it, refused_entries
+from tests.chaos.test_kill_at_every_step import STEPS
+
+pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
+
+PER_MERGE = {"after:write_quarantine:bronze", "after:write_target:silver"}
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[] if step in PER_MERGE else [pytest.mark.nightly]) for step in STEPS]
+)
+def test_aborted_and_killed_runs_leave_the_same_lake_which_a_rerun_heals(step: str, start_state: StartState) -> None:
+    flow = step.rpartition(":")[2]
+    aborted = start_state(WAITING[flow])
+    aborted.run_and_abort(step, flows=[flow])
+    after_abort = everything_in(aborted.layout)
+
+    killed = start_state(WAITING[flow])
+    before = everything_in(killed.layout)
+    killed.run_and_kill(step, flows=[flow])
+
+    after_kill = everything_in(killed.layout)
+    assert differences(after_kill, after_abort) == {}
+    assert after_kill != before
+    assert [flow.error for flow in killed.run().flows] == [None] * 3
+    expect_everything_once(killed)
+    expect_a_balanced_ledger(killed)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "after:claim:silver",
+        pytest.param("after:write_quarantine:silver", marks=pytest.mark.nightly),
+        pytest.param("after:write_target:silver", marks=pytest.mark.nightly),
+    ],
+)
+def test_aborted_and_killed_replays_leave_the_same_lake_which_one_more_replay_heals(
+    step: str, start_state: StartState
+) -> None:
+    aborted = start_state(refused_entries)
+    aborted.run_and_abort(step, request=aborted.replay_request("silver"))
+    after_abort = everything_in(aborted.layout)
+
+    killed = start_state(refused_entries)
+    killed.run_and_kill(step, request=killed.replay_request("silver"))
+
+    assert differences(everything_in(killed.layout), after_abort) == {}
+    expect_a_replay_ends_it(killed)
