@@ -168,14 +168,14 @@ def test_a_real_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path)
         land(landing, f"later{number}.csv")
     _drain(spark, landing, checkpoint)
 
-    listed = {file.path: file.modified_ms for file in list_files(landing, CSV).files}
-    assert {file.path: file.modified_ms for file in progress.source_files(checkpoint)} == listed
-    assert len(listed) == len(READ) + 11
+    listing, read = list_files(landing, CSV), progress.source_files(checkpoint)
+    listed = {file.path: file.modified_ms for file in listing.files}
+    assert {file.path: file.modified_ms for file in read} == listed
+    assert (len(listed), listing.ignored) == (len(READ) + 11, len(IGNORED))
     assert (checkpoint / "sources" / "0" / "9.compact").exists()
     last = progress.read(checkpoint).last_committed
     assert last is not None
-    batches = [file.path for batch in range(last + 1) for file in progress.batch_files(checkpoint, batch)]
-    assert sorted(batches) == sorted(listed)
+    assert [file for batch in range(last + 1) for file in progress.batch_files(checkpoint, batch)] == read
 
 
 def _drain(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
