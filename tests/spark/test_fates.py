@@ -82,31 +82,13 @@ def test_of_several_versions_of_one_key_the_highest_order_stays_and_only_its_gro
     assert recompute.differences(answer, "silver", columns, flights.table("silver.flights")) == 0
     (batch,) = report.flow("gold").batches
     carriers = {record["carrier"] for record in newest}
-    assert (batch.read, batch.groups, batch.upserted, batch.unchanged, batch.deleted) == (
-        10,
-        *[len(carriers)] * 2,
-        0,
-        0,
-    )
+    assert (batch.read, batch.groups, batch.upserted) == (10, len(carriers), len(carriers))
     assert len(carriers) < flights.table("gold.daily_delay").num_rows
     columns = ["day", "carrier", "flights", "max_delay"]
     assert recompute.differences(answer, "gold", columns, flights.table("gold.daily_delay")) == 0
 
 
-def test_a_batch_that_is_filtered_whole_is_recorded_and_not_read_again(start_state: StartState, clean: Edit) -> None:
-    from pyspark.sql import functions as F
-
-    flights = start_state(sixty_flights_in_bronze)
-    clean(lambda rows: rows.withColumn("_filtered", F.lit("holiday")))
-
-    (batch,) = flights.run(flows=["silver"]).flow("silver").batches
-
-    assert (batch.read, batch.filtered, batch.written) == (60, {"holiday": 60}, 0)
-    assert flights.table("silver.flights").num_rows == 0
-    assert flights.run(flows=["silver"]).flow("silver").state == "idle"
-
-
-def test_a_new_column_keeps_the_checkpoint_and_a_removed_one_is_refused(start_state: StartState, clean: Edit) -> None:
+def test_a_new_column_reaches_its_table_and_the_flow_behind_it_reads_on(start_state: StartState, clean: Edit) -> None:
     from pyspark.sql import functions as F
 
     flights = start_state(sixty_flights_in_all_tables)
@@ -117,9 +99,3 @@ def test_a_new_column_keeps_the_checkpoint_and_a_removed_one_is_refused(start_st
 
     assert [flow.error for flow in added.flows] == [None, None, None]
     assert sorted({str(note) for note in flights.table("silver.flights")["note"].to_pylist()}) == ["None", "new"]
-    clean(lambda rows: rows.drop("rescued"))
-    flights.land("three.csv", flights_feed._csv(records(3, up_to=20)))
-    error = flights.run(flows=["bronze", "silver"]).flow("silver").error
-    assert error is not None
-    assert error["kind"] == "SpecDriftError"
-    assert "no longer makes rescued" in error["message"]

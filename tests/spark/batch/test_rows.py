@@ -224,10 +224,14 @@ def test_a_refused_or_filtered_row_takes_the_place_of_no_good_row_of_its_key(lat
 def test_what_is_filtered_needs_neither_key_nor_sequence(latest: Open) -> None:
     from pyspark.sql import functions as F
 
-    result = split(latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday"))), (None, None, 1))
+    context = latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday")))
+
+    result = split(context, (None, None, 1))
 
     assert counts(result.planned) == {"read": 1, "filtered": 1}
     assert result.refused is None
+    write(context, result)
+    assert context.target.exists() and table(context.target) == [], "the batch is recorded in the table"
 
 
 def test_a_row_that_lacks_key_and_sequence_names_both(latest: Open) -> None:

@@ -88,8 +88,22 @@ def test_a_batch_below_a_critical_rules_mostly_is_refused_and_its_verdict_is_kep
 
     assert verdicts(context) == ["refused"]
     assert caught.value.verdict == context.report.verdicts[0]
+    with pytest.raises(GateRefusedError):
+        decide(context, (1, 1, 5), (2, 1, -1))
+    assert verdicts(context) == ["refused", "refused"], "every attempt has its own line"
     assert context.report.docs is not None
     assert (context.layout.lake / context.report.docs).exists()
+
+
+def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(spark: SparkSession, tmp_path: Path) -> None:
+    query = {"unexpected_rows_query": "SELECT * FROM {batch} WHERE no_such_column > 1"}
+    wrong = {"type": "unexpected_rows_expectation", "kwargs": query, "severity": "info"}
+    context = flow_context(spark, tmp_path, LATEST, suite=[wrong])
+
+    with pytest.raises(SpecError, match=r"no_such_column|unexpected_rows"):
+        decide(context, (1, 1, 5))
+
+    assert verdicts(context) == []
 
 
 def test_a_refused_batch_that_a_person_takes_out_is_refused_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
