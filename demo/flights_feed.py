@@ -12,7 +12,7 @@ import io
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -81,23 +81,39 @@ def data_file() -> Path:
     return found
 
 
+class Days(Mapping[date, tuple[Record, ...]]):
+    """Flights by the day of their departure; a day's lines are parsed when somebody asks for them."""
+
+    def __init__(self, header: str, lines: Mapping[date, list[str]]) -> None:
+        self._header = header
+        self._lines = lines
+        self._records: dict[date, tuple[Record, ...]] = {}
+
+    def __getitem__(self, day: date) -> tuple[Record, ...]:
+        if day not in self._records:
+            instant = published(day)
+            rows = csv.DictReader([self._header, *self._lines[day]])
+            self._records[day] = tuple({**row, "published_on": instant} for row in rows)
+        return self._records[day]
+
+    def __iter__(self) -> Iterator[date]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
 @cache
-def days() -> Mapping[date, tuple[Record, ...]]:
+def days() -> Days:
     """All 336,776 flights by the day of their departure in New York, as texts, with the instant of publication."""
-    by_day: dict[date, list[Record]] = {}
-    instants: dict[tuple[str, ...], tuple[date, str]] = {}
+    by_date: dict[tuple[str, ...], list[str]] = {}
     with zipfile.ZipFile(data_file()) as archive, archive.open("flights.csv") as raw:
-        lines = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
-        names = next(lines)
-        place = [names.index(name) for name in ("year", "month", "day")]
-        for values in lines:
-            texts = tuple(values[at] for at in place)
-            if texts not in instants:
-                day = date(*map(int, texts))
-                instants[texts] = day, published(day)
-            day, instant = instants[texts]
-            by_day.setdefault(day, []).append(dict(zip((*names, "published_on"), (*values, instant), strict=True)))
-    return {day: tuple(by_day[day]) for day in sorted(by_day)}
+        header, *lines = io.TextIOWrapper(raw, "utf-8", newline="")
+    for line in lines:
+        # Year, month and day stand first.
+        by_date.setdefault(tuple(line.split(",", 3)[:3]), []).append(line)
+    by_day = {date(*map(int, texts)): found for texts, found in by_date.items()}
+    return Days(header, {day: by_day[day] for day in sorted(by_day)})
 
 
 def published(day: date, days_later: int = 1) -> str:

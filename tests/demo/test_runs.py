@@ -149,6 +149,8 @@ def test_who_stops_the_demo_reads_one_line_and_it_ends_with_130(
 ) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.setattr(sys, "argv", ["demo", "--folder", str(tmp_path)])
+    # As in a terminal; a shell in whose background the tests run hands down that it is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Where the story would begin, the signal comes.
     monkeypatch.setattr(story, "tell", lambda *_: os.kill(os.getpid(), number))
     try:
