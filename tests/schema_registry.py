@@ -64,7 +64,7 @@ class SchemaRegistry:
             def log_message(self, *_: Any) -> None: ...
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self.thread.start()
         return self
 

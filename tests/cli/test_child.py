@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,16 +41,20 @@ def test_the_last_report_and_the_exit_code_come_back(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     report = RunReport(dag_id="orders", run_key="k", attempt="a", started_at="t", ended_at="t")
     report.flows = [FlowReport(flow="bronze", target="bronze.orders", checkpoint_version=1, state="done")]
-    told: list[RunReport | None] = []
+    reports: list[RunReport | None] = []
+    looked = tmp_path / "looked"
 
     def begin() -> subprocess.Popen[bytes]:
-        script = "import sys, time; time.sleep(0.5); open(sys.argv[1], 'w').write(sys.argv[2]); sys.exit(3)"
-        return start(sys.executable, "-c", script, str(path), report.to_json())
+        script = 'until [ -e "$2" ]; do sleep 0.05; done; printf %s "$1" >"$0"; exit 3'
+        return start("bash", "-c", script, str(path), report.to_json(), str(looked))
 
-    code, found = child.watch(begin, path, told.append)
-    assert (code, found) == (3, report)
-    assert told[0] is None
-    assert told[-1] == report
+    def tell(found: RunReport | None) -> None:
+        reports.append(found)
+        looked.touch()
+
+    assert child.watch(begin, path, tell) == (3, report)
+    assert reports[0] is None
+    assert reports[-1] == report
 
 
 def test_a_job_without_a_report_has_none(tmp_path: Path) -> None:
