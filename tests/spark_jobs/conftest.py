@@ -15,7 +15,7 @@ from tidegate.spec import ChangeFeed
 Rows = Callable[..., DataFrame]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def parsed(spark: SparkSession) -> Rows:
     """Makes ``parsed("flights", {"year": "2013", …}, …)``: texts become the declared, typed fields."""
 

@@ -17,36 +17,44 @@ VIEW = {
     **{"event_id": "e1", "sequence": "1", "kind": "view", "occurred_at": "2026-03-02T08:59:59.5Z", "user_id": "u1"},
     **{"page": "/Boats?ref=mail", "duration_ms": "1500", "agent": "firefox"},
 }
+NOTHING = dict.fromkeys(VIEW)
+EVENTS: dict[str, dict[str, Any]] = {
+    "view": VIEW,
+    "deletion": {**NOTHING, "event_id": "e1", "sequence": "2", "kind": "delete"},
+    "probe": {**VIEW, "agent": clickstream.PROBE},
+    "nothing": NOTHING,
+}
 Rows = Callable[..., DataFrame]
 
 
-def clean(parsed: Rows, *changes: dict[str, Any]) -> list[dict[str, Any]]:
-    made = clickstream.clean(parsed("clickstream", *({**VIEW, **change} for change in changes)))
+@pytest.fixture(scope="module")
+def cleaned(parsed: Rows) -> dict[str, dict[str, Any]]:
+    """What the transform makes of `EVENTS`, by their names."""
+    made = clickstream.clean(parsed("clickstream", *EVENTS.values()))
     utc = made.selectExpr("* EXCEPT (hour)", "CAST(hour AS TIMESTAMP_NTZ) AS hour")
-    return [row.asDict() for row in utc.orderBy("_row_id").collect()]
+    rows = utc.orderBy("_row_id").collect()
+    return {name: row.asDict() for name, row in zip(EVENTS, rows, strict=True)}
 
 
-def test_a_view_gets_its_hour_its_plain_page_and_its_seconds(parsed: Rows) -> None:
-    (row,) = clean(parsed, {})
+def test_a_view_gets_its_hour_its_plain_page_and_its_seconds(cleaned: dict[str, dict[str, Any]]) -> None:
+    row = cleaned["view"]
     assert row["hour"] == datetime(2026, 3, 2, 8)
     assert (row["page"], row["seconds"], row["_deleted"], row["_filtered"]) == ("/boats", 1.5, False, None)
 
 
-def test_a_deletion_is_marked_and_needs_nothing_but_its_id(parsed: Rows) -> None:
-    nothing = dict.fromkeys(VIEW)
-    (row,) = clean(parsed, {**nothing, "event_id": "e1", "sequence": "2", "kind": "delete"})
+def test_a_deletion_is_marked_and_needs_nothing_but_its_id(cleaned: dict[str, dict[str, Any]]) -> None:
+    row = cleaned["deletion"]
     assert row["_deleted"] is True
     assert (row["event_id"], row["sequence"], row["page"]) == ("e1", 2, None)
 
 
-def test_the_shops_own_probe_is_set_aside_by_name(parsed: Rows) -> None:
-    (row,) = clean(parsed, {"agent": clickstream.PROBE})
-    assert row["_filtered"] == "uptime_probe"
+def test_the_shops_own_probe_is_set_aside_by_name(cleaned: dict[str, dict[str, Any]]) -> None:
+    assert cleaned["probe"]["_filtered"] == "uptime_probe"
 
 
-def test_a_row_of_nulls_comes_back_with_its_id_and_deletes_nothing(parsed: Rows) -> None:
-    (row,) = clean(parsed, dict.fromkeys(VIEW))
-    assert (row["_row_id"], row["_origin"]["raw"], row["_deleted"]) == ("r0", "raw", False)
+def test_a_row_of_nulls_comes_back_with_its_id_and_deletes_nothing(cleaned: dict[str, dict[str, Any]]) -> None:
+    row = cleaned["nothing"]
+    assert (row["_row_id"], row["_origin"]["raw"], row["_deleted"]) == ("r3", "raw", False)
 
 
 def test_views_and_distinct_users_are_counted_per_page_and_hour(spark: SparkSession) -> None:

@@ -19,92 +19,110 @@ FLIGHT = {
     **{"tailnum": "N14228", "origin": "EWR", "dest": "IAH", "air_time": "227", "distance": "1400"},
     **{"time_hour": "2013-01-01T10:00:00Z", "published_on": "2013-01-02T11:00:00Z"},
 }
-Rows = Callable[..., DataFrame]
+CHANGES: dict[str, dict[str, Any]] = {
+    "ordinary": {},
+    "in summer": {"month": "7"},
+    "late in the evening": {"sched_dep_time": "2359", "dep_delay": "3"},
+    "cancelled": {"dep_time": None, "dep_delay": None},
+    "at 25:75": {"sched_dep_time": "2575"},
+    "in month 13": {"month": "13"},
+    "at a negative time": {"sched_dep_time": "-5"},
+    "of no year": {"year": None},
+    "of nulls": dict.fromkeys(FLIGHT),
+    "ferry": {"dest": "LGA"},
+    "with an unknown field": {"_rescued": {"gate": "B12"}},
+}
+DELAYS: dict[str, tuple[int | None, ...]] = {
+    "mixed": (-5, 14, 15, 100, None),
+    "one to ten": tuple(range(1, 11)),
+    "one to eleven": tuple(range(1, 12)),
+    "all cancelled": (None, None),
+}
+"""Departure delays of a day's flights, None for one that never left."""
+Cleaned = dict[str, dict[str, Any]]
 
 
-def clean(parsed: Rows, *changes: dict[str, Any]) -> list[dict[str, Any]]:
-    made = flights.clean(parsed("flights", *({**FLIGHT, **change} for change in changes)))
+@pytest.fixture(scope="module")
+def cleaned(parsed: Callable[..., DataFrame]) -> Cleaned:
+    """What the transform makes of a flight with each of `CHANGES`, by their names."""
+    made = flights.clean(parsed("flights", *({**FLIGHT, **change} for change in CHANGES.values())))
     utc = made.selectExpr(
         "* EXCEPT (scheduled_at, departed_at)",
         "CAST(scheduled_at AS TIMESTAMP_NTZ) AS scheduled_at",
         "CAST(departed_at AS TIMESTAMP_NTZ) AS departed_at",
     )
-    return [row.asDict() for row in utc.orderBy("_row_id").collect()]
+    by_id = {row["_row_id"]: row.asDict() for row in utc.collect()}
+    return {name: by_id[f"r{number}"] for number, name in enumerate(CHANGES)}
 
 
-def test_a_flight_is_known_by_its_hour_carrier_and_number(parsed: Rows) -> None:
-    (row,) = clean(parsed, {})
+def test_a_flight_is_known_by_its_hour_carrier_and_number(cleaned: Cleaned) -> None:
+    row = cleaned["ordinary"]
     assert row["flight_id"] == "20130101T10Z-UA-1545"
     assert row["day"] == date(2013, 1, 1)
     assert row["cancelled"] is False
 
 
-def test_new_yorks_clock_becomes_utc_in_winter_and_in_summer(parsed: Rows) -> None:
-    winter, summer = clean(parsed, {}, {"month": "7"})
-    assert winter["scheduled_at"] == datetime(2013, 1, 1, 10, 15)
-    assert summer["scheduled_at"] == datetime(2013, 7, 1, 9, 15)
+def test_new_yorks_clock_becomes_utc_in_winter_and_in_summer(cleaned: Cleaned) -> None:
+    assert cleaned["ordinary"]["scheduled_at"] == datetime(2013, 1, 1, 10, 15)
+    assert cleaned["in summer"]["scheduled_at"] == datetime(2013, 7, 1, 9, 15)
 
 
-def test_a_late_evening_departure_belongs_to_new_yorks_day(parsed: Rows) -> None:
-    (row,) = clean(parsed, {"sched_dep_time": "2359", "dep_delay": "3"})
+def test_a_late_evening_departure_belongs_to_new_yorks_day(cleaned: Cleaned) -> None:
+    row = cleaned["late in the evening"]
     assert row["day"] == date(2013, 1, 1)
     assert row["scheduled_at"] == datetime(2013, 1, 2, 4, 59)
     assert row["departed_at"] == datetime(2013, 1, 2, 5, 2)
 
 
-def test_a_flight_that_never_left_is_cancelled(parsed: Rows) -> None:
-    (row,) = clean(parsed, {"dep_time": None, "dep_delay": None})
+def test_a_flight_that_never_left_is_cancelled(cleaned: Cleaned) -> None:
+    row = cleaned["cancelled"]
     assert row["cancelled"] is True
     assert row["departed_at"] is None
 
 
-def test_a_time_that_no_clock_shows_is_null_and_never_an_exception(parsed: Rows) -> None:
-    rows = clean(parsed, {"sched_dep_time": "2575"}, {"month": "13"}, {"sched_dep_time": "-5"}, {"year": None})
+def test_a_time_that_no_clock_shows_is_null_and_never_an_exception(cleaned: Cleaned) -> None:
+    rows = [cleaned[name] for name in ("at 25:75", "in month 13", "at a negative time", "of no year")]
     assert [row["scheduled_at"] for row in rows] == [None] * 4
     assert [row["day"] for row in rows] == [date(2013, 1, 1), None, date(2013, 1, 1), None]
 
 
-def test_every_row_comes_back_with_its_id_and_origin_also_one_of_nulls(parsed: Rows) -> None:
-    rows = clean(parsed, {}, dict.fromkeys(FLIGHT))
-    assert [row["_row_id"] for row in rows] == ["r0", "r1"]
-    assert rows[1]["_origin"]["raw"] == "raw"
-    assert rows[1]["flight_id"] is None
+def test_every_row_comes_back_with_its_id_and_origin_also_one_of_nulls(cleaned: Cleaned) -> None:
+    assert [row["_row_id"] for row in cleaned.values()] == [f"r{number}" for number in range(len(CHANGES))]
+    assert {row["_origin"]["raw"] for row in cleaned.values()} == {"raw"}
+    assert cleaned["of nulls"]["flight_id"] is None
 
 
-def test_ferry_flights_are_set_aside_by_name(parsed: Rows) -> None:
-    ordinary, ferry = clean(parsed, {}, {"dest": "LGA"})
-    assert ordinary["_filtered"] is None
-    assert ferry["_filtered"] == "ferry_flight"
+def test_ferry_flights_are_set_aside_by_name(cleaned: Cleaned) -> None:
+    assert cleaned["ordinary"]["_filtered"] is None
+    assert cleaned["ferry"]["_filtered"] == "ferry_flight"
 
 
-def test_fields_that_nobody_declared_are_kept_as_json(parsed: Rows) -> None:
-    without, with_gate = clean(parsed, {}, {"_rescued": {"gate": "B12"}})
-    assert without["rescued"] is None
-    assert with_gate["rescued"] == '{"gate":"B12"}'
+def test_fields_that_nobody_declared_are_kept_as_json(cleaned: Cleaned) -> None:
+    assert cleaned["ordinary"]["rescued"] is None
+    assert cleaned["with an unknown field"]["rescued"] == '{"gate":"B12"}'
 
 
-def statistics(spark: SparkSession, *delays: int | None) -> dict[str, Any]:
-    rows = [(date(2013, 1, 1), "UA", delay is None, delay) for delay in delays]
+@pytest.fixture(scope="module")
+def statistics(spark: SparkSession) -> dict[str, dict[str, Any]]:
+    """The daily figures of `DELAYS`, whose names stand where a carrier does."""
+    rows = [(date(2013, 1, 1), name, delay is None, delay) for name, delays in DELAYS.items() for delay in delays]
     frame = spark.createDataFrame(rows, "day DATE, carrier STRING, cancelled BOOLEAN, dep_delay INT")
-    (row,) = flights.daily_delay(frame).collect()
-    found: dict[str, Any] = row.asDict()
-    return found
+    return {row["carrier"]: row.asDict() for row in flights.daily_delay(frame).collect()}
 
 
-def test_delays_are_those_of_flights_that_left(spark: SparkSession) -> None:
-    found = statistics(spark, -5, 14, 15, 100, None)
-    assert found == {
-        **{"day": date(2013, 1, 1), "carrier": "UA", "flights": 5, "cancelled": 1, "late": 2},
+def test_delays_are_those_of_flights_that_left(statistics: dict[str, dict[str, Any]]) -> None:
+    assert statistics["mixed"] == {
+        **{"day": date(2013, 1, 1), "carrier": "mixed", "flights": 5, "cancelled": 1, "late": 2},
         **{"mean_delay": 31.0, "p90_delay": 100, "max_delay": 100},
     }
 
 
-def test_the_percentile_is_a_delay_that_occurred(spark: SparkSession) -> None:
-    assert statistics(spark, *range(1, 11))["p90_delay"] == 9
-    assert statistics(spark, *range(1, 12))["p90_delay"] == 10
+def test_the_percentile_is_a_delay_that_occurred(statistics: dict[str, dict[str, Any]]) -> None:
+    assert statistics["one to ten"]["p90_delay"] == 9
+    assert statistics["one to eleven"]["p90_delay"] == 10
 
 
-def test_a_day_without_departures_has_no_delay(spark: SparkSession) -> None:
-    found = statistics(spark, None, None)
+def test_a_day_without_departures_has_no_delay(statistics: dict[str, dict[str, Any]]) -> None:
+    found = statistics["all cancelled"]
     assert (found["flights"], found["cancelled"], found["late"]) == (2, 2, 0)
     assert found["mean_delay"] is found["p90_delay"] is found["max_delay"] is None
