@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -141,12 +142,7 @@ class Live:
     def end(self, run: str, dag_id: str = "flights") -> dict[str, str | None]:
         """Wait for a run's end, and return the colour of each of its tasks."""
         ended = ("success", "failed")
-        while self.runs(dag_id).get(run) not in ended:
-            before = self.states(run, dag_id)
-            until(
-                lambda before=before: self.runs(dag_id).get(run) in ended or self.states(run, dag_id) != before,
-                f"{run} of {dag_id} gets on",
-            )
+        self._wait(lambda: self.runs(dag_id).get(run) in ended, run, dag_id, "ends")
         return self.states(run, dag_id)
 
     def attempt(self, run: str) -> str:
@@ -166,6 +162,30 @@ class Live:
         """Whether that attempt's application works on a flow just now."""
         report = self.report(run)
         return report is not None and any(told.flow == flow and told.state == "running" for told in report.flows)
+
+    def wait_for_silver(self, run: str, *, but_for: str = "") -> None:
+        """Wait until the application of an attempt works on silver; of another attempt than ``but_for``."""
+        self._wait(
+            lambda: self.attempt(run) != but_for and self.works_on(run, "silver"), run, "flights", "works on silver"
+        )
+
+    def _wait(self, condition: Callable[[], bool], run: str, dag_id: str, what: str) -> None:
+        """Wait as long as the run gets on: all of it may take longer than anything that a test waits for."""
+
+        def progress() -> Any:
+            report = self.report(run) if dag_id == "flights" else None
+            flows = [(flow.flow, flow.state) for flow in report.flows] if report is not None else []
+            logs = self.project.glob(f".airflow/logs/dag_id={dag_id}/run_id={run}/*/*.log")
+            return self.states(run, dag_id), flows, sum(log.stat().st_size for log in logs)
+
+        def got_on() -> bool:
+            # The API server has other things to do than to answer us.
+            time.sleep(0.5)
+            return condition() or progress() != before
+
+        while not condition():
+            before = progress()
+            until(got_on, f"run {run} of {dag_id} {what}, or at least gets on")
 
     def page(self, run: str) -> str:
         """The page of a run, in Airflow."""

@@ -78,7 +78,7 @@ def refused(airflow: Live, people_run: str) -> Refused:
     airflow.up()
     until(lambda: bool(airflow.runs("flights")), "the schedule's first run")
     run = min(airflow.runs("flights"))
-    until(lambda: airflow.works_on(run, "silver"), "silver works")
+    airflow.wait_for_silver(run)
     tries = airflow.tasks(run)["run"].try_number
     # The state of a flow is told while `run` goes on.
     until(lambda: "tidegate silver: runs" in airflow.log(run, "run", tries), "the log of `run` says so")
@@ -115,6 +115,9 @@ def clicks(airflow: Live) -> str:
     def green() -> list[str]:
         return [run for run in airflow.runs("clickstream") if airflow.states(run, "clickstream") == GREEN]
 
+    until(lambda: bool(airflow.runs("clickstream")), "the schedule makes a run")
+    for run in sorted(airflow.runs("clickstream")):
+        airflow.end(run, "clickstream")
     until(lambda: bool(green()), "clickstream has run")
     airflow.console.follow("source .airflow/env")
     airflow.console.follow("airflow dags pause clickstream")
@@ -156,7 +159,7 @@ def mended(airflow: Live, refused: Refused, idle: Idle, follower: str) -> Mended
     allow_origins(airflow.project, AIRPORTS)
     with airflow.silver_held():
         cleared = airflow.clear(run, "silver")
-        until(lambda: airflow.attempt(run) != refused.attempt and airflow.works_on(run, "silver"), "silver works again")
+        airflow.wait_for_silver(run, but_for=refused.attempt)
         killed_attempt = airflow.attempt(run)
         airflow.kill(airflow.applications())
     states = airflow.end(run)

@@ -143,7 +143,7 @@ def test_a_run_that_a_person_ends_stops_spark_and_what_it_committed_is_told_by_t
     events = len(live.events("bronze.flights"))
     with live.silver_held():
         run = live.trigger()
-        until(lambda: live.works_on(run, "silver"), "silver works")
+        live.wait_for_silver(run)
         live.fail(run, "run")
         until(lambda: not live.applications(), "the worker hears of it with its next heartbeat, then Spark ends")
     assert live.end(run)["run"] == "failed"
