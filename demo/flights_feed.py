@@ -152,7 +152,6 @@ def _correction(landing: Path) -> Landed:
 
 def _late(landing: Path) -> Landed:
     """A day that wave 1 left out, with a modification time before all of wave 1's files."""
-    # Three days and not years: Spark passes over files that are ten years older than the newest (maxFileAge).
     records = days()[LATE_DAY]
     old = time.time() - 3 * 86_400
     what = "late: an old day, an old file time"

@@ -13,6 +13,7 @@ from tidegate.checkpoints import progress
 from tidegate.errors import SourceError
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
 from tidegate.spec import FileSource
+from tidegate.spec.sources import MAX_FILE_AGE_DAYS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -190,7 +191,7 @@ def _drain(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
         .option("pathGlobFilter", CSV)
         .option("recursiveFileLookup", "true")
         .option("maxFilesPerTrigger", 3)
-        .option("maxFileAge", "3650d")
+        .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
         .load(glob_escaped(str(landing)))
         .select("path", "length", "modificationTime")
         .writeStream.foreachBatch(take)

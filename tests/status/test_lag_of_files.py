@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from tests.status.place import BRONZE, Place
 from tidegate.errors import CheckpointCorruptError, SourceError
-from tidegate.status import backlog
 
 
 def test_an_empty_landing_folder_is_no_work(place: Place) -> None:
@@ -75,14 +75,31 @@ def test_a_file_changed_after_it_was_read_is_told_and_is_no_work(place: Place) -
     assert "1 file changed after being read" in told.reason
 
 
-def test_a_file_ten_years_older_than_the_newest_is_never_read_and_never_work(place: Place) -> None:
+@pytest.mark.parametrize("year", [1970, 1995, 2040, 2999])
+def test_a_file_that_was_not_read_is_pending_whatever_its_clock_says(place: Place, year: int) -> None:
     place.land("a.csv")
     place.read_everything(place.checkpoint("bronze"))
-    path = place.land("old.csv")
-    os.utime(path, ns=(0, path.stat().st_mtime_ns - (backlog.MAX_AGE_MS + 60_000) * 1_000_000))
-    told = place.measure(BRONZE)
-    assert (told.has_work, told.behind, told.ignored) == (False, 0, 1)
-    assert told.reason == "nothing new in trips; not read: 1 file years older than the newest"
+    path = place.land("odd.csv")
+    os.utime(path, (0, datetime(year, 1, 2, tzinfo=UTC).timestamp()))
+    lag = place.measure(BRONZE)
+    assert (lag.has_work, lag.behind, lag.ignored, lag.ahead) == (True, 1, 0, "odd.csv")
+
+
+def test_a_file_from_the_future_that_was_read_hides_no_later_one(place: Place) -> None:
+    path = place.land("a.csv")
+    os.utime(path, (0, datetime(2040, 1, 1, tzinfo=UTC).timestamp()))
+    place.read_everything(place.checkpoint("bronze"))
+    place.land("b.csv")
+    lag = place.measure(BRONZE)
+    assert (lag.has_work, lag.behind, lag.ahead) == (True, 1, "b.csv")
+
+
+def test_a_pipe_in_the_landing_folder_is_told_and_not_opened(place: Place) -> None:
+    place.land("a.csv")
+    os.mkfifo(place.landing / "pipe.csv")
+    lag = place.measure(BRONZE)
+    assert (lag.behind, lag.ahead) == (1, "a.csv")
+    assert "not read: 1 in the folder that is no regular file (a pipe, a socket or a device)" in lag.reason
 
 
 def test_a_new_version_reads_everything_again(place: Place) -> None:

@@ -122,9 +122,9 @@ def _held_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tu
 
 def _of_topic(bootstrap: str, source: KafkaSource, bronze: Path, window: Window | None) -> Extent:
     if window is None:
-        ranges = kafka.offset_bounds(bootstrap, source.topic)
+        ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     else:
-        ranges = kafka.offsets_within(bootstrap, source.topic, window.first, window.behind)
+        ranges = kafka.offsets_within(bootstrap, source.topic, window.first, window.behind, isolation=source.isolation)
     offsets = sum(end - begin for begin, end in ranges.values())
     told = offsets_told(ranges)
     # Compaction and transactions leave offsets without a message, which bronze will never hold.

@@ -46,6 +46,8 @@ class Listing:
     """Files that lie there too and that the stream does not see: hidden names, or names that do not fit the glob."""
     unfit: int
     """Of these, such as are not hidden."""
+    special: int = 0
+    """Entries that fit the glob and are no regular files: pipes, sockets, devices. Opening one may wait for ever."""
 
 
 def list_files(folder: Path, glob: str) -> Listing:
@@ -65,7 +67,7 @@ def list_files(folder: Path, glob: str) -> Listing:
     listed = _Listed()
     _walk(os.path.normpath(folder), fits, listed, frozenset(), True)
     found = tuple(sorted(listed.files, key=lambda file: file.path))
-    return Listing(files=found, ignored=listed.ignored, unfit=listed.unfit)
+    return Listing(files=found, ignored=listed.ignored, unfit=listed.unfit, special=listed.special)
 
 
 def modified_within(listed: tuple[LandedFile, ...], window: Window) -> tuple[LandedFile, ...]:
@@ -139,6 +141,7 @@ class _Listed:
     files: list[LandedFile] = field(default_factory=list)
     ignored: int = 0
     unfit: int = 0
+    special: int = 0
 
 
 def _walk(
@@ -165,6 +168,9 @@ def _walk(
         seen = visible and not is_hidden(entry.name) and _is_text(entry.name)
         if stat.S_ISDIR(facts.st_mode):
             _walk(entry.path, fits, listed, above | {identity}, seen)
+        elif seen and fits.fullmatch(entry.name) and not stat.S_ISREG(facts.st_mode):
+            listed.ignored += 1
+            listed.special += 1
         elif seen and fits.fullmatch(entry.name):
             modified_ms = facts.st_mtime_ns // 1_000_000
             listed.files.append(LandedFile(path=entry.path, size=facts.st_size, modified_ms=modified_ms))

@@ -34,18 +34,33 @@ def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, i
     return {partition: end for partition, (_, end) in offset_bounds(bootstrap, topic, timeout).items()}
 
 
-def offset_bounds(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, tuple[int, int]]:
-    """The first offset that each partition still holds, and the one that its next message will get.
+def offset_bounds(
+    bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = "read_uncommitted"
+) -> dict[int, tuple[int, int]]:
+    """The first offset that each partition still holds, and the one at which a reader stops.
+
+    Args:
+        bootstrap: ``host:port``, or several with commas.
+        topic: Its name.
+        timeout: Seconds for everything.
+        isolation: Of the reader. ``read_committed`` stops before the first transaction that is open;
+            ``read_uncommitted`` at the offset that the next message will get.
 
     Raises:
         SourceError: The broker knows no such topic.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    return _asked(bootstrap, topic, timeout, _bounds)
+    level = _level(isolation)
+    return _asked(bootstrap, topic, timeout, lambda client, topic, until: _bounds(client, topic, until, level))
 
 
 def offsets_within(
-    bootstrap: str, topic: str, start: datetime, end: datetime, timeout: float = 5.0
+    bootstrap: str,
+    topic: str,
+    start: datetime,
+    end: datetime,
+    timeout: float = 5.0,
+    isolation: str = "read_uncommitted",
 ) -> dict[int, tuple[int, int]]:
     """The range of each partition from its first message not older than ``start`` up to the first not older than ``end``.
 
@@ -59,11 +74,11 @@ def offsets_within(
         SourceError: The broker knows no such topic.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    first, behind = (_offsets_at(bootstrap, topic, moment, timeout) for moment in (start, end))
+    first, behind = (_offsets_at(bootstrap, topic, moment, timeout, isolation) for moment in (start, end))
     return {partition: (offset, max(offset, behind[partition])) for partition, offset in first.items()}
 
 
-def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float) -> dict[int, int]:
+def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float, isolation: str) -> dict[int, int]:
     """The first offset of each partition whose message is not older than a moment; the end where there is none.
 
     Raises:
@@ -73,11 +88,11 @@ def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float) ->
     from confluent_kafka import admin
 
     specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
-    since = specs.for_timestamp(int(moment.timestamp() * 1000))
+    since, level = specs.for_timestamp(int(moment.timestamp() * 1000)), _level(isolation)
 
     def ask(client: AdminClient, topic: str, until: float) -> dict[int, int]:
         partitions = _partitions(client, topic, until)
-        found, end = (_offsets(client, partitions, spec, until) for spec in (since, specs.latest()))
+        found, end = (_offsets(client, partitions, spec, until, level) for spec in (since, specs.latest()))
         return {partition: end[partition] if found[partition] < 0 else found[partition] for partition in sorted(end)}
 
     return _asked(bootstrap, topic, timeout, ask)
@@ -105,17 +120,23 @@ def _asked(bootstrap: str, topic: str, timeout: float, ask: Callable[[AdminClien
             raise _unavailable(bootstrap, f"not within {timeout:g} s") from None
 
 
-def _bounds(client: AdminClient, topic: str, until: float) -> dict[int, tuple[int, int]]:
+def _level(isolation: str) -> Any:
+    from confluent_kafka import IsolationLevel
+
+    return IsolationLevel[isolation.upper()]
+
+
+def _bounds(client: AdminClient, topic: str, until: float, level: Any) -> dict[int, tuple[int, int]]:
     from confluent_kafka import admin
 
     specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
     partitions = _partitions(client, topic, until)
-    begin, end = (_offsets(client, partitions, spec, until) for spec in (specs.earliest(), specs.latest()))
+    begin, end = (_offsets(client, partitions, spec, until, level) for spec in (specs.earliest(), specs.latest()))
     return {partition: (begin[partition], end[partition]) for partition in sorted(end)}
 
 
-def _offsets(client: AdminClient, partitions: list[Any], spec: Any, until: float) -> dict[int, int]:
-    asked = client.list_offsets(dict.fromkeys(partitions, spec), request_timeout=_left(until))
+def _offsets(client: AdminClient, partitions: list[Any], spec: Any, until: float, level: Any) -> dict[int, int]:
+    asked = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=_left(until))
     return {found.partition: answer.result(_left(until)).offset for found, answer in asked.items()}
 
 

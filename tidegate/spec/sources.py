@@ -23,9 +23,10 @@ from tidegate.spec.fields import (
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
-MAX_FILE_AGE_DAYS = 3650
-"""The stream's ``maxFileAge``: once it has read, it passes over a file that is older than the newest by more. Spark's own
-7 days would leave files out without a word."""
+Isolation = Literal["read_committed", "read_uncommitted"]
+MAX_FILE_AGE_DAYS = 3_650_000
+"""The stream's ``maxFileAge``, ten thousand years. Spark passes over a file that is older than the newest one by more, so one
+file with a time in the future would hide all others, and Spark's own 7 days hide every late file."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
@@ -94,12 +95,16 @@ class KafkaSource:
     """What happens when messages bring other fields than the schema has; by default they are rescued."""
     max_offsets_per_trigger: int = 500_000
     """At most so many messages a micro-batch, over all partitions."""
+    isolation: Isolation = "read_committed"
+    """``read_committed`` leaves out messages of transactions that were aborted and waits for those that are open, as
+    Kafka's own ``isolation.level``. ``read_uncommitted`` reads them all."""
 
     def __post_init__(self) -> None:
         if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
         check_schema(self, self.schema)
         check_choice(self, "format", self.format, get_args(ValueFormat))
+        check_choice(self, "isolation", self.isolation, get_args(Isolation))
         _check_contract(self, self.contract, self.schema)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
 

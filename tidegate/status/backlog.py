@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import progress
 from tidegate.errors import OffsetsExpiredError
 from tidegate.probes import delta, files, kafka
-from tidegate.spec.sources import MAX_FILE_AGE_DAYS
 from tidegate.wording import count
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ _NAMED = 3
 """So many files are named, of however many there are."""
 BYTES_PER_MESSAGE = 1024
 """A guess for a topic of which nothing was read yet: the broker does not tell sizes."""
-MAX_AGE_MS = MAX_FILE_AGE_DAYS * 24 * 3600 * 1000
 NOTHING_READ = "nothing read"
 
 
@@ -67,9 +65,7 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
     up_to = -1 if committed is None else committed.log_offset
     seen = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
     listing = files.list_files(folder, source.glob)
-    oldest = max(seen.values(), default=0) - MAX_AGE_MS
-    fresh = [file for file in listing.files if file.path not in seen]
-    new = tuple(file for file in fresh if file.modified_ms >= oldest)
+    new = tuple(file for file in listing.files if file.path not in seen)
     rewritten = sum(file.modified_ms != seen.get(file.path, file.modified_ms) for file in listing.files)
     return Backlog(
         what=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
@@ -83,18 +79,21 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
         anything=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_named([file.path.removeprefix(f"{folder}/") for file in new]),
         rewritten=rewritten,
-        ignored=listing.ignored + len(fresh) - len(new),
-        passed_over=_passed_over(listing.unfit, source.glob, len(fresh) - len(new)),
+        ignored=listing.ignored,
+        passed_over=_passed_over(listing, source.glob),
     )
 
 
-def _passed_over(unfit: int, glob: str, old: int) -> str:
-    told = []
-    if unfit:
-        told.append(f"{count(unfit, 'file')} in the folder that {'does' if unfit == 1 else 'do'} not fit {glob}")
-    if old:
-        told.append(f"{count(old, 'file')} years older than the newest")
-    return f"not read: {', '.join(told)}" if told else ""
+def _passed_over(listing: files.Listing, glob: str) -> str:
+    """What lies in the folder and is not read, for people; empty for nothing."""
+    left_out = []
+    if listing.unfit:
+        verb = "does" if listing.unfit == 1 else "do"
+        left_out.append(f"{count(listing.unfit, 'file')} in the folder that {verb} not fit {glob}")
+    if listing.special:
+        verb = "is" if listing.special == 1 else "are"
+        left_out.append(f"{listing.special:,} in the folder that {verb} no regular file (a pipe, a socket or a device)")
+    return f"not read: {', '.join(left_out)}" if left_out else ""
 
 
 def _named(names: Sequence[str]) -> str:
@@ -127,7 +126,7 @@ def of_topic(
         OffsetsExpiredError: The topic no longer holds the next message, or was made anew.
     """
     ours = committed.kafka_offsets(source.topic) if committed is not None else {}
-    bounds = kafka.offset_bounds(bootstrap, source.topic)
+    bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     for partition, next_one in ours.items():
         begin, end = bounds.get(partition, (0, -1))
         if not begin <= next_one <= end:

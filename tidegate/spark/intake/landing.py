@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import json
 import re
+import stat
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,8 +50,8 @@ class CheckedFile:
     header: str
     """The first line, decoded, or the fields of a Parquet or Avro file with their types, as JSON; empty for an empty file."""
     problem: str | None
-    """Why it cannot be used: ``empty_file``, ``vanished``, ``unreadable``, ``corrupt_compression``, ``corrupt_file``,
-    ``not_utf8``, ``line_too_long``, ``changed_while_read``."""
+    """Why it cannot be used: ``empty_file``, ``vanished``, ``not_a_file``, ``unreadable``, ``corrupt_compression``,
+    ``corrupt_file``, ``not_utf8``, ``line_too_long``, ``changed_while_read``."""
 
     @property
     def file_id(self) -> str:
@@ -84,6 +85,9 @@ def check_file(path: str, modified_ms: int, kind: FileFormat) -> CheckedFile:
     header, size, problem = "", 0, None
     try:
         before = Path(path).stat()
+        if not stat.S_ISREG(before.st_mode):
+            # Opening a pipe would wait for whoever writes into it.
+            return CheckedFile(path=path, modified_ms=modified_ms, size=0, sha256="", header="", problem="not_a_file")
         size = before.st_size
         with Path(path).open("rb") as raw:
             while chunk := raw.read(_CHUNK):

@@ -62,6 +62,7 @@ def _kafka(context: FlowContext, source: KafkaSource) -> DataFrame:
         context.spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", context.kafka)
         .option("subscribe", source.topic)
+        .option("kafka.isolation.level", source.isolation)
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", source.max_offsets_per_trigger)

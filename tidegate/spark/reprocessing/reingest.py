@@ -129,7 +129,7 @@ def _offsets(
     context: FlowContext, source: KafkaSource, window: Window, taken: list[Piece]
 ) -> Iterator[dict[str, dict[str, list[int]]]]:
     """The window's offsets in pieces, each with its share of every partition."""
-    ranges = kafka.offsets_within(context.kafka, source.topic, window.first, window.behind)
+    ranges = kafka.offsets_within(context.kafka, source.topic, window.first, window.behind, isolation=source.isolation)
     for piece in taken:
         for partition, (_, behind) in piece.offsets.items():
             begin, end = ranges.get(int(partition), (0, 0))
@@ -157,6 +157,7 @@ def _messages(context: FlowContext, piece: Piece) -> DataFrame:
         context.spark.read.format("kafka")
         .option("kafka.bootstrap.servers", context.kafka)
         .option("assign", json.dumps({source.topic: [int(partition) for partition in piece.offsets]}))
+        .option("kafka.isolation.level", source.isolation)
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("startingOffsets", json.dumps({source.topic: begin}))

@@ -1,0 +1,96 @@
+"""What a producer aborted is not read, and what it has not committed yet is not pending."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark import flow_context as orders
+from tidegate.embedded.broker import Broker
+from tidegate.environment import Environment
+from tidegate.probes import kafka
+from tidegate.spark.flow import run_flow
+from tidegate.spec import Flow, KafkaSource, Pipeline
+from tidegate.spec.sources import Isolation
+from tidegate.status import lag
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
+
+
+@pytest.fixture
+def producer(broker: Broker, topic: str) -> Producer:
+    """Of transactions in a topic of one partition."""
+    from confluent_kafka import Producer
+
+    broker.create_topic(topic, 1)
+    started = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    started.init_transactions()
+    return started
+
+
+def send(producer: Producer, topic: str, first: int, last: int) -> None:
+    """Messages with these ids, in a transaction that is open afterwards."""
+    producer.begin_transaction()
+    for number in range(first, last + 1):
+        producer.produce(topic, json.dumps({"id": number}).encode())
+    producer.flush()
+
+
+def landing(topic: str, isolation: Isolation) -> Flow:
+    return dataclasses.replace(orders.CLICKS, source=KafkaSource(topic=topic, schema="id INT", isolation=isolation))
+
+
+@pytest.mark.parametrize(
+    ("isolation", "read"),
+    [("read_committed", [1, 2, 3, 7, 8, 9]), ("read_uncommitted", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])],
+)
+def test_aborted_messages_are_read_only_where_the_declaration_says_so(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    producer: Producer,
+    tmp_path: Path,
+    isolation: Isolation,
+    read: list[int],
+) -> None:
+    for first, end in ((1, "commit"), (4, "abort"), (7, "commit"), (10, "abort")):
+        send(producer, topic, first, first + 2)
+        producer.commit_transaction() if end == "commit" else producer.abort_transaction()
+    flow = landing(topic, isolation)
+    context = orders.flow_context(spark, tmp_path, flow)
+    context.kafka = broker.bootstrap
+
+    run_flow(context)
+
+    values = [json.loads(row["value"])["id"] for row in orders.table(context.target)]
+    assert sorted(values) == read
+    environment = Environment.read(
+        {
+            "TIDEGATE_LAKE": str(context.layout.lake),
+            "TIDEGATE_LANDING": str(context.layout.landing_root),
+            "TIDEGATE_KAFKA": broker.bootstrap,
+        }
+    )
+    pipeline = Pipeline(name=context.pipeline.name, flows=(flow,))
+    assert lag.measure(environment, pipeline, flow).has_work is False
+
+
+def test_messages_of_an_open_transaction_are_not_pending_until_it_is_committed(
+    broker: Broker, topic: str, producer: Producer
+) -> None:
+    send(producer, topic, 1, 3)
+    producer.commit_transaction()
+    _, before = kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0]
+    send(producer, topic, 4, 6)
+    assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0] == (0, before)
+    assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_uncommitted")[0] == (0, before + 3)
+    producer.commit_transaction()
+    assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0][1] > before + 3
