@@ -176,3 +176,20 @@ def table(path: Path) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
     return sorted(rows, key=repr)
+
+
+def stand(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
+    """Put a table there, or its next version: these rows and no others, written by delta-rs in a hundredth of the time.
+
+    Args:
+        path: Of the table.
+        columns: As DDL: names and the types int, bigint, string and boolean.
+        rows: One tuple each.
+    """
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
+    schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
+    plain = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    write_deltalake(str(path), pa.Table.from_pylist(plain, schema=schema), mode="overwrite", schema_mode="overwrite")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.batch.splits import NEW, ORDERS, refused
 from tests.spark.flow_context import LATEST, PLANNED_MS, changes, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.jvm
 
-ORDERS = "id int, at int, amount int"
-NEW = Decision(quarantined=False, written=False)
 SPLIT_BEFORE = Decision(quarantined=True, written=False)
 
 
@@ -47,10 +46,6 @@ def decide(context: FlowContext, *rows: tuple[Any, ...], decision: Decision = NE
     assert result is not None
     assert result.planned.imbalance() == 0
     return result
-
-
-def refused(result: Split) -> dict[str, list[str]]:
-    return {} if result.refused is None else {row["_row_id"]: row["rules"] for row in result.refused.collect()}
 
 
 def verdicts(context: FlowContext) -> list[str]:

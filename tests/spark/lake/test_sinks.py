@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import table
+from tests.spark.flow_context import stand, table
 from tidegate.errors import LedgerImbalanceError, SpecDriftError
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.lake.sinks import Transaction
@@ -75,33 +75,40 @@ WAYS: dict[str, Callable[..., tables.Commit]] = {
 }
 
 
+ORDERS = "id int, amount int, _order int"
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_a_batch_is_written_once_and_a_rerun_of_it_tells_of_the_commit_that_it_made(
+def test_every_way_of_writing_carries_the_transaction_and_the_planned_line(
     way: str, spark: SparkSession, frame: Frame, path: Path
 ) -> None:
-    sinks.append(frame((1, 10, 0)), path, txn(4, "orders/silver/v0/0"))
-    written = WAYS[way](frame((2, 20, 0)), path, txn(0))
-    after = table(path)
+    stand(path, ORDERS, (1, 10, 0))
 
-    rerun = WAYS[way](frame((3, 30, 0)), path, txn(0))
+    commit = WAYS[way](frame((2, 20, 0)), path, txn(5))
 
-    assert rerun == written
-    assert written.version == 1
-    assert written.metadata["planned"] == {"read": 10}
-    assert table(path) == after
-    assert 2 in {row["id"] for row in after}
-    assert tables.transactions(spark, path)[APP] == 0
+    assert (commit.version, commit.metadata) == (1, {"app_id": APP, "batch_id": 5, "planned": {"read": 15}})
+    assert tables.transactions(spark, path) == {APP: 5}
+    assert {row["id"] for row in table(path)} == ({2} if way in ("swap", "replace") else {1, 2})
     assert settings_of(spark) == [None, None, None], "no later write of the session is taken for this batch"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_batch_that_is_behind_the_table_is_an_error_and_not_skipped_in_silence(
+@pytest.mark.parametrize("way", ["append", "upsert"])
+def test_a_rerun_of_a_batch_writes_nothing_and_tells_of_the_commit_that_it_made(
     way: str, frame: Frame, path: Path
 ) -> None:
+    stand(path, ORDERS, (1, 10, 0))
+    written = WAYS[way](frame((2, 20, 0)), path, txn(0))
+
+    assert WAYS[way](frame((3, 30, 0)), path, txn(0)) == written
+
+    assert values(path) == [(1, 10), (2, 20)]
+
+
+def test_a_batch_that_is_behind_the_table_is_an_error_and_not_skipped_in_silence(frame: Frame, path: Path) -> None:
     sinks.append(frame((1, 10, 0)), path, txn(5))
 
     with pytest.raises(LedgerImbalanceError, match=r"holds batch 5 of orders/silver/v1/0 after batch 3"):
-        WAYS[way](frame((2, 20, 0)), path, txn(3))
+        sinks.append(frame((2, 20, 0)), path, txn(3))
 
     assert values(path) == [(1, 10)]
 
@@ -109,7 +116,7 @@ def test_a_batch_that_is_behind_the_table_is_an_error_and_not_skipped_in_silence
 def test_a_write_that_fails_leaves_no_setting_behind(spark: SparkSession, frame: Frame, path: Path) -> None:
     from pyspark.sql import functions as F
 
-    sinks.append(frame((1, 10, 0)), path, txn(0))
+    stand(path, ORDERS, (1, 10, 0))
 
     with pytest.raises(Exception, match="on purpose"):
         sinks.upsert(
@@ -125,7 +132,7 @@ def test_a_write_that_fails_leaves_no_setting_behind(spark: SparkSession, frame:
 
 def test_a_new_column_is_added_to_the_table_by_every_way_of_writing_rows(frame: Frame, path: Path) -> None:
     wide = "id int, amount int, _order int, note string"
-    sinks.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
+    stand(path, ORDERS, (1, 10, 0))
     sinks.upsert(frame((2, 20, 0, "new"), columns=wide), path, ("id",), txn(1))
     sinks.append(frame((3, 30, 0, "x", 5), columns=f"{wide}, size int"), path, txn(2))
     more = f"{wide}, size int, color string, _op string"
@@ -140,7 +147,7 @@ def test_a_new_column_is_added_to_the_table_by_every_way_of_writing_rows(frame: 
 
 @pytest.mark.parametrize("way", ["append", "upsert", "groups"])
 def test_rows_that_lack_a_column_or_change_its_type_are_refused(way: str, frame: Frame, path: Path) -> None:
-    sinks.append(frame((1, 10, 0)), path, txn(0))
+    stand(path, ORDERS, (1, 10, 0))
 
     with pytest.raises(SpecDriftError, match=r"no longer makes amount of the table"):
         WAYS[way](frame((2, 0), columns="id int, _order int"), path, txn(1))
@@ -160,21 +167,14 @@ def test_the_first_upsert_makes_the_table(spark: SparkSession, frame: Frame, pat
 
 
 def test_an_upsert_inserts_new_keys_and_updates_only_what_is_of_a_lower_order(frame: Frame, path: Path) -> None:
-    sinks.append(frame((1, 10, 5), (2, 20, 5), (3, 30, 5), (4, 40, 5)), path, txn(0))
-
-    commit = sinks.upsert(frame((1, 11, 6), (2, 21, 5), (3, 31, 4), (5, 51, 1)), path, ("id",), txn(1))
-
-    assert values(path) == [(1, 11), (2, 20), (3, 30), (4, 40), (5, 51)]
-    assert (commit.metrics["numTargetRowsInserted"], commit.metrics["numTargetRowsUpdated"]) == (1, 1)
-
-
-def test_all_keys_together_name_a_row(frame: Frame, path: Path) -> None:
     columns = "a int, b int, amount int, _order int"
-    sinks.append(frame((1, 1, 10, 0), (1, 2, 20, 0), columns=columns), path, txn(0))
+    stand(path, columns, (1, 1, 10, 5), (1, 2, 20, 5), (1, 3, 30, 5), (1, 4, 40, 5))
+    rows = frame((1, 1, 11, 6), (1, 2, 21, 5), (1, 3, 31, 4), (2, 1, 51, 1), columns=columns)
 
-    sinks.upsert(frame((1, 2, 21, 1), (2, 1, 30, 1), columns=columns), path, ("a", "b"), txn(1))
+    commit = sinks.upsert(rows, path, ("a", "b"), txn(1))
 
-    assert values(path, "a", "b", "amount") == [(1, 1, 10), (1, 2, 21), (2, 1, 30)]
+    assert values(path, "a", "b", "amount") == [(1, 1, 11), (1, 2, 20), (1, 3, 30), (1, 4, 40), (2, 1, 51)]
+    assert (commit.metrics["numTargetRowsInserted"], commit.metrics["numTargetRowsUpdated"]) == (1, 1)
 
 
 GROUPS = "day int, total int, _op string"
@@ -185,7 +185,14 @@ def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, pat
     sinks.replace_groups(first, path, ("day",), txn(0))
     assert values(path, "day", "total") == [(1, 10), (2, 20), (None, 30)]
 
-    second = frame((1, 11, "upsert"), (2, None, "delete"), (None, 31, "upsert"), (3, 40, "upsert"), columns=GROUPS)
+    second = frame(
+        (1, 11, "upsert"),
+        (2, None, "delete"),
+        (None, 31, "upsert"),
+        (3, 40, "upsert"),
+        (7, None, "delete"),
+        columns=GROUPS,
+    )
     commit = sinks.replace_groups(second, path, ("day",), txn(1))
 
     assert values(path, "day", "total") == [(1, 11), (3, 40), (None, 31)]
@@ -194,16 +201,8 @@ def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, pat
     assert "_op" not in table(path)[0]
 
 
-def test_a_delete_of_a_group_that_is_not_there_writes_no_row(frame: Frame, path: Path) -> None:
-    sinks.replace_groups(frame((1, 10, "upsert"), columns=GROUPS), path, ("day",), txn(0))
-
-    sinks.replace_groups(frame((7, None, "delete"), columns=GROUPS), path, ("day",), txn(1))
-
-    assert values(path, "day", "total") == [(1, 10)]
-
-
 def test_a_swap_makes_the_table_equal_and_touches_only_what_differs(frame: Frame, path: Path) -> None:
-    sinks.append(frame((1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0)), path, txn(0))
+    stand(path, ORDERS, (1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0))
     staged = frame((1, 10, 9), (2, 21, 0), (4, None, 0), (None, 51, 0), (6, 60, 0))
 
     commit = sinks.swap(staged, path, ("id",), txn(7, "orders/silver/v2/0"), ("_order",))
@@ -215,7 +214,7 @@ def test_a_swap_makes_the_table_equal_and_touches_only_what_differs(frame: Frame
 
 
 def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame: Frame, path: Path) -> None:
-    sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
+    stand(path, ORDERS, (1, 10, 0), (2, 20, 0))
     staged = frame((1, 10, 0, "x"), (2, 20, 0, None), columns="id int, amount int, _order int, note string")
 
     commit = sinks.swap(staged, path, ("id",), txn(0, "orders/silver/v2/0"), ("_order",))
@@ -227,7 +226,7 @@ def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame
 def test_a_swap_of_equal_tables_of_keys_alone_changes_nothing_and_is_known_to_be_done(
     spark: SparkSession, frame: Frame, path: Path
 ) -> None:
-    sinks.append(frame((1,), (2,), columns="id int"), path, txn(0))
+    stand(path, "id int", (1,), (2,))
 
     sinks.swap(frame((1,), (2,), columns="id int"), path, ("id",), txn(0, "orders/silver/v2/0"), ())
 
@@ -236,7 +235,7 @@ def test_a_swap_of_equal_tables_of_keys_alone_changes_nothing_and_is_known_to_be
 
 
 def test_replacing_a_table_takes_its_rows_and_its_schema(spark: SparkSession, frame: Frame, path: Path) -> None:
-    sinks.append(frame((1, 10, 0)), path, txn(0))
+    stand(path, ORDERS, (1, 10, 0))
 
     commit = sinks.replace_table(
         frame((7, "x"), columns="number bigint, name string"), path, txn(0, "orders/silver/v2/0")
@@ -250,7 +249,7 @@ def test_replacing_a_table_takes_its_rows_and_its_schema(spark: SparkSession, fr
 def test_of_several_updates_in_a_merge_the_first_that_holds_decides(frame: Frame, path: Path) -> None:
     from pyspark.sql import functions as F
 
-    sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
+    stand(path, ORDERS, (1, 10, 0), (2, 20, 0))
 
     sinks.merge(
         frame((1, 100, 1), (2, 200, 1), (3, 300, 1), (4, 400, 0)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +34,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "table"
 
 
-@pytest.fixture
-def written(spark: SparkSession, path: Path) -> Path:
+@pytest.fixture(scope="module")
+def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two batches of one checkpoint, and one of another with the number of the first."""
+    path = tmp_path_factory.mktemp("lake") / "table"
     append(spark, path, 0, 1, 2)
     append(spark, path, 0, 3, app_id=OTHER)
     append(spark, path, 1, 4, 5, 6)
+    return path
+
+
+@pytest.fixture
+def written(batches: Path, path: Path) -> Path:
+    """The same, for a test that may change it."""
+    shutil.copytree(batches, path)
     return path
 
 

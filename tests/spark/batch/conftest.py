@@ -1,0 +1,42 @@
+"""The flow `latest`, from one keyed table into another, and a table that it wrote."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.batch.splits import Open, split, write
+from tests.spark.flow_context import LATEST, flow_context
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+
+@pytest.fixture
+def latest(spark: SparkSession, tmp_path: Path) -> Open:
+    """Makes the context of `latest` in the lake of this test."""
+
+    def make(transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> FlowContext:
+        return flow_context(spark, tmp_path, more.pop("flow", LATEST), transform=transform, **more)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def table_of_orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table that `latest` writes, with six orders of ``at`` 5 and version 3, and one of ``at`` 6."""
+    context = flow_context(spark, tmp_path_factory.mktemp("standing"), LATEST)
+    write(context, split(context, *((number, 5, number * 10, "insert", 3) for number in range(1, 7)), (9, 6, 90)))
+    return context.target
+
+
+@pytest.fixture
+def standing(table_of_orders: Path, tmp_path: Path) -> None:
+    """The same table in the lake of this test."""
+    shutil.copytree(table_of_orders, tmp_path / "lake" / "tables" / "silver" / "latest")

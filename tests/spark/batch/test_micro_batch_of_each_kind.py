@@ -1,0 +1,98 @@
+"""A micro-batch of each kind of flow takes the way of its kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.batch.splits import NEW, ORDERS
+from tests.spark.flow_context import BRONZE, CLICKS, GOLD, LATEST, PLANNED_MS, changes, flow_context, plan_batch, table
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.context import Reentry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def latest(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
+    def make(**more: Any) -> FlowContext:
+        return flow_context(spark, tmp_path, more.pop("flow", LATEST), **more)
+
+    return make
+
+
+def test_a_micro_batch_of_groups_recomputes_them(latest: Callable[..., FlowContext]) -> None:
+    from pyspark.sql import functions as F
+
+    context = latest(flow=GOLD, transform=lambda rows: rows.groupBy("day").agg(F.count("*").alias("orders")))
+    assert context.source_table is not None
+    orders = context.spark.createDataFrame([(1, 1)], "id int, day int")
+    orders.write.format("delta").save(str(context.source_table))
+
+    micro_batch.process(context, changes(context.spark, "id int, day int", (1, 1), version=0), 0)
+
+    assert [(record.kind, record.groups) for record in context.report.batches] == [("recompute", 1)]
+    assert table(context.target) == [{"day": 1, "orders": 1}]
+
+
+def test_a_micro_batch_of_messages_keeps_them_raw(latest: Callable[..., FlowContext]) -> None:
+    context = latest(flow=CLICKS)
+    plan_batch(context, 0)
+    columns = (
+        "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "
+        "offset bigint, timestamp timestamp"
+    )
+    batch = context.spark.createDataFrame(
+        [(b"k", b"{}", None, "clicks", 0, 5, datetime(2026, 1, 1, tzinfo=UTC))], columns
+    )
+
+    micro_batch.process(context, batch, 0)
+
+    assert [(row["_row_id"], row["value"]) for row in table(context.target)] == [("clicks/0/5", b"{}")]
+
+
+def test_a_micro_batch_of_files_opens_what_the_stream_listed(latest: Callable[..., FlowContext]) -> None:
+    context = latest(flow=BRONZE)
+    file = context.layout.landing("orders") / "a.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"id": 1}\n{"id": 2}\n')
+    list_files(context, 0, file)
+
+    micro_batch.process(context, context.spark.range(0), 0)
+
+    assert [row["line"] for row in table(context.target)] == ['{"id": 1}', '{"id": 2}']
+    assert [(record.files_listed, record.files_opened, record.written) for record in context.report.batches] == [
+        (1, 1, 2)
+    ]
+
+
+def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
+    """Write the file source's own log, as Spark does before it plans the batch."""
+    plan_batch(context, batch_id, {"logOffset": batch_id})
+    log = context.checkpoint / "sources" / "0" / str(batch_id)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    listed = [
+        json.dumps({"path": file.as_uri(), "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": batch_id})
+        for file in files
+    ]
+    log.write_text("\n".join(["v1", *listed]))
+
+
+def test_what_a_replay_of_entries_brings_is_told_as_a_replay(latest: Callable[..., FlowContext]) -> None:
+    claim = Reentry(number=4, moment_ms=PLANNED_MS, entries=())
+    context = latest(replay=claim)
+
+    split = micro_batch.split_batch(context, changes(context.spark, ORDERS, (1, 1, 10)), 4, NEW)
+
+    assert split is not None
+    assert (split.planned.kind, split.planned.app_id, split.planned.batch_id) == ("replay", "orders/latest/replay", 4)

@@ -1,0 +1,127 @@
+"""What a transform or a contract may do to the rows of a batch: none gets lost, and none has two fates."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.batch.splits import NEW, Open, counts, refused, split, stored, write
+from tests.spark.flow_context import SILVER, landed
+from tidegate.errors import ContractRefusedError, LedgerImbalanceError, SpecError
+from tidegate.ops import evolution
+from tidegate.schema.contract import Contract
+from tidegate.spark.batch.rows import split_rows
+from tidegate.spec import FileSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+
+def doubled(rows: DataFrame) -> DataFrame:
+    """Two rows of each: the second has a key of its own, and the amount decides what becomes of it."""
+    from pyspark.sql import functions as F
+
+    both = rows.withColumn("leg", F.explode(F.array(F.lit(0), F.lit(100))))
+    second = F.col("leg") == 100
+    return both.select(
+        "_row_id",
+        "_origin",
+        "at",
+        "amount",
+        F.when(~second | (F.col("amount") != 666), F.col("id") + F.col("leg")).alias("id"),
+        F.when(second & F.col("amount").isin(99, 98) | (F.col("amount") == 98), F.lit("odd")).alias("_filtered"),
+    )
+
+
+def test_one_row_made_into_several_counts_once_by_the_first_fate_that_one_of_them_has(latest: Open) -> None:
+    context = latest(doubled)
+
+    result = split(context, (1, 1, 10), (2, 1, 666), (3, 1, 99), (4, 1, 98))
+
+    assert counts(result.planned) == {"read": 4, "written": 2, "quarantined": 1, "filtered": 1}
+    assert refused(result) == {"2|1|insert": ["null_key(id)"]}
+    assert result.arriving == 3, "of the first row two, of the third one"
+    write(context, result)
+    assert stored(context, "id") == [(1,), (101,), (3,)]
+
+
+@pytest.mark.usefixtures("standing")
+def test_of_a_row_of_which_some_are_older_than_the_table_the_others_count(latest: Open) -> None:
+    result = split(latest(doubled), (1, 2, 10), batch_id=1)
+
+    assert counts(result.planned) == {"read": 1, "written": 1}
+    assert result.arriving == 1
+
+
+def test_a_transform_that_drops_rows_is_an_imbalance_that_names_it(latest: Open) -> None:
+    with pytest.raises(LedgerImbalanceError, match=r"transform None lost 1 rows and invented 0; nothing was written"):
+        split(latest(lambda rows: rows.where("amount > 5")), (1, 1, 10), (2, 1, 5))
+
+
+def test_a_transform_that_invents_rows_is_an_imbalance(latest: Open) -> None:
+    from pyspark.sql import functions as F
+
+    added = (F.when(F.col("id") == 1, F.array("_row_id", F.lit("x"))).otherwise(F.array("_row_id")),)
+    with pytest.raises(LedgerImbalanceError, match="lost 0 rows and invented 1"):
+        split(latest(lambda rows: rows.withColumn("_row_id", F.explode(*added))), (1, 1, 10), (2, 1, 5))
+
+
+def test_a_transform_that_swaps_one_row_for_another_is_noticed_although_the_numbers_fit(latest: Open) -> None:
+    from pyspark.sql import functions as F
+
+    swapped = F.when(F.col("id") == 1, F.lit("2|1|insert")).otherwise(F.col("_row_id"))
+    with pytest.raises(LedgerImbalanceError, match="lost 1 rows and invented 0"):
+        split(latest(lambda rows: rows.withColumn("_row_id", swapped)), (1, 1, 10), (2, 1, 5))
+
+
+@pytest.mark.parametrize("column", ["_row_id", "_origin", "id", "at"])
+def test_a_transform_without_what_it_must_carry_is_told_so(latest: Open, column: str) -> None:
+    with pytest.raises(SpecError, match=rf"transform None does not return {column}; it must carry"):
+        latest_rows = latest(lambda rows: rows.drop(column))
+        split(latest_rows, (1, 1, 10))
+
+
+def test_a_transform_that_makes_a_name_of_ours_is_told_so(latest: Open) -> None:
+    with pytest.raises(SpecError, match=r"makes _fate; names that begin with '_' are ours"):
+        split(latest(lambda rows: rows.selectExpr("*", "1 AS _fate")), (1, 1, 10))
+
+
+def test_a_record_that_cannot_be_read_is_refused_with_its_text_and_what_it_brings_is_in_the_history(
+    spark: SparkSession, latest: Open
+) -> None:
+    context = latest(flow=SILVER)
+    batch = landed(
+        spark,
+        '{"id": 1, "at": 1, "amount": 5, "gate": "B12"}',
+        "{not json",
+        '{"id": 2, "at": 1, "amount": "many"}',
+        '{"id": 3}',
+    )
+
+    result = split_rows(context, batch.union(landed(spark, '{"id": 9, "at": 9}', kind="delete")), 0, NEW)
+
+    assert result is not None
+    assert counts(result.planned) == {"read": 4, "written": 1, "quarantined": 3}
+    assert result.planned.rules == {"malformed_json": 1, "wrong_type(amount)": 1, "null_sequence(at)": 1}
+    assert result.refused is not None
+    texts = {row["_row_id"]: (row["record"], json.loads(row["source"])["line"]) for row in result.refused.collect()}
+    assert texts["a#1"] == ("{not json", 1)
+    history = evolution.read(context.layout, "orders")
+    assert [(line.change.field, line.decision) for line in history] == [("gate", "rescue")]
+
+
+def test_a_batch_that_a_frozen_contract_refuses_writes_no_fate(spark: SparkSession, latest: Open) -> None:
+    source = FileSource(
+        path="orders", format="json", schema="id INT, at INT, amount INT", contract=Contract(mode="freeze")
+    )
+    context = dataclasses.replace(latest(flow=SILVER), landing=source)
+
+    with pytest.raises(ContractRefusedError):
+        split_rows(context, landed(spark, '{"id": 1, "at": 1, "gate": "B12"}'), 0, NEW)
+
+    assert [line.event for line in evolution.read(context.layout, "orders")] == ["refused"]
