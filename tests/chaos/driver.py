@@ -18,6 +18,13 @@ from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.driver.session import build_session
 from tidegate.spark.job import run_job
 
+FOR_FEW_ROWS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""As the tests' own session: compiling plans costs more than it saves."""
+
 
 def main() -> None:
     at, batch, marker, dag_id, run_key, request_id = sys.argv[1:]
@@ -33,9 +40,7 @@ def main() -> None:
     environment = Environment.read()
     # As a small run is started: from the archive and without the optimizing compiler. A kill comes sooner that way.
     project = dataclasses.replace(environment, project=Path(__file__).parents[2])
-    # As few partitions as the tests' own session has, so that both write the same files.
-    partitions = {"spark.sql.shuffle.partitions": "2"}
-    build_session(project, "tidegate chaos", submit_conf(project, small=True) | partitions)
+    build_session(project, "tidegate chaos", submit_conf(project, small=True) | FOR_FEW_ROWS)
     request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
     with fault(f"before:{step}" if when == "hold" else at, act, batch=int(batch)):
         run_job(environment, request, fresh_id("a"))

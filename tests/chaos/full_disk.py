@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from demo import flights_feed
+from tests.chaos.driver import FOR_FEW_ROWS
 from tests.deployment import Deployment
 from tidegate.ending import leave
 from tidegate.errors import TidegateError
@@ -24,7 +25,7 @@ def main() -> None:
     lake.mkdir()
     mount("-t", "tmpfs", "-o", "size=600k", "tmpfs", str(lake))
     own = dataclasses.replace(deployment.environment, project=project)
-    build_session(own, "tidegate full disk", submit_conf(own, small=True))
+    build_session(own, "tidegate full disk", submit_conf(own, small=True) | FOR_FEW_ROWS)
     for day in (1, 2, 3, 4, 5):
         flights_feed.land_day(deployment.environment.landing, date(2013, 1, day))
     first = run(deployment)

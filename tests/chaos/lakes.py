@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -20,6 +21,7 @@ IDS = re.compile(
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
     r"|\b\d{13}\b"  # milliseconds since 1970
     r"|\b\d+\.\d+\b"  # seconds that something took
+    r"|part-\d{5}"
 )
 DATA_BEFORE = 2020
 """Instants of the sample are older; what is newer was noted while the test ran."""
@@ -30,18 +32,18 @@ def without_ids(text: str) -> str:
 
 
 def everything_in(layout: Layout) -> dict[str, Any]:
-    """All names of files; of tables their rows and commits, of checkpoints and notes their content; who holds what."""
+    """Names of files; of tables their rows and commits, of checkpoints and notes their content; who holds which lease."""
     files = sorted(path for path in layout.lake.rglob("*") if path.is_file())
     tables = sorted(path.parent for path in layout.lake.rglob("_delta_log"))
+    locks = [path for path in files if path.suffix == ".lock"]
+    owners = [path for path in files if path.name.endswith(".owner.json")]
     return {
-        "names": Counter(without_ids(str(path.relative_to(layout.lake))) for path in files),
-        "rows": {str(table.relative_to(layout.lake)): rows(table) for table in tables},
-        "commits": {str(table.relative_to(layout.lake)): commits(table) for table in tables},
-        "checkpoints": {
-            str(path): without_ids(path.read_text()) for path in files if is_text_of_checkpoint(layout, path)
-        },
-        "leases": [(path.stem, holder(layout, resource_of(path))) for path in files if path.suffix == ".lock"],
-        "owners": [json.loads(path.read_text())["what"][:8] for path in files if path.name.endswith(".owner.json")],
+        "names": sorted({without_ids(str(path.relative_to(layout.lake))) for path in files}),
+        **{f"rows of {table}": rows(table) for table in tables},
+        **{f"commits of {table}": commits(table) for table in tables},
+        **{str(path): lines(path) for path in files if is_text_of_checkpoint(layout, path)},
+        "leases": {path.stem: holder(layout, unquote(path.stem)) for path in locks},
+        "owners": {path.stem: without_ids(json.loads(path.read_text())["what"]) for path in owners},
         "reports": sorted(states(path) for path in files if path.name == "report.json"),
     }
 
@@ -55,10 +57,9 @@ def is_text_of_checkpoint(layout: Layout, path: Path) -> bool:
     return path.is_relative_to(layout.lake / "checkpoints") and path.suffix != ".crc"
 
 
-def resource_of(lock: Path) -> str:
-    from urllib.parse import unquote
-
-    return unquote(lock.stem)
+def lines(path: Path) -> list[str]:
+    """A note's lines; files are listed in no order."""
+    return sorted(without_ids(path.read_text()).splitlines())
 
 
 def rows(table: Path) -> list[str]:
@@ -71,28 +72,29 @@ def plain(value: Any) -> Any:
     return "<now>" if isinstance(value, datetime) and value.year >= DATA_BEFORE else value
 
 
-def commits(table: Path) -> list[list[str]]:
-    """What each commit did: operation, transaction ids, what it says of itself, and how many files and rows it added."""
-    return [
-        sorted(action for line in path.read_text().splitlines() for action in told_by(json.loads(line)))
-        for path in sorted((table / "_delta_log").glob("*.json"))
-    ]
+def commits(table: Path) -> list[Any]:
+    """What each commit did: its operation and what it says of itself, transaction ids, rows in the files that it added.
+
+    In how many files the rows lie depends on how threads came to run.
+    """
+    return [told_by(actions) for actions in entries_of_log(table)]
 
 
-def told_by(entry: dict[str, Any]) -> list[str]:
-    ((kind, action),) = entry.items()
-    if kind == "commitInfo":
-        told = {
-            name: action.get(name) for name in ("operation", "operationParameters", "userMetadata", "isBlindAppend")
-        }
-    elif kind == "txn":
-        told = {"appId": action["appId"], "version": action["version"]}
-    elif kind in ("add", "remove", "cdc"):
-        stats = json.loads(action.get("stats") or "{}")
-        told = {"rows": stats.get("numRecords"), "dataChange": action.get("dataChange")}
-    else:
-        told = {}
-    return [without_ids(f"{kind} {told}")]
+def told_by(actions: list[dict[str, Any]]) -> dict[str, Any]:
+    told: dict[str, Any] = {"kinds": sorted({kind for action in actions for kind in action}), "rows": Counter()}
+    for (kind, action), *_ in (list(entry.items()) for entry in actions):
+        if kind == "commitInfo":
+            told["operation"] = action["operation"], without_ids(str(action.get("userMetadata")))
+        elif kind == "txn":
+            told["transaction"] = action["appId"], action["version"]
+        elif kind == "add":
+            told["rows"][action["dataChange"]] += json.loads(action["stats"])["numRecords"]
+    return told
+
+
+def entries_of_log(table: Path) -> list[list[dict[str, Any]]]:
+    logs = sorted((table / "_delta_log").glob("*.json"))
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in logs]
 
 
 def states(report: Path) -> str:

@@ -6,30 +6,32 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.sample import StartState, in_bronze
+from tests.chaos.sample import StartState, expect_a_balanced_ledger, expect_everything_once, landed
 from tests.deployment import Deployment
 from tidegate.checkpoints.lease import holder
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 
-def test_a_second_driver_refuses_at_once_and_says_who_holds_the_lease(start_state: StartState) -> None:
-    deployment = start_state(in_bronze)
-    resources = ("checkpoint:flights/silver", "table:silver.flights")
-    with deployment.driver_that_waits("hold:decide:silver", flows=["silver"]):
+def test_a_second_driver_refuses_at_once_and_takes_over_when_the_first_was_killed(start_state: StartState) -> None:
+    deployment = start_state(landed)
+    resources = ("checkpoint:flights/bronze", "table:bronze.flights")
+    with deployment.driver_that_waits("hold:write_target:bronze", flows=["bronze"]):
         owners = [holder(deployment.layout, resource) for resource in resources]
 
-        refused = deployment.run(flows=["silver"]).flow("silver")
+        refused = deployment.run(flows=["bronze"]).flow("bronze")
 
         assert all("of flights" in str(owner) for owner in owners), owners
         assert refused.error is not None
         assert (refused.state, refused.error["kind"], refused.error["transient"]) == ("failed", "LeaseHeldError", True)
         assert "attempt" in refused.error["message"]
-        assert not deployment.layout.table("silver.flights").exists()
+        assert not deployment.layout.table("bronze.flights").exists()
 
     assert [holder(deployment.layout, resource) for resource in resources] == [None, None]
-    assert deployment.run(flows=["silver"]).flow("silver").error is None
-    assert deployment.table("silver.flights").num_rows > 0
+    assert deployment.quarantined("bronze").num_rows == 1, "it was killed between the quarantine and the target"
+    assert [flow.error for flow in deployment.run().flows] == [None, None, None]
+    expect_everything_once(deployment)
+    expect_a_balanced_ledger(deployment)
 
 
 def test_a_thread_of_the_same_driver_refuses_too(deployment: Deployment, spark: Any) -> None:
