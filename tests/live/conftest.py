@@ -53,7 +53,9 @@ def people_run(airflow: Live) -> str:
     """A run that a person triggered for records with canaries; it may go on still."""
     airflow.up()
     landed = "".join(f"{json.dumps(record)}\n" for record in PEOPLE_RECORDS)
-    (airflow.layout.landing("people") / "people.json").write_text(landed)
+    file = airflow.layout.landing("people") / "people.json"
+    file.touch(mode=0o600)
+    file.write_text(landed)
     until(lambda: "people" in airflow.dags(), "Airflow has read the new file")
     return airflow.trigger("people")
 

@@ -19,7 +19,8 @@ import tidegate.airflow.retry
 
 # A person who watches does not wait half a minute.
 tidegate.airflow.retry.FIRST_DELAY = timedelta(seconds=3)
-dag.task_dict["run"].retry_delay = timedelta(seconds=1)
+for name in ("plan", "run"):
+    dag.task_dict[name].retry_delay = timedelta(seconds=1)
 """
 
 # What a flow does in a second, a test that looks now and then would miss.
@@ -94,6 +95,9 @@ def make_project(folder: Path) -> dict[str, str]:
     transform_dest(folder, TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE)
     allow_origins(folder, ["CDG"])
     (folder / "hold").touch()
+    # What a test makes is as private as what the platform makes.
+    for place in (".data", ".data/landing", ".data/landing/flights"):
+        (folder / place).mkdir(mode=0o700)
     # The feeder finds it there, and lands the next day; the whole of it, a thousand flights.
     land_day(folder / ".data/landing", 1)
     return environment
@@ -101,7 +105,7 @@ def make_project(folder: Path) -> dict[str, str]:
 
 def declare_people(folder: Path) -> None:
     """One more pipeline, of people, with a frozen contract."""
-    (folder / ".data/landing/people").mkdir()
+    (folder / ".data/landing/people").mkdir(mode=0o700)
     (folder / "pipelines/people.py").write_text(PEOPLE)
     text = (ROOT / "dags/flights.py").read_text()
     (folder / "dags/people.py").write_text(text.replace("flights", "people"))
@@ -132,8 +136,7 @@ def land_day(landing: Path, day: int, records: int = 30) -> int:
     landed = flights_feed.land_day(draft, date(2013, 1, day))
     header, *lines = (draft / flights_feed.FOLDER / landed.name).read_text().splitlines(keepends=True)
     (draft / landed.name).write_text("".join([header, *lines[:records]]))
-    folder = landing / flights_feed.FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    (draft / landed.name).replace(folder / landed.name)
+    (draft / landed.name).chmod(0o600)
+    (draft / landed.name).replace(landing / flights_feed.FOLDER / landed.name)
     shutil.rmtree(draft)
     return len(lines[:records])
