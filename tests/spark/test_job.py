@@ -180,23 +180,37 @@ def test_a_flow_whose_declaration_does_not_fit_fails_alone_and_those_behind_it_d
 
 
 @pytest.mark.jvm
+def test_a_flow_that_fails_stops_all_that_are_behind_it_however_far(orders: Orders, spark: Any) -> None:
+    from tidegate.spark.lake import sinks
+
+    orders.land(row(1))
+    path = orders.deployment.layout.table("bronze.orders")
+    of_another_flow = sinks.Transaction(app_id="orders/landing/v1/0", batch_id=0, planned={})
+    sinks.append(spark.createDataFrame([(1,)], "id int"), path, of_another_flow)
+
+    report = orders.run("bronze", "silver", "gold")
+
+    assert states(report) == {"bronze": "failed", "silver": "skipped", "gold": "skipped"}
+    error = report.flow("bronze").error
+    assert error is not None and error["kind"] == "SpecDriftError"
+
+
+@pytest.mark.jvm
 def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_those_behind_it_run(
     orders: Orders, spark: Any
 ) -> None:
     orders.land(row(1))
-    orders.run("bronze", "silver", "gold")
     layout = orders.deployment.layout
-    orders.land(row(2))
     intervention.switch(layout, "orders", "silver", on=False, by="ada", reason="its suite is being mended")
 
     report = orders.run("bronze", "silver", "gold")
 
     assert states(report) == {"bronze": "done", "silver": "skipped", "gold": "idle"}
     assert report.flow("silver").notes[-1].endswith("its suite is being mended")
-    assert len(orders.silver()) == 1
+    assert not layout.table("silver.orders").exists()
     intervention.switch(layout, "orders", "silver", on=True, by="ada", reason="it is mended")
-    again = orders.run("bronze", "silver", "gold")
-    assert states(again) == {"bronze": "idle", "silver": "done", "gold": "done"}
+    again = orders.run("silver", "gold")
+    assert states(again) == {"silver": "done", "gold": "done"}
     before, after = again.flow("silver").lag_before, again.flow("silver").lag_after
     assert before is not None and after is not None
     assert (before["has_work"], after["has_work"]) == (True, False)
@@ -226,6 +240,7 @@ def test_a_failed_flow_says_why_keeps_the_cause_in_the_lake_and_stops_only_those
 ) -> None:
     orders.land(row(1))
     orders.run("bronze")
+
     def breaks(_rows: Any) -> Any:
         raise ValueError("secret@example.org")
 

@@ -4,63 +4,63 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from demo import flights_feed
 from tests.deployment import Deployment
+from tests.spark import flow_context as orders
 from tidegate.ops import store
 from tidegate.spark.context import FlowContext
 from tidegate.spark.driver.listener import Recorder
+from tidegate.spark.flow import run_flow
 
 
-@pytest.fixture
-def two_batches(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    """Two days of flights, a file a batch."""
-    import pipelines.flights
-
-    declared = pipelines.flights.pipeline
-    bronze = declared.flow("bronze")
-    source = dataclasses.replace(bronze.source, max_files_per_trigger=1)
-    flows = (dataclasses.replace(bronze, source=source), *declared.flows[1:])
-    monkeypatch.setattr(pipelines.flights, "pipeline", dataclasses.replace(declared, flows=flows))
-    for day in sorted(flights_feed.days())[:2]:
-        deployment.land(f"{day}.csv", flights_feed._csv(flights_feed.days()[day][:50]))
-    return deployment
+def two_files_one_at_a_time(spark: Any, folder: Path) -> FlowContext:
+    """A landing flow that takes two batches."""
+    source = dataclasses.replace(orders.BRONZE.source, max_files_per_trigger=1)
+    landing = folder / "landing" / "orders"
+    landing.mkdir(parents=True)
+    for name in ("a", "b"):
+        (landing / f"{name}.json").write_text('{"id": 1, "at": 1}\n{"id": 2, "at": 1}\n')
+    return orders.flow_context(spark, folder, dataclasses.replace(orders.BRONZE, source=source))
 
 
 @pytest.mark.jvm
-def test_every_batch_of_every_flow_has_its_line(two_batches: Deployment, spark: Any) -> None:
-    report = two_batches.run()
-    assert [flow.state for flow in report.flows] == ["done", "done", "done"]
-    path = two_batches.layout.ops("flights", "progress")
+def test_every_batch_of_every_flow_has_its_line(spark: Any, tmp_path: Path) -> None:
+    bronze = two_files_one_at_a_time(spark, tmp_path)
+    run_flow(bronze)
+    run_flow(orders.flow_context(spark, tmp_path, orders.SILVER))
+
+    path = bronze.layout.ops("orders", "progress")
     lines = store.select(path, "SELECT * FROM held ORDER BY started_at")
+    ledger = store.select(bronze.layout.ops("orders", "ledger"), "SELECT app_id, batch_id FROM held")
     told = {(line["app_id"], line["batch_id"]) for line in lines}
-    assert told == {(line["app_id"], line["batch_id"]) for line in two_batches.ledger()}
-    assert len(lines) == len(told)
+    assert told == {(line["app_id"], line["batch_id"]) for line in ledger}
+    assert len(lines) == len(told) == 3
     first, second = (line for line in lines if line["flow"] == "bronze")
-    assert (first["run_key"], first["attempt"], first["mode"]) == (report.run_key, report.attempt, "incremental")
+    assert (first["run_key"], first["attempt"], first["mode"]) == (bronze.run_key, "a1", "incremental")
     assert 0 < dict(first["duration_ms"])["addBatch"] <= first["trigger_ms"]
     (silver,) = (line for line in lines if line["flow"] == "silver")
-    assert silver["input_rows"] >= 100
+    assert silver["input_rows"] >= 4
     assert silver["processed_rows_per_second"] > 0
     assert second["start_offset"] == first["end_offset"] == '{"logOffset": 0}'
     # Written when a flow ends, so it costs one commit each.
-    assert len(list((path / "_delta_log").glob("*.json"))) == 3
+    assert len(list((path / "_delta_log").glob("*.json"))) == 2
 
 
 @pytest.mark.jvm
 def test_a_flow_whose_metrics_cannot_be_written_is_done_all_the_same(
-    two_batches: Deployment, spark: Any, caplog: pytest.LogCaptureFixture
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = two_batches.layout.ops("flights", "progress")
+    bronze = two_files_one_at_a_time(spark, tmp_path)
+    path = bronze.layout.ops("orders", "progress")
     path.parent.mkdir(parents=True)
     path.write_text("a file where a table should be")
-    report = two_batches.run(flows=["bronze"])
-    assert report.flow("bronze").state == "done"
-    assert report.flow("bronze").total("written") == 100
+    run_flow(bronze)
+    assert sum(line.written for line in bronze.report.batches) == 4
     assert "bronze: metrics of its batches were not recorded: " in caplog.text
 
 

@@ -1,304 +1,341 @@
-"""Quarantined entries go through today's rules once more: once only, in order, and every one in exactly one place."""
+"""Quarantined entries go through today's rules once more: once only, and every one in exactly one place.
+
+Whole pipelines with a gate do so in `tests/spark/reprocessing/test_whole_reentry.py`.
+"""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
-from datetime import date
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from demo import checks, flights_feed
 from tests.deployment import Deployment
-from tidegate import registry
+from tests.spark import flow_context as orders
+from tidegate.errors import RequestError, SourceUnavailableError, UnexpectedError
+from tidegate.ops import store
 from tidegate.quarantine import claims
-from tidegate.report import BatchRecord
+from tidegate.quarantine.selection import Selection
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.context import FlowContext
+from tidegate.spark.flow import run_flow
+from tidegate.spark.lake import sinks, tables
+from tidegate.spark.reprocessing import reentry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spec import Flow
 
 pytestmark = pytest.mark.jvm
 
-RECORDS = flights_feed.days()[date(2013, 1, 1)][:60]
+ALL = Selection.check()
+StartState = Callable[[Callable[[Deployment], None]], Deployment]
 
 
-def within(minutes: int) -> list[dict[str, Any]]:
-    """A suite that quarantines flights that left earlier or later than so many minutes."""
-    kwargs = {"column": "dep_delay", "min_value": -minutes, "max_value": minutes}
-    return [{"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": "warning"}]
+def without_keys_of(*ids: int) -> Callable[[DataFrame], DataFrame]:
+    """Code that makes no key of some orders: they go to quarantine."""
+
+    def clean(rows: DataFrame) -> DataFrame:
+        listed = ", ".join(map(str, (-1, *ids)))
+        return rows.selectExpr("* EXCEPT (id)", f"CASE WHEN id NOT IN ({listed}) THEN id END AS id")
+
+    return clean
 
 
-def late(more_than: int) -> list[flights_feed.Record]:
-    return [record for record in RECORDS if record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than]
+def context_of(place: Path, flow: Flow, **more: Any) -> FlowContext:
+    from pyspark.sql import SparkSession
+
+    return orders.flow_context(SparkSession.active(), place, flow, **more)
+
+
+def land(place: Path, name: str, content: str) -> Path:
+    path = place / "landing" / "orders" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def lines(*ids: int) -> str:
+    return "".join(f"{json.dumps({'id': number, 'at': number, 'amount': number * 10})}\n" for number in ids)
+
+
+def five_of_eight_in_quarantine(deployment: Deployment) -> None:
+    place = deployment.environment.lake.parent
+    land(place, "one.json", lines(*range(8)))
+    run_flow(context_of(place, orders.BRONZE))
+    run_flow(context_of(place, orders.SILVER, transform=without_keys_of(1, 2, 3, 4, 5)))
 
 
 @pytest.fixture
-def flights(deployment: Deployment, spark: Any) -> Deployment:
-    """Silver of one small day, judged so strictly that many rows are in quarantine."""
-    deployment.edit_suite("flights/silver", within(5))
-    deployment.land("one.csv", flights_feed._csv(RECORDS))
-    deployment.run(flows=["bronze", "silver"])
-    assert deployment.quarantined("silver").num_rows == len(late(5)) > 10
-    return deployment
+def place(start_state: StartState) -> Path:
+    """Where silver has three of eight orders, and five are in its quarantine."""
+    return start_state(five_of_eight_in_quarantine).environment.lake.parent
 
 
-def states(flights: Deployment, flow: str = "silver") -> Counter[str]:
-    return Counter(flights.quarantined(flow)["state"].to_pylist())
+def silver(place: Path, *still_refused: int, **more: Any) -> FlowContext:
+    """A replay by today's code, which refuses fewer orders or none."""
+    return context_of(place, orders.SILVER, transform=without_keys_of(*still_refused), mode="quarantine", **more)
 
 
-def pages(flights: Deployment) -> dict[str, bytes]:
-    folder = flights.layout.docs("flights")
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert any("batch-0" in name for name in found)
-    return found
+def states(context: FlowContext) -> dict[str, int]:
+    return dict(Counter(row["state"] for row in orders.table(context.quarantine)))
 
 
-def replays(flights: Deployment) -> list[BatchRecord]:
-    lines = [line for line in flights.ledger() if line["kind"] == "replay"]
-    assert {line["requested_by"] for line in lines} <= {"ada"}
-    return [
-        BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
-        for line in lines
-    ]
+def open_ids(context: FlowContext) -> list[int]:
+    rows = orders.table(context.quarantine)
+    return sorted(json.loads(row["record"])["id"] for row in rows if row["state"] == "open")
 
 
-def expect_every_row_in_one_place(flights: Deployment) -> None:
-    """In silver, open, or older than what silver holds; and the ledger says the same."""
-    table = flights.quarantined("silver")
-    assert len(set(table["_row_id"].to_pylist())) == table.num_rows
-    assert set(table["_in_hand"].to_pylist()) == {None}
-    lines = replays(flights)
-    assert [line.imbalance() for line in lines] == [0] * len(lines)
-    assert checks.set_aside(flights.layout, registry.load("flights")).fine
-    still_open = {row["_row_id"] for row in table.to_pylist() if row["state"] == "open"}
-    silver = flights.table("silver.flights")["_row_id"].to_pylist()
-    assert len(silver) == len(set(silver))
-    assert not still_open & set(silver)
+def replay_lines(context: FlowContext) -> list[dict[str, Any]]:
+    path = context.layout.ops("orders", "ledger")
+    return store.select(path, "SELECT * FROM held WHERE kind = 'replay' ORDER BY batch_id")
 
 
-def test_what_todays_suite_lets_pass_is_written_and_the_rest_comes_back_as_the_same_entries(
-    flights: Deployment,
+def expect_every_order_in_one_place(context: FlowContext, count: int = 8) -> None:
+    rows = orders.table(context.quarantine)
+    assert {row["_in_hand"] for row in rows} == {None}, "nothing is left in hand"
+    assert not context.layout.claim("orders", context.flow.name).exists()
+    written = [row["id"] for row in orders.table(context.live)]
+    assert len(written) == len(set(written)) == count - len(open_ids(context))
+    assert not set(written) & set(open_ids(context))
+
+
+def test_what_passes_now_is_written_and_what_fails_again_stays_the_entry_that_it_was(place: Path) -> None:
+    foreseen, context = silver(place, 4, 5), silver(place, 4, 5)
+    before = {row["_row_id"]: row for row in orders.table(context.quarantine)}
+
+    reentry.reenter(foreseen, ALL, dry_run=True, limit=4)
+
+    assert (foreseen.report.dry_run, [line.read for line in foreseen.report.batches]) == (True, [4])
+    assert {row["_row_id"]: row for row in orders.table(context.quarantine)} == before, "a dry run changes nothing"
+    assert (replay_lines(context), context.layout.claim("orders", "silver").exists()) == ([], False)
+    reentry.reenter(context, ALL)
+    (line,) = context.report.batches
+    assert (line.kind, line.read, line.written, line.quarantined, line.imbalance()) == ("replay", 5, 3, 2, 0)
+    assert (line.batch_id, line.app_id) == (0, "orders/silver/replay")
+    assert [told["requested_by"] for told in replay_lines(context)] == ["ada"]
+    assert (states(context), open_ids(context)) == ({"replayed": 3, "open": 2}, [4, 5])
+    after = {row["_row_id"]: row for row in orders.table(context.quarantine)}
+    assert after.keys() == before.keys()
+    back = [row for row in after.values() if row["state"] == "open"]
+    assert {(row["attempts"], row["changed_by"], row["_batch_id"]) for row in back} == {(1, "ada", 0)}
+    expect_every_order_in_one_place(context)
+
+
+def test_claims_are_bounded_numbers_go_on_a_limit_is_kept_and_what_came_back_is_not_taken_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newer = {**late(5)[0], "dep_delay": "0", "published_on": "2013-01-09T06:00:00Z"}
-    flights.land("two.csv", flights_feed._csv([newer]))
-    flights.edit_suite("flights/silver", within(20))
-    flights.run(flows=["bronze", "silver"])
-    written = flights.table("silver.flights").num_rows
+    monkeypatch.setattr(reentry, "ENTRIES_AT_ONCE", 3)
+    first = silver(place, 1, 2, 3, 4, 5)
 
-    reports = pages(flights)
-    foreseen = flights.replay("silver", dry_run=True)
-    assert pages(flights) == reports, "no batch's page is replaced"
-    assert (foreseen.dry_run, states(flights)) == (True, {"open": len(late(5))})
-    told = flights.replay("silver")
+    reentry.reenter(first, ALL)
 
-    assert told.error is None
-    (line,) = replays(flights)
-    assert (line.read, line.quarantined) == (len(late(5)), len(late(20)))
-    assert (line.superseded, line.written) == (1, len(late(5)) - len(late(20)) - 1)
-    assert [foreseen.total(count) for count in ("read", "written", "quarantined")] == [
-        line.read,
-        line.written,
-        line.quarantined,
-    ]
-    assert flights.table("silver.flights").num_rows == written + line.written
-    kept = [row for row in flights.table("silver.flights").to_pylist() if row["published_on"].day == 9]
-    assert [row["dep_delay"] for row in kept] == [0], "an old row never replaces a newer one"
-    back = [row for row in flights.quarantined("silver").to_pylist() if row["state"] == "open"]
-    assert {(row["attempts"], tuple(row["rules"]), row["changed_by"]) for row in back} == {
-        (1, ("between(dep_delay)",), "ada")
-    }
-    expect_every_row_in_one_place(flights)
-
-    again = flights.replay("silver")
-    assert [again.total(count) for count in ("read", "written", "quarantined")] == [
-        line.quarantined,
-        0,
-        line.quarantined,
-    ]
-    assert flights.replay("silver", rule="malformed_line").state == "idle"
-    expect_every_row_in_one_place(flights)
+    assert [(line.batch_id, line.read, line.quarantined) for line in first.report.batches] == [(0, 3, 3), (1, 2, 2)]
+    assert {row["attempts"] for row in orders.table(first.quarantine)} == {1}
+    second = silver(place)
+    reentry.reenter(second, ALL, limit=2)
+    assert [(line.batch_id, line.read) for line in second.report.batches] == [(2, 2)]
+    assert states(second) == {"replayed": 2, "open": 3}
+    expect_every_order_in_one_place(second)
 
 
-def test_claims_are_bounded_and_a_limit_is_kept(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegate.spark.reprocessing import reentry
-
-    monkeypatch.setattr(reentry, "ENTRIES_AT_ONCE", 4)
-    flights.edit_suite("flights/silver", within(20))
-    flights.replay("silver", limit=6)
-    assert [line.read for line in replays(flights)] == [4, 2]
-    assert [line.batch_id for line in replays(flights)] == [0, 1]
-    expect_every_row_in_one_place(flights)
+def dies(*_: Any) -> None:
+    raise SourceUnavailableError("the process died here")
 
 
 def test_another_attempt_at_the_same_replay_goes_on_where_the_first_stopped(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.errors import SourceUnavailableError
-    from tidegate.spark.reprocessing import reentry
+    monkeypatch.setattr(reentry, "ENTRIES_AT_ONCE", 2)
+    work_through, request_id = reentry.work_through, "q20260101T000000-1"
 
-    monkeypatch.setattr(reentry, "ENTRIES_AT_ONCE", 4)
-    flights.edit_suite("flights/silver", within(20))
-    work_through, request = reentry.work_through, flights.replay_request("silver", limit=10)
-
-    def away(context: Any, number: int) -> None:
+    def away(context: FlowContext, number: int) -> None:
         if number == 1:
             raise SourceUnavailableError("the broker is away")
         work_through(context, number)
 
-    monkeypatch.setattr(reentry, "work_through", away)
-    assert flights.try_run(request).flow("silver").error is not None
-    monkeypatch.setattr(reentry, "work_through", work_through)
-    told = flights.try_run(request).flow("silver")
+    with monkeypatch.context() as patched:
+        patched.setattr(reentry, "work_through", away)
+        with pytest.raises(SourceUnavailableError):
+            reentry.reenter(silver(place, request_id=request_id), ALL, limit=4)
+    context = silver(place, request_id=request_id)
+    assert claims.in_hand(context.quarantine) == claims.Claim(number=1, entries=2)
 
-    assert [line.read for line in replays(flights)] == [4, 4, 2], "the limit is one for all attempts"
-    assert max(row["attempts"] for row in flights.quarantined("silver").to_pylist()) == 1, "nothing goes twice"
-    assert told.total("read") == 10, "the report tells of the whole replay"
-    assert not flights.layout.claim("flights", "silver").exists()
-    expect_every_row_in_one_place(flights)
+    reentry.reenter(context, ALL, limit=4)
 
-
-def test_a_replay_that_fails_as_it_would_again_gives_back_what_it_had_in_hand(flights: Deployment) -> None:
-    before = flights.quarantined("silver").to_pylist()
-    strange = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "no_such_column"}}
-    flights.edit_suite("flights/silver", [{**strange, "severity": "critical"}])
-
-    told = flights.replay("silver")
-
-    assert told.error is not None and not told.error["transient"]
-    assert claims.in_hand(flights.layout.quarantine("flights", "silver")) is None
-    assert states(flights) == {"open": len(before)}
-    flights.edit_suite("flights/silver", within(2000))
-    assert flights.replay("silver").total("written") == len(before)
-    expect_every_row_in_one_place(flights)
-
-
-def test_an_entry_whose_record_is_gone_stays_open_and_says_so(flights: Deployment) -> None:
-    from deltalake import DeltaTable
-
-    lost = flights.quarantined("silver")["_row_id"].to_pylist()[0]
-    DeltaTable(str(flights.layout.table("bronze.flights"))).delete(f"_row_id = '{lost}'")
-    flights.edit_suite("flights/silver", within(2000))
-    told = flights.replay("silver")
-    assert told.error is None
-    assert told.total("read") == told.total("written") == len(late(5)) - 1
-    (row,) = [row for row in flights.quarantined("silver").to_pylist() if row["state"] == "open"]
-    assert (row["_row_id"], row["rules"], row["attempts"]) == (lost, ["between(dep_delay)", claims.GONE], 1)
-    expect_every_row_in_one_place(flights)
-
-
-def test_a_file_that_was_mended_in_place_is_read_again_and_a_bad_one_comes_back(
-    deployment: Deployment, spark: Any
-) -> None:
-    packed = gzip.compress(flights_feed._csv(RECORDS))
-    mended = deployment.land("mended.csv.gz", packed[: len(packed) // 2])
-    deployment.land("bad.csv.gz", packed[: len(packed) // 2])
-    deployment.run(flows=["bronze"])
-    assert states(deployment, "bronze") == {"open": 2}
-    mended.write_bytes(packed)
-
-    told = deployment.replay("bronze")
-
-    assert told.error is None
-    (line,) = replays(deployment)
-    assert (line.files_listed, line.files_opened, line.files_quarantined, line.read) == (2, 1, 1, len(RECORDS))
-    assert states(deployment, "bronze") == {"open": 1, "replayed": 1}
-    assert deployment.table("bronze.flights").num_rows == len(RECORDS)
-    report = deployment.run()
-    assert [flow.error for flow in report.flows] == [None, None, None]
-    assert report.flow("silver").total("read") == len(RECORDS)
-
-
-@pytest.fixture
-def punctual(deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    """A row flow behind a keyed table, which keeps all that is not late."""
-    import dataclasses
-
-    import spark_jobs.flights
-    from pipelines import flights as declared
-    from tidegate.spec import ChangeFeed, Flow, Gate, Table
-
-    monkeypatch.setattr(spark_jobs.flights, "punctual", lambda rows: rows, raising=False)
-    punctual = Flow(
-        name="punctual",
-        source=ChangeFeed("silver.flights"),
-        transform="flights:punctual",
-        target=Table("silver.punctual", keys=("flight_id",), sequence_by=("published_on",)),
-        gate=Gate("flights/punctual"),
+    assert [(line.batch_id, line.read) for line in context.report.batches] == [(0, 2), (1, 2)], (
+        "the limit is one for all attempts, and the report tells of the whole replay"
     )
-    flows = (*declared.pipeline.flows[:2], punctual)
-    monkeypatch.setattr(declared, "pipeline", dataclasses.replace(declared.pipeline, flows=flows))
-    deployment.edit_suite("flights/silver", within(2000))
-    deployment.edit_suite("flights/punctual", within(5))
-    for name, records in (("one.csv", RECORDS[:30]), ("two.csv", RECORDS[30:])):
-        deployment.land(name, flights_feed._csv(records))
-        report = deployment.run()
-        assert [flow.error for flow in report.flows] == [None, None, None]
-    assert states(deployment, "punctual") == {"open": len(late(5))}
-    return deployment
+    assert [told["batch_id"] for told in replay_lines(context)] == [0, 1]
+    assert states(context) == {"replayed": 4, "open": 1}
+    expect_every_order_in_one_place(context)
 
 
-def test_entries_older_than_the_log_of_their_keyed_table_come_back_and_stop_no_other(punctual: Deployment) -> None:
+def test_an_error_that_would_come_again_gives_back_what_was_in_hand(place: Path) -> None:
+    def breaks(_rows: DataFrame) -> DataFrame:
+        raise ValueError("secret@example.org")
+
+    context = context_of(place, orders.SILVER, transform=breaks, mode="quarantine")
+
+    with pytest.raises(UnexpectedError):
+        reentry.reenter(context, ALL)
+
+    assert states(context) == {"open": 5}
+    assert claims.in_hand(context.quarantine) is None
+    expect_every_order_in_one_place(context)
+
+
+def test_a_replay_that_died_before_the_target_is_undone_by_the_next_run(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", dies)
+        with pytest.raises(SourceUnavailableError):
+            reentry.reenter(silver(place, 5), ALL)
+    context = silver(place)
+    assert context.layout.claim("orders", "silver").exists()
+    assert claims.in_hand(context.quarantine) is not None
+
+    run_flow(context)
+
+    assert context.report.notes == ["replay 0 of its quarantine had been interrupted: 5 entries are open again"]
+    assert (context.report.batches, states(context)) == ([], {"open": 5})
+    expect_every_order_in_one_place(context)
+
+
+@pytest.mark.parametrize("by_run", [True, False], ids=["the next run", "the next replay"])
+def test_a_replay_that_died_behind_the_target_is_recorded_and_closed_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, by_run: bool
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "record_batch", dies)
+        with pytest.raises(SourceUnavailableError):
+            reentry.reenter(silver(place, 5), ALL)
+    context = silver(place, 3, 5) if by_run else silver(place, 5)
+    version = tables.version(context.spark, context.live)
+
+    if by_run:
+        run_flow(context)
+        assert context.report.notes == ["finished replay 0 of its quarantine, which had been interrupted"]
+    else:
+        reentry.reenter(context, Selection.check(rule="no_such_rule"))
+
+    assert [(told["read"], told["written"], told["requested_by"]) for told in replay_lines(context)] == [(5, 4, "ada")]
+    assert tables.version(context.spark, context.live) == version, "the split that was decided stands"
+    assert (states(context), open_ids(context)) == ({"replayed": 4, "open": 1}, [5])
+    expect_every_order_in_one_place(context)
+
+
+def test_an_entry_whose_record_is_gone_stays_open_and_says_so(place: Path) -> None:
     from deltalake import DeltaTable
 
-    table = punctual.layout.table("silver.flights")
-    entries = punctual.quarantined("punctual").to_pylist()
-    newest = DeltaTable(str(table)).version()
-    old = {row["_row_id"] for row in entries if json.loads(row["source"])["version"] < newest}
-    assert 0 < len(old) < len(entries)
+    context = silver(place)
+    assert context.source_table is not None
+    lost = next(row["_row_id"] for row in orders.table(context.quarantine))
+    DeltaTable(str(context.source_table)).delete(f"_row_id = '{lost}'")
+
+    reentry.reenter(context, ALL)
+
+    (line,) = context.report.batches
+    assert (line.read, line.written) == (4, 4)
+    (entry,) = [row for row in orders.table(context.quarantine) if row["state"] == "open"]
+    assert (entry["_row_id"], entry["rules"], entry["attempts"]) == (lost, ["null_key(id)", claims.GONE], 1)
+    expect_every_order_in_one_place(context)
+
+
+def test_a_checkpoint_that_the_table_does_not_hold_yet_replays_nothing(place: Path) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(RequestError, match="Run the flow first, then replay"):
+            reentry.reenter(silver(place, version=2), ALL, dry_run=dry_run)
+    assert states(silver(place)) == {"open": 5}
+
+
+def test_a_selection_chooses_and_without_a_match_nothing_is_taken(place: Path) -> None:
+    context = silver(place)
+
+    reentry.reenter(context, Selection.check(rule="wrong_type(at)"))
+
+    assert (context.report.batches, states(context)) == ([], {"open": 5})
+    expect_every_order_in_one_place(context)
+
+
+def test_a_file_that_was_mended_in_place_is_read_again_and_a_bad_one_comes_back(spark: Any, tmp_path: Path) -> None:
+    land(tmp_path, "good.json", lines(1))
+    mended = land(tmp_path, "mended.json", "")
+    land(tmp_path, "bad.json", "")
+    run_flow(context_of(tmp_path, orders.BRONZE))
+    mended.write_text(lines(2, 3))
+    context = context_of(tmp_path, orders.BRONZE, mode="quarantine")
+
+    reentry.reenter(context, ALL)
+
+    (line,) = context.report.batches
+    assert (line.files_listed, line.files_opened, line.files_quarantined, line.read) == (2, 1, 1, 2)
+    assert line.imbalance() == 0
+    left = {Path(json.loads(row["source"])["path"]).name: row["state"] for row in orders.table(context.quarantine)}
+    assert left == {"mended.json": "replayed", "bad.json": "open"}
+    assert [json.loads(row["line"])["id"] for row in orders.table(context.live)] == [1, 2, 3]
+    again = context_of(tmp_path, orders.BRONZE, mode="quarantine")
+    reentry.reenter(again, ALL)
+    assert [(each.files_listed, each.files_quarantined) for each in again.report.batches] == [(1, 1)]
+
+
+def two_versions_behind_a_keyed_table(deployment: Deployment) -> None:
+    """``latest`` reads the changes of silver; what it makes no key of is in its quarantine."""
+    place = deployment.environment.lake.parent
+    context = context_of(place, orders.SILVER)
+    for batch_id, ids in enumerate(((0, 1, 2), (2, 3, 4))):
+        rows = [(number, batch_id, number * 10 + batch_id, (batch_id,)) for number in ids]
+        frame = context.spark.createDataFrame(rows, "id int, at int, amount int, _order struct<at: int>")
+        sinks.upsert(frame, context.live, ("id",), orders.transaction(context, batch_id))
+        run_flow(context_of(place, orders.LATEST, transform=without_keys_of(1, 2, 3)))
+
+
+def latest(place: Path, *still_refused: int) -> FlowContext:
+    return context_of(place, orders.LATEST, transform=without_keys_of(*still_refused), mode="quarantine")
+
+
+def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_from_its_feed(start_state: StartState) -> None:
+    place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
+    context = latest(place, 3)
+    entries = states(context)["open"]
+
+    reentry.reenter(context, ALL)
+
+    (line,) = context.report.batches
+    assert (line.read, line.quarantined, line.imbalance()) == (entries, 1, 0)
+    upstream = {row["id"]: row["amount"] for row in orders.table(context.layout.table("silver.orders"))}
+    made = {row["id"]: row["amount"] for row in orders.table(context.live)}
+    assert made == {number: amount for number, amount in upstream.items() if number != 3}
+    assert open_ids(context) == [3]
+
+
+def test_entries_older_than_the_log_of_their_keyed_table_come_back_and_stop_no_other(start_state: StartState) -> None:
+    from deltalake import DeltaTable
+
+    place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
+    context = latest(place)
+    assert context.source_table is not None
+    rows = orders.table(context.quarantine)
+    newest = DeltaTable(str(context.source_table)).version()
+    old = {row["_row_id"] for row in rows if json.loads(row["source"])["version"] < newest}
+    assert 0 < len(old) < len(rows)
     # What Delta does when the log is older than its retention.
-    DeltaTable(str(table)).create_checkpoint()
-    for log in (table / "_delta_log").glob("*"):
+    DeltaTable(str(context.source_table)).create_checkpoint()
+    for log in (context.source_table / "_delta_log").glob("*"):
         if log.name[:20].isdigit() and int(log.name[:20]) < newest:
             log.unlink()
-    punctual.edit_suite("flights/punctual", within(2000))
 
-    told = punctual.replay("punctual")
+    reentry.reenter(context, ALL)
 
-    assert told.error is None
-    assert told.total("written") == len(entries) - len(old)
-    kept = {row["_row_id"]: row for row in punctual.quarantined("punctual").to_pylist() if row["state"] == "open"}
+    assert context.report.batches[0].read == len(rows) - len(old)
+    kept = {row["_row_id"]: row for row in orders.table(context.quarantine) if row["state"] == "open"}
     assert kept.keys() == old
-    assert {(tuple(row["rules"]), row["_in_hand"]) for row in kept.values()} == {
-        (("between(dep_delay)", claims.GONE), None)
-    }
-    again = punctual.replay("punctual")
-    assert (again.error, again.total("read")) == (None, 0), "nothing is left in hand, and nothing is stuck"
-
-
-def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_from_its_feed(punctual: Deployment) -> None:
-    deployment = punctual
-    deployment.edit_suite("flights/punctual", within(20))
-
-    told = deployment.replay("punctual")
-
-    assert told.error is None
-    assert (told.total("read"), told.total("quarantined")) == (len(late(5)), len(late(20)))
-    held, made = deployment.table("silver.flights").to_pylist(), deployment.table("silver.punctual").to_pylist()
-    passed = {row["flight_id"]: row for row in held if row["dep_delay"] is None or abs(row["dep_delay"]) <= 20}
-    columns = [name for name in held[0] if not name.startswith("_")]
-    assert {row["flight_id"]: [row[name] for name in columns] for row in made} == {
-        key: [row[name] for name in columns] for key, row in passed.items()
-    }
-
-
-def test_a_version_that_judges_all_records_anew_retires_the_entries_of_the_old_one(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import dataclasses
-
-    from pipelines import flights as declared
-
-    flows = tuple(
-        dataclasses.replace(flow, checkpoint_version=2) if flow.name == "silver" else flow
-        for flow in declared.pipeline.flows
-    )
-    monkeypatch.setattr(declared, "pipeline", dataclasses.replace(declared.pipeline, flows=flows))
-    refused = flights.replay("silver")
-    assert refused.error is not None
-    assert "Run the flow first" in refused.error["message"]
-    flights.run(flows=["silver"])
-    assert states(flights) == {"expired": len(late(5)), "open": len(late(5))}
-    retired = [(line["flow"], line["closed"]) for line in flights.ledger() if line["kind"] == "retire"]
-    assert retired == [("silver", len(late(5)))]
-    flights.edit_suite("flights/silver", within(2000))
-    assert flights.replay("silver").total("written") == len(late(5))
-    assert states(flights) == {"expired": len(late(5)), "replayed": len(late(5))}
+    assert {(tuple(row["rules"]), row["_in_hand"]) for row in kept.values()} == {(("null_key(id)", claims.GONE), None)}
+    again = latest(place)
+    reentry.reenter(again, ALL)
+    assert sum(line.read for line in again.report.batches) == 0, "nothing is left in hand, and nothing is stuck"

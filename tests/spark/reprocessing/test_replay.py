@@ -1,336 +1,299 @@
-"""A replay leaves the tables as if the new code had always run; a refresh and a reingest bring nothing twice."""
+"""A replay of a window: which keys it derives anew, from which source rows, once per request.
+
+Whole pipelines do so in `tests/spark/reprocessing/test_whole_replays.py`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from datetime import UTC, date, datetime
-from typing import Any
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from demo import flights_feed, recompute
 from tests.deployment import Deployment
-from tidegate import registry
-from tidegate.ops.journal import Journal
-from tidegate.pages import rebuild
+from tests.spark import flow_context as orders
+from tidegate.errors import SpecError
+from tidegate.ops import store
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
-from tidegate.request import RunRequest, fresh_id
-from tidegate.spark.reprocessing import replay
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.context import FlowContext
+from tidegate.spark.flow import run_flow
+from tidegate.spark.lake import sinks, tables
+from tidegate.spark.reprocessing import replay, written_plan
+from tidegate.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spec import Flow
 
 pytestmark = pytest.mark.jvm
 
-FIRST, SECOND, THIRD = date(2013, 1, 1), date(2013, 1, 2), date(2013, 1, 3)
-SILVER = ["flight_id", "day", "carrier", "origin", "dest", "dep_delay", "arr_delay", "published_on"]
-GOLD = ["day", "carrier", "flights", "cancelled", "late", "max_delay"]
-STATISTICS = """
-    SELECT day, carrier, count(*) AS flights, count(*) FILTER (cancelled) AS cancelled,
-           count(*) FILTER (dep_delay >= 15) AS late, max(dep_delay) AS max_delay
-    FROM silver GROUP BY day, carrier
-"""
+StartState = Callable[[Callable[[Deployment], None]], Deployment]
+Transform = Callable[["DataFrame"], "DataFrame"]
+SILVER = dataclasses.replace(orders.SILVER, target=dataclasses.replace(orders.SILVER.target, event_time="day"))
+"""``day`` is the number ``at`` as a date, so that day 1 is 1970-01-02."""
+FIRST_DAYS = Window.of_dates("1970-01-02", "1970-01-03", "UTC")
+"""Days 1 and 2."""
 
 
-@pytest.fixture
-def flights(deployment: Deployment, spark: Any) -> Deployment:
-    for day in (FIRST, SECOND, THIRD):
-        flights_feed.land_day(deployment.environment.landing, day)
-    deployment.land("broken.csv", "year,month,day\n2013,1,x\n")
-    assert [flow.state for flow in deployment.run().flows] == ["done", "done", "done"]
-    return deployment
+def clean(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("*", "date_from_unix_date(at) AS day")
 
 
-def new_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silver no longer makes one carrier, moves another's flights to Newark, and says that they left a minute late."""
-    from pyspark.sql import functions as F
-
-    import spark_jobs.flights
-
-    clean = spark_jobs.flights.clean
-
-    def changed(rows: Any) -> Any:
-        ours = F.col("carrier") == "AA"
-        filtered = F.when(F.col("carrier") == "UA", F.lit("no_united")).otherwise(F.col("_filtered"))
-        return clean(rows).withColumns(
-            {
-                "origin": F.when(ours, F.lit("EWR")).otherwise(F.col("origin")),
-                "dep_delay": F.when(ours, F.lit(1)).otherwise(F.col("dep_delay")),
-                "_filtered": filtered,
-            }
-        )
-
-    monkeypatch.setattr(spark_jobs.flights, "clean", changed)
-
-
-def answer_of_new_code(flights: Deployment, days: tuple[date, ...]) -> Any:
-    """DuckDB's own tables from the landing zone, with the new code's rules on the given days."""
-    answer = recompute.flights(flights.environment.landing)
-    within = "day IN (" + ", ".join(f"DATE '{day}'" for day in days) + ")"
-    answer.execute(f"DELETE FROM silver WHERE carrier = 'UA' AND {within}")
-    answer.execute(f"UPDATE silver SET origin = 'EWR', dep_delay = 1 WHERE carrier = 'AA' AND {within}")
-    answer.execute(f"CREATE OR REPLACE TABLE gold AS {STATISTICS}")
-    return answer
-
-
-def check(flights: Deployment, answer: Any) -> None:
-    assert recompute.differences(answer, "silver", SILVER, flights.table("silver.flights")) == 0
-    assert recompute.differences(answer, "gold", GOLD, flights.table("gold.daily_delay")) == 0
-
-
-def test_a_replayed_window_is_as_if_the_new_code_had_always_run_and_the_rest_is_as_it_was(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = flights.quarantined("silver").num_rows
-    new_code(monkeypatch)
-
-    report = flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-02")
-
-    assert [(flow.flow, flow.state, flow.error) for flow in report.flows] == [
-        ("bronze", "idle", None),
-        ("silver", "done", None),
-        ("gold", "done", None),
-    ]
-    check(flights, answer_of_new_code(flights, (FIRST, SECOND)))
-    line = report.flow("silver").batches[-1]
-    assert (line.kind, line.imbalance()) == ("rederive", 0)
-    assert line.deleted > 0 < line.upserted
-    assert line.unchanged > line.upserted, "what the new code makes as before is not written again"
-    assert line.filtered["no_united"] == line.deleted
-    assert flights.quarantined("silver").num_rows == held, "what is in quarantine is not put there twice"
-    told = flights.ledger()[-1]
-    assert (told["mode"], told["flow"]) == ("replay", "gold")
-
-    assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
-    flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-03")
-    check(flights, answer_of_new_code(flights, (FIRST, SECOND, THIRD)))
-
-
-def carriers(flights: Deployment, *allowed: str) -> None:
-    """Rows of other carriers go to quarantine."""
-    kwargs = {"column": "carrier", "value_set": list(allowed), "mostly": 0.01}
-    rule = {"type": "expect_column_values_to_be_in_set", "kwargs": kwargs, "severity": "warning"}
-    flights.edit_suite("flights/silver", [rule])
-
-
-def test_a_replay_whose_driver_was_killed_is_finished_once_and_each_row_is_in_one_place(flights: Deployment) -> None:
-    """Entries of rows that pass now end, those of rows that fail again stay, and the split that was decided stands."""
-    first = {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01", "flows": ["silver"]}
-    carriers(flights, "AA", "DL", "B6")
-    flights.run(**first)
-    before = flights.quarantined("silver").num_rows
-    request = flights.request(**first)
-    carriers(flights, "AA", "DL", "UA")
-
-    flights.run_and_kill("after:write_quarantine:silver", request=request)
-
-    carriers(flights, "AA", "WN")
-    (line,) = flights.run(flows=["silver"]).flow("silver").batches
-    assert (line.kind, line.imbalance()) == ("rederive", 0), "the next run finishes it first, whatever it was asked"
-    silver = flights.table("silver.flights").to_pylist()
-    assert {row["carrier"] for row in silver if row["day"] == FIRST} == {"AA", "DL", "UA"}
-    assert {row["carrier"] for row in silver if row["day"] == SECOND} > {"AA", "DL", "B6", "WN"}
-    entries = [row for row in flights.quarantined("silver").to_pylist() if row["level"] == "row"]
-    ended = [row for row in entries if row["state"] == "replayed"]
-    waiting = [row for row in entries if row["state"] == "open" and row["rules"] == ["in_set(carrier)"]]
-    assert {row["_row_id"] for row in ended} <= {row["_row_id"] for row in silver}
-    assert {row["_row_id"] for row in waiting} & {row["_row_id"] for row in silver} == set()
-    assert len(ended) == sum(row["carrier"] == "UA" and row["day"] == FIRST for row in silver) > 0
-    assert line.quarantined == len(waiting) == len({row["_row_id"] for row in waiting})
-    assert len(entries) > before, "those that had passed until now are new entries"
-    assert {row["attempts"] for row in waiting} == {0, 1}
-    again = flights.try_run(request).flow("silver")
-    assert (again.batches, again.notes) == ([], [replay.ONCE])
-
-
-def cleared(request: RunRequest) -> RunRequest:
-    """What `plan` decides when somebody clears a run: it has the id that it had, and the request is another one."""
-    return dataclasses.replace(request, request_id=fresh_id("q"))
-
-
-def test_a_run_that_is_cleared_derives_the_window_anew_and_a_retry_does_not(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The code was mended and still was not right: mended again, the same run is cleared."""
-    request = flights.request(mode="replay", from_date="2013-01-01", to_date="2013-01-02")
-    assert [flow.error for flow in flights.try_run(request).flows] == [None, None, None]
-    new_code(monkeypatch)
-
-    retried = flights.try_run(request)
-    assert [(flow.state, flow.notes) for flow in retried.flows[1:]] == [("idle", [replay.ONCE])] * 2
-    again = cleared(request)
-    assert again.run_key == request.run_key
-    flights.try_run(again)
-
-    check(flights, answer_of_new_code(flights, (FIRST, SECOND)))
-
-
-def test_what_was_given_up_and_passes_after_all_is_in_one_place_and_says_who_gave_it_up(flights: Deployment) -> None:
-    carriers(flights, "AA", "DL", "B6")
-    flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
-    selection = Selection.check(rule="in_set(carrier)")
-    waived = decision.waive(flights.layout, "flights", "silver", selection, by="ada", reason="No such carrier.")
-    carriers(flights, "AA", "DL", "B6", "UA")
-
-    flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
-
-    entries = [row for row in flights.quarantined("silver").to_pylist() if row["changed_by"] == "ada"]
-    assert len(entries) == waived
-    told = {(row["state"], row["reason"]) for row in entries}
-    assert told == {("waived", "No such carrier."), ("replayed", "No such carrier.; passed in replay 1 of a window")}
-    silver = {row["_row_id"] for row in flights.table("silver.flights").to_pylist()}
-    assert {row["_row_id"] in silver for row in entries if row["state"] == "replayed"} == {True}
-    assert {row["_row_id"] in silver for row in entries if row["state"] == "waived"} == {False}
-
-
-def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_alone(flights: Deployment) -> None:
-    before = flights.table("silver.flights")
-    flights.edit_suite(
-        "flights/silver",
-        [
-            {
-                "type": "expect_column_values_to_be_in_set",
-                "kwargs": {"column": "carrier", "value_set": ["none"]},
-                "severity": "critical",
-            }
-        ],
+def new_code(rows: DataFrame) -> DataFrame:
+    """Makes no order 1, moves order 5 into the window and order 2 out of it, and doubles every amount."""
+    moved = "CASE WHEN id = 5 THEN 1 WHEN id = 2 THEN 9 ELSE at END"
+    return rows.selectExpr(
+        "* EXCEPT (amount)",
+        "amount * 2 AS amount",
+        f"date_from_unix_date({moved}) AS day",
+        "CASE WHEN id = 1 THEN 'no_ones' END AS _filtered",
     )
 
-    report = flights.run(mode="replay", from_date="2013-01-01", to_date="2013-01-01", flows=["silver"])
 
-    assert report.flow("silver").state == "refused"
-    lines = Journal(flights.layout).lines("flights", flow="silver", limit=2)
-    assert [(line.called, line.outcome, line.asked) for line in lines] == [
-        ("replay 0", "refused", "replay"),
-        ("batch 0", "passed", ""),
-    ]
-    rebuild(flights.layout, registry.load("flights"))
-    page = (flights.layout.docs("flights") / "silver" / "v1-0-batch-0.html").read_text()
-    assert "outcome refused" not in page
-    assert report.flow("silver").error["message"].startswith("flow 'silver': replay 0 refused by suite")
-    assert flights.table("silver.flights").sort_by("flight_id").equals(before.sort_by("flight_id"))
-    assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
+def context_of(place: Path, flow: Flow, transform: Transform | None = None, **asked: Any) -> FlowContext:
+    from pyspark.sql import SparkSession
+
+    context = orders.flow_context(SparkSession.active(), place, flow, transform=transform, **asked)
+    flows = tuple(SILVER if each.name == "silver" else each for each in context.pipeline.flows)
+    return dataclasses.replace(context, pipeline=dataclasses.replace(context.pipeline, flows=flows))
 
 
-def test_a_full_refresh_makes_whole_tables_anew_once_per_run(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    new_code(monkeypatch)
-    request = flights.request(mode="full_refresh")
-
-    report = flights.try_run(request)
-
-    assert [(flow.state, flow.error, flow.refresh) for flow in report.flows] == [
-        ("idle", None, 0),
-        ("done", None, 1),
-        ("done", None, 1),
-    ]
-    check(flights, answer_of_new_code(flights, (FIRST, SECOND, THIRD)))
-    assert report.flow("silver").batches[-1].kind == "swap"
-    again = flights.try_run(request)
-    assert [(flow.state, flow.refresh) for flow in again.flows] == [("idle", 0), ("idle", 1), ("idle", 1)]
-    assert again.flow("gold").notes == [replay.ONCE]
-    cleared_run = flights.try_run(cleared(request))
-    assert [flow.refresh for flow in cleared_run.flows] == [0, 2, 2], "who clears the run wants the tables anew"
+def land(place: Path, name: str, *records: tuple[int | None, int, int]) -> None:
+    path = place / "landing" / "orders" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [json.dumps(dict(zip(("id", "at", "amount"), record, strict=True))) for record in records]
+    path.write_text("\n".join(texts))
 
 
-def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Deployment) -> None:
-    from deltalake import DeltaTable
-
-    DeltaTable(str(flights.layout.table("bronze.flights"))).delete("_path LIKE '%2013-01-02%'")
-    lacking = flights.table("bronze.flights").num_rows
-
-    report = flights.run(mode="reingest")
-
-    bronze = report.flow("bronze").batches[0]
-    assert (bronze.files_listed, bronze.files_already_read) == (4, 3)
-    ids = flights.table("bronze.flights")["_row_id"].to_pylist()
-    assert len(ids) == len(set(ids)) > lacking
-    answer = recompute.flights(flights.environment.landing)
-    assert recompute.differences(answer, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
-    check(flights, answer)
-
-
-def modified(flights: Deployment, day: date, hour: int) -> None:
-    """Give a landed day's file another time, as if it had come then."""
-    (path,) = (flights.environment.landing / "flights").glob(f"*{day}*")
-    instant = datetime(day.year, day.month, day.day, hour, tzinfo=UTC).timestamp()
-    os.utime(path, (instant, instant))
+def six_orders_of_six_days(deployment: Deployment) -> None:
+    """Order N is of day N and has an amount of ten times N; two orders have a row more, from before and from behind."""
+    place = deployment.environment.lake.parent
+    land(place, "one.json", *((number, number, number * 10) for number in range(1, 7)), (1, 0, 5), (3, 7, 31))
+    run_flow(context_of(place, orders.BRONZE))
+    run_flow(context_of(place, SILVER, clean))
 
 
 @pytest.fixture
-def days_apart(deployment: Deployment, spark: Any) -> Deployment:
-    """Each day's file came on that day."""
-    for day in (FIRST, SECOND, THIRD):
-        flights_feed.land_day(deployment.environment.landing, day)
-        modified(deployment, day, 12)
-    assert deployment.run(flows=["bronze"]).flow("bronze").state == "done"
-    return deployment
+def place(start_state: StartState) -> Path:
+    return start_state(six_orders_of_six_days).environment.lake.parent
 
 
-WINDOW = {"mode": "reingest", "from_date": "2013-01-01", "to_date": "2013-01-02", "flows": ["bronze"]}
+def amounts(context: FlowContext) -> dict[int, int]:
+    return {row["id"]: row["amount"] for row in orders.table(context.live)}
 
 
-def test_a_reingest_of_a_window_brings_what_bronze_lacks_of_it_and_leaves_the_rest_to_others(
-    days_apart: Deployment,
+def ids(rows: DataFrame, name: str = "id") -> list[Any]:
+    return sorted({row[name] for row in rows.collect()})
+
+
+def silver(place: Path, transform: Transform = new_code, **asked: Any) -> FlowContext:
+    return context_of(place, SILVER, transform, mode="replay", **asked)
+
+
+def planned(context: FlowContext, **more: Any) -> replay.Rederivation:
+    assert context.source_table is not None
+    version = tables.version(context.spark, context.source_table)
+    fixed = {"number": 0, "run_key": "r", "window": {}, "source_version": version, "requested_by": "ada"}
+    return replay.Rederivation(planned_at_ms=orders.PLANNED_MS, **{**fixed, **more})
+
+
+def test_a_date_is_in_the_window_from_its_first_day_to_its_last(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(date(2026, 3, day),) for day in range(1, 6)], "day date")
+    window = Window.of_dates("2026-03-02", "2026-03-04", "Europe/Berlin")
+
+    within = rows.where(replay._within(rows, "day", window, "silver.orders"))
+
+    assert ids(within, "day") == [date(2026, 3, day) for day in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_a_moment_is_in_the_window_from_its_start_up_to_before_its_end(spark: SparkSession, kind: str) -> None:
+    window = Window.of_dates("2026-03-02", "2026-03-02", "Europe/Berlin")
+    start, step = datetime(2026, 3, 1, 23, tzinfo=UTC), timedelta(microseconds=1)
+    moments = [start - step, start, start + timedelta(days=1) - step, start + timedelta(days=1)]
+    rows = spark.createDataFrame([(moment,) for moment in moments], "at timestamp")
+    typed = rows.selectExpr(f"CAST(at AS {kind}) AS at", "monotonically_increasing_id() AS id").coalesce(1)
+
+    within = typed.where(replay._within(typed, "at", window, "silver.orders"))
+
+    assert within.count() == 2
+    edges = within.selectExpr("min(CAST(at AS string)) AS first", "max(CAST(at AS string)) AS last").first()
+    assert edges is not None
+    assert (edges["first"], edges["last"]) == ("2026-03-01 23:00:00", "2026-03-02 22:59:59.999999")
+
+
+@pytest.mark.parametrize(("columns", "told"), [("day string", "is string"), ("id int", "is not among its columns")])
+def test_a_column_that_tells_no_time_is_refused_by_name(spark: SparkSession, columns: str, told: str) -> None:
+    with pytest.raises(SpecError, match=f"event_time='day' of table 'silver.orders' {told}"):
+        replay._within(spark.createDataFrame([], columns), "day", FIRST_DAYS, "silver.orders")
+
+
+def test_the_keys_are_those_of_the_window_in_the_table_as_it_stands_and_as_todays_code_makes_it(place: Path) -> None:
+    context = silver(place)
+
+    keys = replay._named_keys(context, FIRST_DAYS, planned(context))
+
+    assert keys.columns == ["id"]
+    assert ids(keys) == [1, 2, 5], "2 has left the window by the new code, and 5 is in it by the new code alone"
+
+
+def test_a_row_without_a_key_names_none(place: Path) -> None:
+    context = silver(place, lambda rows: clean(rows).selectExpr("* EXCEPT (id)", "CAST(NULL AS int) AS id"))
+
+    assert ids(replay._named_keys(context, FIRST_DAYS, planned(context))) == [1, 2], "those of the table"
+
+
+def test_the_source_rows_of_a_key_are_all_that_it_has_also_outside_of_the_window(place: Path) -> None:
+    context = silver(place, clean)
+    keys = context.spark.createDataFrame([(1,), (3,)], "id int")
+
+    rows = replay._source_rows(context, keys, planned(context)).collect()
+
+    assert sorted(json.loads(row["line"])["amount"] for row in rows) == [5, 10, 30, 31]
+    assert {row["_change_type"] for row in rows} == {"insert"}
+    context.release()
+
+
+def test_source_rows_of_a_keyed_table_are_found_by_what_the_code_makes_of_them(place: Path) -> None:
+    """The key that is made may not be the one that its source has."""
+    context = context_of(place, orders.LATEST, lambda rows: rows.selectExpr("* EXCEPT (id)", "id + 100 AS id"))
+    keys = context.spark.createDataFrame([(103,), (4,)], "id int")
+
+    rows = replay._source_rows(context, keys, planned(context))
+
+    assert ids(rows) == [3]
+    context.release()
+
+
+def test_a_replay_sees_its_source_as_it_was_when_it_was_planned(place: Path) -> None:
+    context = silver(place, clean)
+    before = planned(context)
+    land(place, "two.json", (1, 1, 99))
+    run_flow(context_of(place, orders.BRONZE))
+
+    keys = context.spark.createDataFrame([(1,)], "id int")
+
+    assert replay._source_rows(context, keys, before).count() == 2
+    assert replay._source_rows(context, keys, planned(context)).count() == 3
+    context.release()
+
+
+def test_a_window_is_as_if_the_new_code_had_always_run_and_the_rest_is_as_it_was_once_per_request(
+    place: Path,
 ) -> None:
-    from deltalake import DeltaTable
+    request = "q20260101T000000-1"
+    context = silver(place, request_id=request)
+    assert amounts(context) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
 
-    path = days_apart.layout.table("bronze.flights")
-    before = days_apart.table("bronze.flights").num_rows
-    DeltaTable(str(path)).delete("_path LIKE '%2013-01-02%' OR _path LIKE '%2013-01-03%'")
-    request = days_apart.request(**WINDOW)
+    replay.replay(context, FIRST_DAYS)
 
-    report = days_apart.try_run(request).flow("bronze")
+    assert amounts(context) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
+    (line,) = context.report.batches
+    assert (line.kind, line.batch_id, line.app_id) == ("rederive", 0, "orders/silver/v1/0/window")
+    assert (line.upserted, line.deleted, line.unchanged, line.imbalance()) == (2, 1, 0, 0)
+    assert (line.read, line.filtered) == (4, {"no_ones": 2})
+    plan = written_plan.read(context, 0)
+    assert (plan["done"], plan["requested_by"], plan["window"]) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
+    assert [path.name for path in written_plan.folder(context).iterdir()] == ["0.json"], "the keys are not kept"
+    assert [row["_order"]["at"] for row in orders.table(context.live) if row["id"] == 2] == [2]
 
-    assert (report.error, report.refresh) == (None, 0)
-    (line,) = report.batches
-    assert (line.files_listed, line.files_opened, line.files_already_read) == (2, 1, 1)
-    rows = days_apart.table("bronze.flights").to_pylist()
-    assert {row["_path"][-14:-4] for row in rows} == {str(FIRST), str(SECOND)}, "the third day is not in the window"
-    assert len({row["_row_id"] for row in rows}) == len(rows)
-    assert days_apart.try_run(request).flow("bronze").batches == [], "a retry has nothing left to do"
-    wider = days_apart.run(**{**WINDOW, "to_date": "2013-01-03"})
-    assert wider.flow("bronze").batches[0].files_opened == 1
-    assert days_apart.table("bronze.flights").num_rows == before
-    assert days_apart.run(flows=["bronze"]).flow("bronze").state == "idle", "the stream goes on where it was"
+    retried = silver(place, clean, request_id=request)
+    replay.replay(retried, FIRST_DAYS)
+    assert (retried.report.batches, retried.report.notes) == ([], [replay.ONCE])
+    # Somebody mended the code and cleared the run: it has the id that it had, and asks anew.
+    cleared = silver(place, clean)
+    assert cleared.run_key == retried.run_key
+    replay.replay(cleared, FIRST_DAYS)
+    assert [line.batch_id for line in cleared.report.batches] == [1]
+    assert amounts(cleared) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}, "all that have a row there by either code"
 
 
-def test_a_reingest_of_a_window_keeps_the_limits_of_its_source_and_a_bad_file_is_set_aside_once(
-    days_apart: Deployment, monkeypatch: pytest.MonkeyPatch
+def dies(*_: Any) -> None:
+    raise ConnectionError("the process died here")
+
+
+def test_a_replay_that_had_written_is_finished_as_it_was_decided_and_one_that_had_not_is_forgotten(
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltalake import DeltaTable
+    for step, begun in (("write_target", False), ("record_batch", True)):
+        with monkeypatch.context() as patched:
+            patched.setattr(micro_batch, step, dies)
+            with pytest.raises(ConnectionError):
+                replay.replay(silver(place), FIRST_DAYS)
+        assert written_plan.numbers(silver(place)) == [0]
+        later = context_of(place, SILVER, clean)
+        assert written_plan.has_begun(later, 0) is begun
 
-    import pipelines.flights
+        replay.finish_pending(later)
 
-    declared = pipelines.flights.pipeline
-    bronze = declared.flow("bronze")
-    one = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, max_files_per_trigger=1))
-    monkeypatch.setattr(pipelines.flights, "pipeline", dataclasses.replace(declared, flows=(one, *declared.flows[1:])))
-    DeltaTable(str(days_apart.layout.table("bronze.flights"))).delete()
-    (path,) = (days_apart.environment.landing / "flights").glob(f"*{FIRST}*")
-    path.write_bytes(b"\xff\xfe\xff")
-    modified(days_apart, FIRST, 13)
-
-    batches = days_apart.run(**WINDOW).flow("bronze").batches
-
-    assert [(line.files_opened, line.files_quarantined) for line in batches] == [(0, 1), (1, 0)]
-    assert [line.batch_id for line in batches] == [0, 1]
-    again = days_apart.run(**WINDOW).flow("bronze").batches
-    assert [(line.files_already_read, line.files_quarantined) for line in again] == [(1, 0), (1, 0)]
-    assert days_apart.quarantined("bronze").num_rows == 1
+        assert [line.kind for line in later.report.batches] == (["rederive"] if begun else [])
+        assert not (written_plan.folder(later) / "0.keys").exists()
+        assert written_plan.numbers(later) == ([0] if begun else [])
+    assert amounts(later)[2] == 40
+    assert later.report.batches[0].target_version == tables.version(later.spark, later.live)
+    again = context_of(place, SILVER, clean)
+    replay.finish_pending(again)
+    assert again.report.batches == [], "it is done"
+    path = again.layout.ops("orders", "ledger")
+    assert len(store.select(path, "SELECT batch_id FROM held WHERE kind = 'rederive'")) == 1
 
 
-def test_a_reingest_of_a_window_whose_driver_was_killed_is_finished_once(days_apart: Deployment) -> None:
-    from deltalake import DeltaTable
+def without(*numbers: int) -> Transform:
+    """Code by which some orders break a rule of their own."""
+    from pyspark.sql import functions as F
 
-    before = days_apart.table("bronze.flights").num_rows
-    DeltaTable(str(days_apart.layout.table("bronze.flights"))).delete("_path LIKE '%2013-01-02%'")
-    request = days_apart.request(**WINDOW)
+    refused = F.array(F.concat(F.lit("refused_"), F.col("id")))
+    broken = F.when(F.col("id").isin(*numbers), refused).otherwise(F.col("_origin.broken"))
+    return lambda rows: clean(rows).withColumn("_origin", F.col("_origin").withField("broken", broken))
 
-    days_apart.run_and_kill("after:write_target:bronze", request=request)
 
-    (line,) = days_apart.run(flows=["bronze"]).flow("bronze").batches
-    assert (line.files_opened, line.imbalance()) == (1, 0), "the next run records it first, whatever it was asked"
-    assert days_apart.try_run(request).flow("bronze").batches == []
-    rows = days_apart.table("bronze.flights")["_row_id"].to_pylist()
-    assert len(rows) == len(set(rows)) == before
+def test_a_split_that_was_decided_stands_and_its_entries_end_with_the_replay_that_lets_them_pass(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = Window.of_dates("1970-01-03", "1970-01-07", "UTC")
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", dies)
+        with pytest.raises(ConnectionError):
+            replay.replay(silver(place, without(2, 4, 5)), window)
+    # Only the quarantine was written: it is what says how the rows were split, whatever the code says now.
+    first = silver(place, clean)
+    replay.finish_pending(first)
+    assert [(line.quarantined, line.deleted) for line in first.report.batches] == [(3, 3)]
+    assert sorted(amounts(first)) == [1, 3, 6]
+    entries = {row["_row_id"] for row in orders.table(first.quarantine)}
+    selection = Selection.check(rule="refused_4")
+    decision.waive(first.layout, "orders", "silver", selection, by="grace", reason="No such order.")
+
+    second = silver(place, without(5))
+    replay.replay(second, window)
+
+    rows = {json.loads(row["record"])["id"]: row for row in orders.table(second.quarantine)}
+    assert {row["_row_id"] for row in rows.values()} == entries, "none is there twice"
+    assert {number: row["state"] for number, row in rows.items()} == {2: "replayed", 4: "replayed", 5: "open"}
+    assert (rows[4]["changed_by"], rows[4]["reason"]) == ("grace", "No such order.; passed in replay 1 of a window")
+    assert (rows[2]["changed_by"], rows[2]["reason"], rows[5]["attempts"]) == ("ada", "replay 1 of a window", 1)
+    assert sorted(amounts(second)) == [1, 2, 3, 4, 6]
+
+
+def test_a_flow_that_recomputes_groups_derives_those_that_have_a_row_in_the_window(place: Path) -> None:
+    def daily(rows: DataFrame) -> DataFrame:
+        return rows.selectExpr("day", "amount + 1000 AS amount").groupBy("day").sum("amount").toDF("day", "amount")
+
+    gold = context_of(place, orders.GOLD, daily)
+    earlier = [(date(1970, 1, 1) + timedelta(days=day), 0) for day in range(1, 8)]
+    frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
+    sinks.append(frame, gold.live, orders.transaction(gold, 0))
+
+    replay.replay(gold, Window.of_dates("1970-01-03", "1970-01-05", "UTC"))
+
+    made = {(row["day"] - date(1970, 1, 1)).days: row["amount"] for row in orders.table(gold.live)}
+    assert made == {1: 0, 2: 1020, 3: 0, 4: 1040, 5: 0, 6: 0, 7: 0}, "no order that stands is of day 3"
+    (line,) = gold.report.batches
+    assert (line.groups, line.upserted, line.unchanged) == (2, 2, 0)

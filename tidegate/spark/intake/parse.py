@@ -188,7 +188,9 @@ def _csv_part(records: DataFrame, fields: Sequence[Column], columns: Sequence[Co
         nothing = [no_text.alias(text_name(column)) for column in columns]
         return records.select("*", *nothing, no_map.alias("_unknown"), F.lit(problem).alias("_malformed"))
     cells = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
-    parsed = F.from_csv("_raw", cells, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"})
+    # A quote within quotes is doubled (RFC 4180), as in the header; Spark's own default is a backslash before it.
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "escape": '"'}
+    parsed = F.from_csv("_raw", cells, options)
     place = {name: F.col(f"_cells._{position}") for position, name in enumerate(names)}
     pairs = [part for name, cell in place.items() if name not in declared for part in (F.lit(name), cell)]
     unknown = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull()) if pairs else no_map

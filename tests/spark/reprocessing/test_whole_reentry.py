@@ -1,0 +1,118 @@
+"""A whole pipeline with its gate replays its quarantine: once only, in order, and every entry in exactly one place.
+
+Each case of it, on small frames: `tests/spark/reprocessing/test_reentry.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from typing import Any
+
+import pytest
+
+from demo import checks, flights_feed
+from tests.deployment import Deployment
+from tidegate import registry
+from tidegate.report import BatchRecord
+
+pytestmark = pytest.mark.jvm
+
+RECORDS = flights_feed.days()[date(2013, 1, 1)][:60]
+
+
+def within(minutes: int) -> list[dict[str, Any]]:
+    """A suite that quarantines flights that left earlier or later than so many minutes."""
+    kwargs = {"column": "dep_delay", "min_value": -minutes, "max_value": minutes}
+    return [{"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": "warning"}]
+
+
+def late(more_than: int) -> list[flights_feed.Record]:
+    return [record for record in RECORDS if record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than]
+
+
+@pytest.fixture
+def flights(deployment: Deployment, spark: Any) -> Deployment:
+    """Silver of one small day, judged so strictly that many rows are in quarantine."""
+    deployment.edit_suite("flights/silver", within(5))
+    deployment.land("one.csv", flights_feed._csv(RECORDS))
+    deployment.run(flows=["bronze", "silver"])
+    assert deployment.quarantined("silver").num_rows == len(late(5)) > 10
+    return deployment
+
+
+def states(flights: Deployment, flow: str = "silver") -> Counter[str]:
+    return Counter(flights.quarantined(flow)["state"].to_pylist())
+
+
+def pages(flights: Deployment) -> dict[str, bytes]:
+    folder = flights.layout.docs("flights")
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert any("batch-0" in name for name in found)
+    return found
+
+
+def replays(flights: Deployment) -> list[BatchRecord]:
+    lines = [line for line in flights.ledger() if line["kind"] == "replay"]
+    assert {line["requested_by"] for line in lines} <= {"ada"}
+    return [
+        BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
+        for line in lines
+    ]
+
+
+def expect_every_row_in_one_place(flights: Deployment) -> None:
+    """In silver, open, or older than what silver holds; and the ledger says the same."""
+    table = flights.quarantined("silver")
+    assert len(set(table["_row_id"].to_pylist())) == table.num_rows
+    assert set(table["_in_hand"].to_pylist()) == {None}
+    lines = replays(flights)
+    assert [line.imbalance() for line in lines] == [0] * len(lines)
+    assert checks.set_aside(flights.layout, registry.load("flights")).fine
+    still_open = {row["_row_id"] for row in table.to_pylist() if row["state"] == "open"}
+    silver = flights.table("silver.flights")["_row_id"].to_pylist()
+    assert len(silver) == len(set(silver))
+    assert not still_open & set(silver)
+
+
+def test_what_todays_suite_lets_pass_is_written_and_the_rest_comes_back_as_the_same_entries(
+    flights: Deployment,
+) -> None:
+    newer = {**late(5)[0], "dep_delay": "0", "published_on": "2013-01-09T06:00:00Z"}
+    flights.land("two.csv", flights_feed._csv([newer]))
+    flights.edit_suite("flights/silver", within(20))
+    flights.run(flows=["bronze", "silver"])
+    written = flights.table("silver.flights").num_rows
+
+    reports = pages(flights)
+    foreseen = flights.replay("silver", dry_run=True)
+    assert pages(flights) == reports, "no batch's page is replaced"
+    assert (foreseen.dry_run, states(flights)) == (True, {"open": len(late(5))})
+    told = flights.replay("silver")
+
+    assert told.error is None
+    (line,) = replays(flights)
+    assert (line.read, line.quarantined) == (len(late(5)), len(late(20)))
+    assert (line.superseded, line.written) == (1, len(late(5)) - len(late(20)) - 1)
+    assert [foreseen.total(count) for count in ("read", "written", "quarantined")] == [
+        line.read,
+        line.written,
+        line.quarantined,
+    ]
+    assert flights.table("silver.flights").num_rows == written + line.written
+    kept = [row for row in flights.table("silver.flights").to_pylist() if row["published_on"].day == 9]
+    assert [row["dep_delay"] for row in kept] == [0], "an old row never replaces a newer one"
+    back = [row for row in flights.quarantined("silver").to_pylist() if row["state"] == "open"]
+    assert {(row["attempts"], tuple(row["rules"]), row["changed_by"]) for row in back} == {
+        (1, ("between(dep_delay)",), "ada")
+    }
+    expect_every_row_in_one_place(flights)
+
+    again = flights.replay("silver")
+    assert [again.total(count) for count in ("read", "written", "quarantined")] == [
+        line.quarantined,
+        0,
+        line.quarantined,
+    ]
+    assert flights.replay("silver", rule="malformed_line").state == "idle"
+    expect_every_row_in_one_place(flights)
