@@ -26,7 +26,7 @@ def main() -> int:
     try:
         from rich.console import Console
 
-        from demo.story import tell
+        from demo.story import SHORT, WHOLE, tell
         from tidegate.errors import TidegateError
     except ModuleNotFoundError as missing:
         print(f"The demo needs the package {missing.name}: run `make setup`.", file=sys.stderr)
@@ -35,9 +35,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     project = Path(__file__).resolve().parents[1]
-    folder = _folder(project)
+    asked = _asked(project)
+    folder: Path = asked.folder.absolute()
     try:
-        return 0 if tell(project, folder, console) else 1
+        return 0 if tell(project, folder, console, SHORT if asked.short else WHOLE) else 1
     except KeyboardInterrupt:
         console.print("\nStopped; the broker and Spark are stopped too. `make demo` starts afresh.")
         return EXIT_INTERRUPTED
@@ -54,11 +55,11 @@ def main() -> int:
         return EXIT_BROKEN
 
 
-def _folder(project: Path) -> Path:
+def _asked(project: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m demo", description="Three waves of files and messages.")
     parser.add_argument("--folder", type=Path, default=project / ".data" / "demo", help="where it keeps everything")
-    chosen: Path = parser.parse_args().folder
-    return chosen.absolute()
+    parser.add_argument("--short", action="store_true", help="fewer days and clicks, for a slow machine")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

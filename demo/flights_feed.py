@@ -133,9 +133,9 @@ def land_day(landing: Path, day: date) -> Landed:
     return _land(landing, name_of(day), _csv(records), len(records))
 
 
-def wave_one(landing: Path, last: date = date(2013, 2, 28)) -> list[Landed]:
-    """January and February of 2013, a file a day; one day is missing."""
-    return [land_day(landing, day) for day in days() if day <= last and day != LATE_DAY]
+def wave_one(landing: Path, first: date, last: date) -> list[Landed]:
+    """The days from the first to the last, a file a day; one of them is missing."""
+    return [land_day(landing, day) for day in days() if first <= day <= last and day != LATE_DAY]
 
 
 def wave_two(landing: Path) -> list[Landed]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 from rich.console import Console
@@ -28,21 +29,43 @@ BUSIEST = (
 )
 
 
+@dataclass(frozen=True)
+class Length:
+    """How much lands."""
+
+    flights: str
+    """What wave 1 lands of them, in words."""
+    first_day: date
+    """The first file of wave 1. The storm and the late day lie between it and the last."""
+    last_day: date
+    clicks: int
+    """Views in wave 1."""
+    later_clicks: int
+    """Views in wave 2."""
+
+
+WHOLE = Length("two months", date(2013, 1, 1), date(2013, 2, 28), clicks=18_000, later_clicks=4_000)
+SHORT = Length("two weeks", date(2013, 2, 7), date(2013, 2, 21), clicks=4_000, later_clicks=1_000)
+"""The same plot in fewer batches."""
+
+
 @dataclass
 class Story:
     """One telling of the demo."""
 
     console: Console
     stage: Stage
+    length: Length = WHOLE
     flights: Pipeline = field(default_factory=lambda: registry.load("flights"))
     clickstream: Pipeline = field(default_factory=lambda: registry.load("clickstream"))
     all_well: bool = True
 
     def first_wave(self) -> None:
-        """Two months of flights and half a day of clicks."""
-        scenes.heading(self.console, "Wave 1: two months of flights, a file a day, and half a day of clicks")
-        files = flights_feed.wave_one(self.stage.environment.landing)
-        messages = clicks_feed.wave_one()
+        """Weeks of flights and half a day of clicks."""
+        length = self.length
+        scenes.heading(self.console, f"Wave 1: {length.flights} of flights, a file a day, and half a day of clicks")
+        files = flights_feed.wave_one(self.stage.environment.landing, length.first_day, length.last_day)
+        messages = clicks_feed.wave_one(length.clicks)
         clicks_feed.produce(self.stage.environment.kafka, messages)
         scenes.landed_files(self.console, files)
         scenes.landed_messages(self.console, clicks_feed.counts(messages))
@@ -55,7 +78,7 @@ class Story:
         """The next days, a correction, a late file, and everything that goes wrong with files and messages."""
         scenes.heading(self.console, "Wave 2: the next days, a correction, a late file, and broken ones")
         files = flights_feed.wave_two(self.stage.environment.landing)
-        messages = clicks_feed.wave_two()
+        messages = clicks_feed.wave_two(self.length.later_clicks, already=self.length.clicks)
         clicks_feed.produce(self.stage.environment.kafka, messages)
         scenes.landed_files(self.console, files)
         scenes.landed_messages(self.console, clicks_feed.counts(messages))
@@ -132,13 +155,14 @@ class Story:
         scenes.gold(self.console, self.stage.layout, "gold.page_views", BUSIEST, title)
 
 
-def tell(project: Path, folder: Path, console: Console) -> bool:
+def tell(project: Path, folder: Path, console: Console, length: Length = WHOLE) -> bool:
     """Set up, tell the story, take down.
 
     Args:
         project: The project's folder.
         folder: Where the demo keeps everything.
         console: Where to tell it.
+        length: How much lands.
 
     Returns:
         Whether everything was as it must be.
@@ -153,7 +177,7 @@ def tell(project: Path, folder: Path, console: Console) -> bool:
     with contextlib.ExitStack() as parts:
         with console.status("starting the broker and Airflow"):
             stage = parts.enter_context(set_up(project, folder))
-        story = Story(console, stage)
+        story = Story(console, stage, length)
         for part in (story.first_wave, story.second_wave, story.third_wave, story.verdict):
             part()
         story.what_next(time.monotonic() - started)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from demo import flights_feed
+from demo.story import SHORT, WHOLE, Length
 
 
 def records(path: Path) -> list[dict[str, str]]:
@@ -46,9 +47,11 @@ def test_an_ordinary_day_arrives_whole_under_its_final_name(tmp_path: Path) -> N
     assert any(record["dep_time"] == "NA" for record in found), "the gaps of the source are kept as they are"
 
 
-def test_wave_one_lands_a_file_a_day_and_leaves_one_day_out(tmp_path: Path) -> None:
-    landed = flights_feed.wave_one(tmp_path, last=date(2013, 2, 28))
-    assert len(landed) == 58
+@pytest.mark.parametrize(("length", "files"), [(WHOLE, 58), (SHORT, 14)])
+def test_wave_one_lands_a_file_a_day_and_leaves_one_day_out(tmp_path: Path, length: Length, files: int) -> None:
+    landed = flights_feed.wave_one(tmp_path, length.first_day, length.last_day)
+    assert len(landed) == files
+    assert f"flights_{flights_feed.STORM_DAY}.csv" in {file.name for file in landed}
     assert f"flights_{flights_feed.LATE_DAY}.csv" not in {file.name for file in landed}
 
 

@@ -1,4 +1,4 @@
-"""The whole demo, as `make demo` runs it: the real DAGs, a real broker, three waves."""
+"""The whole demo: the real DAGs, a real broker, three waves. In full length, as `make demo` runs it, it is told nightly."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.jvm
 @pytest.mark.kafka
 @pytest.mark.airflow
-@pytest.mark.timeout(900)
-def test_three_waves_end_with_every_record_in_its_place(folder: Path) -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("options", [("--short",), pytest.param((), marks=pytest.mark.nightly)])
+def test_three_waves_end_with_every_record_in_its_place(folder: Path, options: tuple[str, ...]) -> None:
     demo = subprocess.run(
-        [sys.executable, "-m", "demo", "--folder", str(folder)],
+        [sys.executable, "-m", "demo", "--folder", str(folder), *options],
         cwd=PROJECT,
         capture_output=True,
         text=True,
