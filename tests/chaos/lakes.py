@@ -64,8 +64,8 @@ def lines(path: Path) -> list[str]:
 
 def rows(table: Path) -> list[str]:
     """The rows of a table as delta-rs reads them."""
-    found = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    return sorted(without_ids(repr({name: plain(value) for name, value in row.items()})) for row in found)
+    records = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    return sorted(without_ids(repr({name: plain(value) for name, value in row.items()})) for row in records)
 
 
 def plain(value: Any) -> Any:
@@ -77,19 +77,19 @@ def commits(table: Path) -> list[Any]:
 
     In how many files the rows lie depends on how threads came to run.
     """
-    return [told_by(actions) for actions in entries_of_log(table)]
+    return [summary(actions) for actions in entries_of_log(table)]
 
 
-def told_by(actions: list[dict[str, Any]]) -> dict[str, Any]:
-    told: dict[str, Any] = {"kinds": sorted({kind for action in actions for kind in action}), "rows": Counter()}
+def summary(actions: list[dict[str, Any]]) -> dict[str, Any]:
+    commit: dict[str, Any] = {"kinds": sorted({kind for action in actions for kind in action}), "rows": Counter()}
     for (kind, action), *_ in (list(entry.items()) for entry in actions):
         if kind == "commitInfo":
-            told["operation"] = action["operation"], without_ids(str(action.get("userMetadata")))
+            commit["operation"] = action["operation"], without_ids(str(action.get("userMetadata")))
         elif kind == "txn":
-            told["transaction"] = action["appId"], action["version"]
+            commit["transaction"] = action["appId"], action["version"]
         elif kind == "add":
-            told["rows"][action["dataChange"]] += json.loads(action["stats"])["numRecords"]
-    return told
+            commit["rows"][action["dataChange"]] += json.loads(action["stats"])["numRecords"]
+    return commit
 
 
 def entries_of_log(table: Path) -> list[list[dict[str, Any]]]:
@@ -98,7 +98,6 @@ def entries_of_log(table: Path) -> list[list[dict[str, Any]]]:
 
 
 def states(report: Path) -> str:
-    told = json.loads(report.read_text())
-    return (
-        f"{[(flow['flow'], flow['state'], len(flow['batches'])) for flow in told['flows']]} {told['ended_at'] is None}"
-    )
+    """How far a run came, and whether it told its end."""
+    run = json.loads(report.read_text())
+    return f"{[(flow['flow'], flow['state'], len(flow['batches'])) for flow in run['flows']]} {run['ended_at'] is None}"
