@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.airflow.entrances import airflow_app, airflow_command
 from tests.airflow_database import migrated_database
 from tidegate.embedded import airflow_home
 
@@ -42,14 +43,6 @@ def knowing(database: Path) -> Path:
     """The home, with a database that knows the project's DAGs."""
     airflow_command("dags", "reserialize")
     return database
-
-
-def airflow_command(*words: str) -> None:
-    """Give a command of Airflow's command line, in this process: Airflow takes seconds to import."""
-    from airflow.cli import cli_parser
-
-    arguments = cli_parser.get_parser().parse_args(words)
-    arguments.func(arguments)
 
 
 @pytest.fixture
@@ -166,11 +159,11 @@ class Runs:
 
     def try_api(self, method: str, path: str, content: Any = None) -> Any:
         """The same, with the status code, which may be that of a refusal."""
-        from airflow.api_fastapi.app import create_app, get_auth_manager
+        from airflow.api_fastapi.app import get_auth_manager
         from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
         from fastapi.testclient import TestClient
 
-        client = TestClient(create_app(apps="core"))
+        client = TestClient(airflow_app())
         token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
         return client.request(method, f"/api/v2/{path}", headers={"Authorization": f"Bearer {token}"}, json=content)
 

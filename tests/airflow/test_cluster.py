@@ -1,4 +1,8 @@
-"""The same DAG on a real Spark standalone cluster: a master and two workers, all on loopback."""
+"""The same DAG on a real Spark standalone cluster: a master and two workers, all on loopback.
+
+Nightly: it takes six JVMs. The settings and the command that a master elsewhere gets are held per merge by
+tests/test_launch.py and test_submit.py.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,12 @@ import pytest
 
 from demo import checks, flights_feed, recompute
 from pipelines.flights import pipeline
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tidegate.embedded import places as embedded
 from tidegate.embedded.ports import LOOPBACK, free_port, listens
 from tidegate.layout import Layout
 
-pytestmark = [pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
@@ -56,7 +60,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         for process in started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_nothing_of_it_listens_elsewhere(

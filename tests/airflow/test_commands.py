@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
 from pipelines.flights import pipeline
-from tests.airflow.conftest import airflow_command
+from tests.airflow.entrances import airflow_command
 from tidegate.planning.backfill import commands
 from tidegate.request import RunRequest
 

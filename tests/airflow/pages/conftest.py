@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.airflow.entrances import airflow_app
 from tests.airflow.lake import Lake
 from tests.airflow.server import serving
 from tests.cli.project import Checkpoint, append
@@ -61,16 +62,8 @@ def lake(environment: Environment) -> Lake:
     return Lake(layout)
 
 
-@pytest.fixture(scope="session")
-def whole_app(knowing: Path) -> Any:
-    """Airflow's own app, with its plugins."""
-    from airflow.api_fastapi.app import create_app
-
-    return create_app(apps="core")
-
-
 @pytest.fixture
-def client(whole_app: Any, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Client:
+def client(knowing: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Makes clients of Airflow's own app with the plugin in it: logged in as somebody, or logged out."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
@@ -84,7 +77,7 @@ def client(whole_app: Any, environment: Environment, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pages, "_app", build(environment))
 
     def make(username: str | None = "viewer", role: str = "viewer", **options: Any) -> TestClient:
-        made = TestClient(whole_app, follow_redirects=False, **options)
+        made = TestClient(airflow_app(), follow_redirects=False, **options)
         if username is not None:
             token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=username, role=role))
             made.cookies.set(COOKIE_NAME_JWT_TOKEN, token)
