@@ -31,7 +31,6 @@ from airflow_client.client.models import (
 )
 from urllib3 import Retry
 
-from tests.docs import guides
 from tests.live.console import Console
 from tests.live.project import declare_people, land_day, make_project
 from tests.patience import PATIENCE, until
@@ -48,9 +47,7 @@ class Live:
     project: Path
 
     def __post_init__(self) -> None:
-        # A replay counts as large, however few its rows are here.
-        environment = make_project(self.project) | {"JAVA_TOOL_OPTIONS": guides.QUICK_JAVA}
-        self.console = Console(self.project, environment)
+        self.console = Console(self.project, make_project(self.project))
         self.server = AirflowServer(self.project)
         self.layout = Layout(self.project / ".data/lake", self.project / ".data/landing")
         self.first_output = ""
