@@ -37,7 +37,7 @@ test-fast: setup-python ## Run the tests that need neither a JVM nor Airflow's d
 test-nightly: setup ## Run all tests, with the long matrix of kills, components and browsers.
 	@$(BIN)/pytest $(BESIDE) --durations=20
 
-faults: setup ## Make forty small faults, one by one, and say which test notices each; takes about half an hour.
+faults: setup ## Make forty small faults, one by one, and say which test notices each.
 	@$(BIN)/python -m tests.faults
 
 benchmark-gate: setup ## Measure what a gate adds to a flow of a million rows.

@@ -1,7 +1,7 @@
 """Makes the faults of ``faults.toml`` one by one, runs the tests that look at each, and says which test notices it.
 
 ``python -m tests.faults`` tries what `make test` runs; ``--nightly`` adds the nightly tier. Each fault is patched into the
-tree itself, so that every process which a test starts has it, and taken out again. One run takes about half an hour.
+tree itself, so that every process which a test starts has it, and taken out again. One run takes an hour or two.
 """
 
 from __future__ import annotations
