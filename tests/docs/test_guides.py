@@ -88,8 +88,7 @@ def test_what_a_shared_command_printed_is_compared_with_each_guide(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """Replays and refreshes do not know how small they are: here they are compiled as small runs are."""
-    return Reader(tmp_path_factory.mktemp("guides"), STORIES, JAVA_TOOL_OPTIONS=guides.QUICK_JAVA)
+    return Reader(tmp_path_factory.mktemp("guides"), STORIES)
 
 
 def layout_of(reader: Reader) -> Layout:

@@ -6,6 +6,7 @@ application, and ``show`` tells what became of the entries. Who triggered the ru
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.telling import tell
 from tidegate.checkpoints import checkpoint, intervention, lease, refusal
+from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
+from tidegate.planning.extent import is_small
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.request import RunRequest
@@ -115,7 +118,8 @@ class PlanQuarantine(BaseOperator, SkipMixin):
             limit=asked["limit"],
             dry_run=asked["dry_run"],
         )
-        return request, f"{flow.name}: {entries:,} open entries"
+        small = is_small(Environment.read(), pipeline, request)
+        return dataclasses.replace(request, small=small), f"{flow.name}: {entries:,} open entries"
 
 
 class ShowReplay(BaseOperator):

@@ -18,6 +18,7 @@ from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, metrics, plans
+from tidegate.planning.extent import is_small
 from tidegate.planning.preview import preview
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
@@ -92,7 +93,8 @@ class PlanRun(BaseOperator, SkipMixin):
         self._tell_preview(environment, request, decided.lags if decided is not None else None)
         if request.dry_run:
             return None, f"dry run: {decided.reason if decided is not None else request.told()}; nothing was run"
-        return request, request.told()
+        small = is_small(environment, self._pipeline, request)
+        return dataclasses.replace(request, small=small), request.told()
 
     def _tell_preview(self, environment: Environment, request: RunRequest, lags: tuple[Lag, ...] | None) -> None:
         try:

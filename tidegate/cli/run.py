@@ -39,6 +39,7 @@ def run(
     from tidegate.cli.plan import conclusion, decide, print_plan
     from tidegate.layout import Layout
     from tidegate.ops import plans
+    from tidegate.planning.extent import is_small
 
     environment = project.read()
     pipeline = project.load(name)
@@ -46,7 +47,8 @@ def run(
     request = project.ask(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
         console.say(f"{name}: {request.told()}")
-        raise typer.Exit(attempt(environment, request))
+        small = is_small(environment, pipeline, request)
+        raise typer.Exit(attempt(environment, dataclasses.replace(request, small=small)))
     decided = decide(environment, pipeline, flows)
     plans.record(Layout.of(environment), name, decided.lags)
     print_plan(decided.lags)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.errors import TidegateError
+from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, files, kafka
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status.backlog import BYTES_PER_MESSAGE, offsets_told
+from tidegate.status.lag import SMALL_FIRST_BYTES
 from tidegate.wording import count, marked
 from tidegate.wording import size as size_told
 
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.environment import Environment
-    from tidegate.layout import Layout
-    from tidegate.spec import Flow
+    from tidegate.request import RunRequest
+    from tidegate.spec import Flow, Pipeline
     from tidegate.window import Window
 
 
@@ -65,6 +68,24 @@ def of_source(environment: Environment, layout: Layout, pipeline: str, flow: Flo
             return _of_files(layout, pipeline, flow, flow.source, window)
         case KafkaSource():
             return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window)
+
+
+def is_small(environment: Environment, pipeline: Pipeline, request: RunRequest) -> bool:
+    """Whether a manual mode reads so little that C1-only compilation pays. What cannot be measured is not small.
+
+    Of tables all rows count, not those of the window: the log tells their size without a look at them.
+    """
+    layout = Layout.of(environment)
+    try:
+        sizes = [
+            of_source(environment, layout, pipeline.name, flow, request.window).size
+            for flow in request.chosen(pipeline)
+            if request.concerns(flow)
+        ]
+    except TidegateError:
+        # The run itself says what is wrong.
+        return False
+    return None not in sizes and sum(size or 0 for size in sizes) < SMALL_FIRST_BYTES
 
 
 def rows_and_bytes(path: Path) -> tuple[int | None, int | None]:

@@ -1,0 +1,42 @@
+"""What a manual mode would read tells whether its JVM compiles quickly or well."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import Project, orders
+from tidegate.planning.extent import is_small
+from tidegate.request import RunRequest
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Project:
+    project = Project.make(tmp_path / "project")
+    project.declare(orders())
+    project.table("bronze.orders", [{"line": f"A-{number},1.0"} for number in range(4)])
+    project.table("silver.orders", [{"order_id": "A-1"}])
+    return project
+
+
+def small(project: Project, **asked: str) -> bool:
+    return is_small(project.environment, orders(), RunRequest.check(orders(), "a run", dict(asked)))
+
+
+def test_a_window_of_small_tables_is_small(filled: Project) -> None:
+    assert small(filled, mode="replay", from_date="2026-03-01", to_date="2026-03-01")
+    assert small(filled, mode="full_refresh")
+
+
+def test_a_window_of_a_large_table_is_not_small(filled: Project) -> None:
+    filled.table("bronze.orders", [{"line": secrets.token_hex(9 * 1024 * 1024)}])
+    assert not small(filled, mode="replay", from_date="2026-03-01", to_date="2026-03-01")
+
+
+def test_what_cannot_be_measured_is_not_small(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project")
+    project.declare(orders())
+    assert not small(project, mode="full_refresh")
+    assert not small(project, mode="reingest"), "there is no landing folder"
