@@ -58,7 +58,7 @@ def main() -> int:
 def _asked(project: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m demo", description="Three waves of files and messages.")
     parser.add_argument("--folder", type=Path, default=project / ".data" / "demo", help="where it keeps everything")
-    parser.add_argument("--short", action="store_true", help="fewer days and clicks, for a slow machine")
+    parser.add_argument("--short", action="store_true", help="fewer days and clicks, and one increment in place of two")
     return parser.parse_args()
 
 

@@ -40,7 +40,7 @@ def test_aborted_and_killed_runs_leave_the_same_lake_which_a_rerun_heals(step: s
 @pytest.mark.parametrize(
     "step",
     [
-        "after:claim:silver",
+        pytest.param("after:claim:silver", marks=pytest.mark.nightly),
         pytest.param("after:write_quarantine:silver", marks=pytest.mark.nightly),
         pytest.param("after:write_target:silver", marks=pytest.mark.nightly),
     ],

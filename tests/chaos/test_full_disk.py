@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 PROJECT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly
 def test_a_full_disk_leaves_nothing_half_done(tmp_path: Path) -> None:
     namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
     done = subprocess.run(

@@ -62,7 +62,11 @@ def expect_a_replay_ends_it(deployment: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "finished"), [("after:write_quarantine:silver", False), ("after:write_target:silver", True)]
+    ("step", "finished"),
+    [
+        pytest.param("after:write_quarantine:silver", False, marks=pytest.mark.nightly),
+        ("after:write_target:silver", True),
+    ],
 )
 def test_an_ordinary_run_after_a_death_ends_the_replay_too(step: str, finished: bool, start_state: StartState) -> None:
     deployment = a_replay_that_died(start_state, step)

@@ -32,7 +32,7 @@ STEPS = {
 """By flow: where it dies, in the order in which a batch comes there."""
 
 
-@pytest.mark.parametrize("flow", STEPS)
+@pytest.mark.parametrize("flow", ["bronze", "silver", pytest.param("gold", marks=pytest.mark.nightly)])
 def test_a_run_that_dies_one_step_further_each_time_leaves_every_id_in_exactly_one_place(
     flow: str, start_state: StartState
 ) -> None:
@@ -73,6 +73,7 @@ def test_a_commit_log_entry_that_was_lost_is_written_again_and_nothing_else(star
         assert len(list((deployment.layout.table(name) / "_delta_log").glob("*.json"))) == before
 
 
+@pytest.mark.nightly
 def test_an_edit_of_the_suite_between_kill_and_rerun_moves_no_row(start_state: StartState) -> None:
     deployment = start_state(died_when_the_split_was_decided)
     decided = sorted(deployment.quarantined("silver")["_row_id"].to_pylist())
@@ -96,6 +97,7 @@ def test_an_edit_of_the_suite_between_kill_and_rerun_moves_no_row(start_state: S
     expect_a_balanced_ledger(deployment)
 
 
+@pytest.mark.nightly
 def test_an_edit_of_the_transform_between_kill_and_rerun_moves_no_row(
     start_state: StartState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

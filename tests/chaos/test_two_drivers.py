@@ -13,6 +13,7 @@ from tidegate.checkpoints.lease import holder
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 
+@pytest.mark.nightly
 def test_a_second_driver_refuses_at_once_and_takes_over_when_the_first_was_killed(start_state: StartState) -> None:
     deployment = start_state(landed)
     resources = ("checkpoint:flights/bronze", "table:bronze.flights")

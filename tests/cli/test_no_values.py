@@ -22,7 +22,7 @@ from tidegate.alerting import episodes
 from tidegate.ops import alert_history
 from tidegate.status import observation
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.nightly, pytest.mark.jvm]
 
 CANARY = "canary4711"
 AMOUNT = "471147.11"

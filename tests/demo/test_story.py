@@ -1,4 +1,5 @@
-"""The whole demo: the real DAGs, a real broker, three waves. In full length, as `make demo` runs it, it is told nightly."""
+"""The whole demo: the real DAGs, a real broker, three waves. In full length, as `make demo` runs it, it is told nightly;
+per merge one increment takes the first two waves."""
 
 from __future__ import annotations
 

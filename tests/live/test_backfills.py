@@ -161,6 +161,7 @@ def test_each_kind_of_wrong_conf_is_refused_by_form_command_and_api_before_any_a
     assert live.applications() == []
 
 
+@pytest.mark.nightly
 def test_a_backfill_replays_each_interval_in_its_order(live: Live, mended: Mended, backfilled: Backfilled) -> None:
     assert [states | {"bronze": "any"} for states in backfilled.states] == [REPLAYED, REPLAYED]
     first, second = backfilled.runs
@@ -168,6 +169,7 @@ def test_a_backfill_replays_each_interval_in_its_order(live: Live, mended: Mende
     assert requested_by(live.layout, first) == requested_by(live.layout, second) == {getpass.getuser()}
 
 
+@pytest.mark.nightly
 def test_after_a_backfill_the_tables_are_as_if_todays_code_had_always_run(
     mended: Mended, backfilled: Backfilled
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_run_without_news_starts_no_application(idle: Idle) -> None:
     assert "refused" in idle.log_of_plan, "the same suite would say the same"
 
 
+@pytest.mark.nightly
 def test_clearing_a_refused_flow_runs_spark_again_and_a_killed_application_is_tried_again(
     refused: Refused, mended: Mended
 ) -> None:
@@ -55,6 +56,7 @@ def test_clearing_a_refused_flow_runs_spark_again_and_a_killed_application_is_tr
     assert mended.tries == 3
 
 
+@pytest.mark.nightly
 def test_what_clearing_and_killing_left_is_every_row_once(mended: Mended) -> None:
     assert mended.wrong == []
     assert mended.in_lower_case == {1, 2}, "as the transform of that day made them"
@@ -62,12 +64,14 @@ def test_what_clearing_and_killing_left_is_every_row_once(mended: Mended) -> Non
     assert event["rows"] == len(mended.ids) > 900
 
 
+@pytest.mark.nightly
 def test_a_pipeline_that_follows_a_table_runs_once_for_its_rows(live: Live, following_run: str) -> None:
     assert following_run.startswith("asset_triggered__")
     assert live.states(following_run, "punctuality")["gold"] == "success"
     assert list(live.runs("punctuality")) == [following_run]
 
 
+@pytest.mark.nightly
 def test_a_topic_is_read_by_a_run_that_the_schedule_made(live: Live, clicks: str) -> None:
     assert clicks.startswith("scheduled__")
     (bootstrap,) = re.findall(r"Kafka broker +(127\.0\.0\.1:\d+)", live.first_output)

@@ -65,6 +65,7 @@ def test_a_transform_that_drops_rows_ends_the_run_with_an_imbalance_and_nothing_
     assert not flights.layout.quarantine("flights", "silver").exists()
 
 
+@pytest.mark.nightly
 def test_of_several_versions_of_one_key_the_highest_order_stays_and_only_its_groups_are_recomputed(
     start_state: StartState,
 ) -> None:

@@ -67,6 +67,7 @@ def expect_the_answer_of_duckdb(clicks: Deployment) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_answer(clicks: Deployment) -> None:
     topic = topic_of(clicks)
     clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=500), topic)
@@ -83,6 +84,7 @@ def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_ans
     assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
 
 
+@pytest.mark.nightly
 def test_a_late_older_row_does_not_bring_a_deleted_key_back(clicks: Deployment) -> None:
     def event(sequence: int, kind: str) -> clicks_feed.Message:
         value = {
@@ -136,6 +138,7 @@ def test_no_consumer_group_is_committed(clicks: Deployment) -> None:
     assert [group.group_id for group in groups if group.group_id.startswith("spark")] == []
 
 
+@pytest.mark.nightly
 def test_a_kill_between_target_and_record_leaves_every_message_once(
     clicks: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +164,7 @@ def test_a_kill_between_target_and_record_leaves_every_message_once(
         expect_the_answer_of_duckdb(clicks)
 
 
+@pytest.mark.nightly
 def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
@@ -181,6 +185,7 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
     expect_the_answer_of_duckdb(clicks)
 
 
+@pytest.mark.nightly
 def test_a_reingest_of_a_window_reads_the_messages_of_its_days_and_no_others(clicks: Deployment) -> None:
     from confluent_kafka import Producer
     from deltalake import DeltaTable
@@ -247,6 +252,7 @@ def test_an_unknown_topic_needs_a_person_and_is_not_created(
     assert "nobody" not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=20).topics
 
 
+@pytest.mark.nightly
 def test_avro_values_with_a_registered_schema_flow_like_json_and_a_new_field_is_asked_about(
     clicks: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

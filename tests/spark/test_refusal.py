@@ -89,6 +89,7 @@ def test_plan_does_not_try_it_again_until_the_suite_or_the_code_changed(flights:
     assert lag.plan(flights.environment, pipeline, pipeline.flows).work
 
 
+@pytest.mark.nightly
 def test_after_the_suite_is_mended_the_same_batch_passes_once(flights: Deployment) -> None:
     flights.edit_suite("flights/silver", [LENIENT])
 
@@ -101,6 +102,7 @@ def test_after_the_suite_is_mended_the_same_batch_passes_once(flights: Deploymen
     assert outcomes(flights) == ["split", "refused", "split"], "every attempt has its own line"
 
 
+@pytest.mark.nightly
 def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow_goes_on(flights: Deployment) -> None:
     before = flights.table("silver.flights").num_rows
     pipeline = registry.load("flights")

@@ -130,6 +130,7 @@ def test_csv_headers_tell_what_is_gone_and_what_was_renamed(orders: Orders, decl
     ]
 
 
+@pytest.mark.nightly
 def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, declare: Declare) -> None:
     import io
 
@@ -183,6 +184,7 @@ def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, decla
 NAMES = {"user-agent": 1, "Anna Smith": 2, "it's; --": 3, "gate": 4, "user.name": 5}
 
 
+@pytest.mark.nightly
 def test_every_name_that_is_shown_can_be_chosen_by_and_only_identifiers_are_shown_in_clear(
     orders: Orders, declare: Declare
 ) -> None:
@@ -204,6 +206,7 @@ def test_every_name_that_is_shown_can_be_chosen_by_and_only_identifiers_are_show
         assert lifecycle.count_free(chosen, Selection.check(rule=rule)) > 0
 
 
+@pytest.mark.nightly
 def test_a_dry_run_of_a_replay_leaves_the_history_as_it_was(orders: Orders, declare: Declare) -> None:
     declare()
     orders.land({**row(1), "amount": "much", "gate": "B12"}, row(2))

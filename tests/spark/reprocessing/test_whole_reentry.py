@@ -75,6 +75,7 @@ def expect_every_row_in_one_place(flights: Deployment) -> None:
     assert not still_open & set(silver)
 
 
+@pytest.mark.nightly
 def test_what_todays_suite_lets_pass_is_written_and_the_rest_comes_back_as_the_same_entries(
     flights: Deployment,
 ) -> None:

@@ -83,6 +83,7 @@ def check(flights: Deployment, answer: Any) -> None:
     assert recompute.differences(answer, "gold", GOLD, flights.table("gold.daily_delay")) == 0
 
 
+@pytest.mark.nightly
 def test_a_replayed_window_is_as_if_the_new_code_had_always_run_and_the_rest_is_as_it_was(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def carriers(flights: Deployment, *allowed: str) -> None:
     flights.edit_suite("flights/silver", [rule])
 
 
+@pytest.mark.nightly
 def test_a_replay_whose_driver_died_is_finished_once_and_each_row_is_in_one_place(flights: Deployment) -> None:
     """Entries of rows that pass now end, those of rows that fail again stay, and the split that was decided stands."""
     first = {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01", "flows": ["silver"]}
@@ -146,6 +148,7 @@ def test_a_replay_whose_driver_died_is_finished_once_and_each_row_is_in_one_plac
     assert (again.batches, again.notes) == ([], [replay.ONCE])
 
 
+@pytest.mark.nightly
 def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_alone(flights: Deployment) -> None:
     before = flights.table("silver.flights")
     flights.edit_suite(
@@ -175,6 +178,7 @@ def test_a_replay_that_its_gate_refuses_leaves_the_table_and_the_next_increment_
     assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
 
 
+@pytest.mark.nightly
 def test_a_full_refresh_makes_whole_tables_anew_once_per_run(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
