@@ -26,7 +26,7 @@ from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
-from tidegate.spark.batch import raw, rows
+from tidegate.spark.batch import rows
 from tidegate.spark.intake import landing
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 
@@ -102,10 +102,10 @@ def of_files(spark: Any, folder: Path, kind: FileFormat) -> DataFrame:
 
     path = folder / f"orders.{kind}"
     path.write_bytes(content(kind))
-    files = landing.check_files(spark, [(str(path), path.stat().st_mtime_ns // 1_000_000)], kind)
-    assert [file.problem for file in files] == [None]
-    lines = raw._lines(cast("FlowContext", SimpleNamespace(persisted=[])), spark, files, kind)
-    return lines.withColumn("_ingested_at", F.current_timestamp())
+    source = FileSource(path="orders", format=kind, schema=SCHEMA)
+    landed = landing.read_files(spark, [(str(path), path.stat().st_mtime_ns // 1_000_000)], source, [])
+    assert [file.problem for file in landed.files] == [None]
+    return landed.rows(spark, landed.files).withColumn("_ingested_at", F.current_timestamp())
 
 
 def of_messages(spark: Any, kind: str, schema_id: int) -> DataFrame:

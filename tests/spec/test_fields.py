@@ -11,7 +11,7 @@ import pytest
 
 from tests.spec.trips import BRONZE, FEED, FILES, RECOMPUTED, SILVER, TOPIC, TRIPS, UPSERTED
 from tidegate.errors import FieldError
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import ChangeFeed, Dialect, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 Make = Callable[..., Any]
 
@@ -29,6 +29,14 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(FILES), "format", ("xml", "CSV", None, ["csv"])),
     (made_of(FILES), "schema", ("", "id", "id INT,", "1d INT", "id INT, ID INT", 5, None)),
     (made_of(FILES), "null_values", ("NA", ["NA"], (1,), None)),
+    (made_of(FILES), "dialect", (None, {"separator": ";"}, ";")),
+    (made_of(Dialect()), "separator", ("", ";;", "\n", '"', None)),
+    (made_of(Dialect()), "quote", ('""', "\0", 5)),
+    (made_of(Dialect()), "escape", ("\\\\", "\r", None)),
+    (made_of(Dialect()), "header", (None, 1, "id,amount")),
+    (made_of(Dialect()), "comment", ("//", "\n", 5)),
+    (made_of(Dialect()), "blank_lines", ("keep", None, True)),
+    (made_of(Dialect()), "encoding", ("latin-0", "base64", "", None)),
     (made_of(FILES), "glob", ("in/*.csv", "*.{csv", "[a", 5, None)),
     (made_of(FILES), "contract", ("freeze", None, {"mode": "freeze"})),
     (made_of(FILES), "max_files_per_trigger", (0, -1, 1.5, "1", True, None)),
@@ -83,7 +91,7 @@ def test_a_wrong_field_fails_with_its_name_its_value_and_what_is_allowed(make: M
 
 def test_every_field_of_every_declaration_has_a_wrong_value_above() -> None:
     tried = {(field) for _, field, _ in WRONG}
-    for kind in (FileSource, KafkaSource, ChangeFeed, Table, Gate, Flow, Pipeline):
+    for kind in (Dialect, FileSource, KafkaSource, ChangeFeed, Table, Gate, Flow, Pipeline):
         assert {field.name for field in dataclasses.fields(kind)} <= tried, kind
 
 

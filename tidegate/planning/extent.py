@@ -113,7 +113,7 @@ def _of_files(layout: Layout, pipeline: str, flow: Flow, source: FileSource, win
     when = f" of {window.told()}" if window is not None else ""
     rows = 0 if not lacking else None
     if lacking and source.format in ("csv", "json"):
-        rows = files.estimate_rows(lacking, has_header=source.format == "csv")
+        rows = files.estimate_rows(lacking, has_header=source.format == "csv" and source.dialect.header)
     return Extent(
         what=f"{len(lacking):,} of {count(len(landed), 'landed file')}{when}, those that bronze lacks",
         rows=rows,

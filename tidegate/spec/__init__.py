@@ -8,6 +8,7 @@ every name. A wrong declaration fails at import with the field, its value and wh
 from __future__ import annotations
 
 from tidegate.schema.contract import Contract as Contract
+from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
 from tidegate.spec.flow import Gate as Gate
 from tidegate.spec.pipeline import Pipeline as Pipeline

@@ -10,6 +10,8 @@ from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.schema.contract import RESCUING, Contract
+from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.spec.dialect import RFC_4180, Dialect
 from tidegate.spec.fields import (
     check_choice,
     check_folder,
@@ -50,12 +52,14 @@ class FileSource:
     path: str
     """The folder, relative to the landing zone, for example ``flights``."""
     format: FileFormat
-    """``csv`` with a header line, ``json`` (one object a line), ``parquet`` or ``avro`` (object container files)."""
+    """``csv``, ``json`` (one object a line), ``parquet`` or ``avro`` (object container files)."""
     schema: str
     """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses by name with it;
     a record whose value does not fit the type, or that lacks a ``NOT NULL`` field, is quarantined."""
     null_values: tuple[str, ...] = ("",)
     """Texts that mean "no value", for example ``("", "NA")``."""
+    dialect: Dialect = RFC_4180
+    """How CSV files are written; of JSON files ``encoding`` and ``blank_lines`` hold, too."""
     glob: str = ""
     """Which file names are read, upper and lower case apart; empty takes the usual ones: ``*.csv``, ``*.json``, ``*.jsonl``
     and ``*.ndjson``, these also with ``.gz`` or ``.bz2`` behind, ``*.parquet``, ``*.avro``."""
@@ -70,11 +74,30 @@ class FileSource:
         check_schema(self, self.schema)
         check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
         check_texts("FileSource", "null_values", self.null_values)
+        self._check_dialect()
         if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         _check_contract(self, self.contract, self.schema)
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The declared fields."""
+        return parse_ddl("schema", self.schema)
+
+    def _check_dialect(self) -> None:
+        if not isinstance(self.dialect, Dialect):
+            raise FieldError("FileSource", "dialect", self.dialect, "a Dialect, as in Dialect(separator=';')")
+        changed = self.dialect.to_json().keys()
+        known = {"csv": changed, "json": {"encoding", "blank_lines"}}.get(self.format, frozenset())
+        if unknown := sorted(changed - known):
+            raise FieldError(
+                "FileSource",
+                "dialect",
+                self.dialect,
+                f"one without {', '.join(unknown)}: {self.format} files have none",
+            )
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""

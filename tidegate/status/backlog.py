@@ -105,7 +105,7 @@ def _rows_of_files(new: tuple[files.LandedFile, ...], source: FileSource) -> int
     # The records of a Parquet or Avro file are no lines that could be counted from its beginning.
     if source.format in ("parquet", "avro"):
         return None
-    return files.estimate_rows(new, has_header=source.format == "csv")
+    return files.estimate_rows(new, has_header=source.format == "csv" and source.dialect.header)
 
 
 def of_topic(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.deployment import Deployment
-from tidegate.spark.intake.landing import LONGEST_LINE, check_file
+from tidegate.spark.intake.reader import LONGEST_RECORD
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
@@ -36,6 +36,8 @@ ODD_NAMES = [
     "plus+&=.csv",
     "naïve été.csv",
     "sub folder/[in] it.csv",
+    "2026-01-01T10:00:00.csv",
+    "colon:[1]?.csv",
     "packed.csv.gz",
     "packed.csv.bz2",
 ]
@@ -95,7 +97,7 @@ def test_bad_files_sit_in_quarantine_with_their_reason_and_good_ones_pass(deploy
     deployment.land("not_gzip.csv.gz", content)
     deployment.land("broken.csv.bz2", bz2.compress(content.encode())[:-9])
     deployment.land("latin1.csv", (content + "\ncafé").encode("latin-1"))
-    deployment.land("endless.csv", HEADER + "\n" + "x" * (LONGEST_LINE + 1))
+    deployment.land("endless.csv", HEADER + "\n" + "x" * (LONGEST_RECORD + 1))
     deployment.land("empty.csv", "")
 
     report = deployment.run(flows=["bronze"])
@@ -178,26 +180,3 @@ def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment
     assert report.flow("bronze").error is None
     assert deployment.quarantined("bronze")["rules"].to_pylist() == [["vanished"]]
     assert deployment.table("bronze.flights")["line"].to_pylist() == [line(2)]
-
-
-def test_a_file_is_checked_whole_and_its_header_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"\xef\xbb\xbfone,two\r\n1,2\r\n")
-
-    checked = check_file(str(path), 5, "csv")
-
-    assert (checked.problem, checked.header, checked.size, checked.file_id) == (None, "one,two", 17, f"{path}@5")
-
-
-def test_a_character_cut_in_two_at_the_end_is_not_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes("one\ncaf\u00e9".encode()[:-1])
-
-    assert check_file(str(path), 5, "csv").problem == "not_utf8"
-
-
-def test_a_line_of_exactly_the_longest_length_passes(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"x" * LONGEST_LINE + b"\n" + b"y" * LONGEST_LINE)
-
-    assert check_file(str(path), 5, "csv").problem is None

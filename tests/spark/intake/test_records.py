@@ -7,15 +7,15 @@ import io
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.spark.intake import records
-from tidegate.spark.intake.landing import check_file
+from tidegate.spark.intake.reader import FileReader
+from tidegate.spec import Dialect, FileFormat
 
 INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600000, tzinfo=datetime.UTC)
 AVRO = fastavro.parse_schema({
@@ -46,23 +46,37 @@ def avro(*orders: dict[str, Any], codec: str = "deflate") -> bytes:
     return content.getvalue()
 
 
+def reader_of(path: Path, kind: str) -> FileReader:
+    return FileReader(str(path), 5, cast("FileFormat", kind), Dialect())
+
+
+def fields_of(path: Path, kind: str) -> dict[str, str]:
+    reader = reader_of(path, kind)
+    for _ in reader:
+        pass
+    assert reader.checked.problem is None
+    assert reader.header is not None
+    return dict(json.loads(reader.header))
+
+
+def problem_of(path: Path, kind: str) -> str | None:
+    reader = reader_of(path, kind)
+    for _ in reader:
+        pass
+    return reader.checked.problem
+
+
 def read(path: Path, kind: str) -> list[dict[str, Any]]:
-    file = {"path": str(path), "file_id": "f", "header": "h", "size": 1, "modified_ms": 2}
-    batches = list(records._batches(file, kind))
-    assert [n for b in batches for n in b["_line_number"].to_pylist()] == list(
-        range(1, sum(len(b) for b in batches) + 1)
-    )
-    return [json.loads(line) for batch in batches for line in batch["line"].to_pylist()]
+    found = list(reader_of(path, kind))
+    assert [number for number, _ in found] == list(range(1, len(found) + 1))
+    return [json.loads(text) for _, text in found]
 
 
 def test_an_avro_record_keeps_its_values_and_its_types(tmp_path: Path) -> None:
     path = tmp_path / "a.avro"
     path.write_bytes(avro(ORDER))
 
-    checked = check_file(str(path), 5, "avro")
-
-    assert checked.problem is None
-    assert dict(json.loads(checked.header)) == {
+    assert fields_of(path, "avro") == {
         "id": "bigint", "note": "string", "at": "timestamp", "day": "date", "price": "decimal(9,2)", "kind": "string",
         "tags": "array<string>", "sizes": "map<string,int>", "place": "struct<lat:double>", "either": "string",
     }  # fmt: skip
@@ -88,10 +102,7 @@ def test_a_parquet_record_keeps_its_values_and_its_types(tmp_path: Path) -> None
     })  # fmt: skip
     pq.write_table(table, path)
 
-    checked = check_file(str(path), 5, "parquet")
-
-    assert checked.problem is None
-    assert dict(json.loads(checked.header)) == {
+    assert fields_of(path, "parquet") == {
         "small": "tinyint", "big": "decimal(20,0)", "half": "double", "price": "decimal(9,2)", "at": "timestamp",
         "local": "timestamp_ntz", "word": "string", "raw": "binary", "list": "array<int>", "map": "map<string,smallint>",
         "place": "struct<lat:double>",
@@ -123,13 +134,14 @@ def test_a_damaged_file_is_set_aside_with_its_reason(tmp_path: Path, kind: str) 
     problems = []
     for content_now in (whole, whole[: len(whole) // 2], b"not at all", bytes(flipped), b""):
         path.write_bytes(content_now)
-        problems.append(check_file(str(path), 5, kind).problem)  # type: ignore[arg-type]  # one of the two
+        problems.append(problem_of(path, kind))
 
     assert problems == [None, "corrupt_file", "corrupt_file", "corrupt_file", "empty_file"]
-    assert check_file(str(tmp_path / "gone"), 5, kind).problem == "vanished"  # type: ignore[arg-type]  # one of the two
+    assert problem_of(tmp_path / "gone", kind) == "vanished"
 
 
-def test_a_record_that_is_too_long_is_no_record(tmp_path: Path) -> None:
+def test_a_record_that_is_too_long_is_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.spark.intake.reader.LONGEST_RECORD", 100)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x" * 1000]}), path)
-    assert records.check(str(path), "parquet", 100) == ("", "line_too_long")
+    assert problem_of(path, "parquet") == "line_too_long"

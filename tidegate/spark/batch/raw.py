@@ -11,7 +11,8 @@ from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.intake import landing, records
+from tidegate.spark.intake import landing
+from tidegate.spark.intake.reader import CheckedFile
 from tidegate.spark.lake import sinks, tables
 from tidegate.spec import FileSource
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext, Reentry
-    from tidegate.spec import FileFormat
 
 
 def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -62,17 +62,18 @@ def split_landed(
     fresh = _unread(context, spark, listed, batch_id)
     skipped = _skipped(context, fresh)
     opened = sorted((path, modified) for path, modified in fresh.items() if path not in skipped)
-    checked = [*landing.check_files(spark, opened, source.format), *skipped.values()]
+    landed = landing.read_files(spark, opened, source, context.persisted)
+    checked = [*landed.files, *skipped.values()]
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
         good, failed = _as_decided(context, spark, batch_id, checked)
-    rows = _lines(context, spark, good, source.format).select(
+    rows = landed.rows(spark, good).select(
         "*",
         F.timestamp_millis(F.lit(planned_at_ms)).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
-    count = rows.count() if good else 0
+    count = sum(file.records for file in good)
     rules: dict[str, int] = {}
     for file in failed:
         rules[str(file.problem)] = rules.get(str(file.problem), 0) + 1
@@ -161,7 +162,7 @@ def files_of(replay: Reentry) -> dict[str, int]:
     return found
 
 
-def _skipped(context: FlowContext, fresh: dict[str, int]) -> dict[str, landing.CheckedFile]:
+def _skipped(context: FlowContext, fresh: dict[str, int]) -> dict[str, CheckedFile]:
     """Those that a person wants to be set aside unopened, by path; a replay of such an entry opens the file after all."""
     assert isinstance(context.flow.source, FileSource)
     if context.replay is not None:
@@ -186,14 +187,6 @@ def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     fresh = rows.join(held.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
     context.persisted.append(fresh)
     return fresh.select(*rows.columns)
-
-
-def _lines(context: FlowContext, spark: SparkSession, good: list[landing.CheckedFile], kind: FileFormat) -> DataFrame:
-    if not good:
-        return landing.no_lines(spark)
-    if kind in ("parquet", "avro"):
-        return records.read_records(spark, good, context.persisted, kind)
-    return landing.read_lines(spark, good, context.persisted, has_header=kind == "csv")
 
 
 def _is_first(context: FlowContext) -> bool:
@@ -231,8 +224,8 @@ def _unread(context: FlowContext, spark: SparkSession, listed: dict[str, int], b
 
 
 def _as_decided(
-    context: FlowContext, spark: SparkSession, batch_id: int, checked: list[landing.CheckedFile]
-) -> tuple[list[landing.CheckedFile], list[landing.CheckedFile]]:
+    context: FlowContext, spark: SparkSession, batch_id: int, checked: list[CheckedFile]
+) -> tuple[list[CheckedFile], list[CheckedFile]]:
     # By path: a file that is replayed may have another modification time than its entry.
     refused = {
         row["_row_id"].rpartition("@")[0]: row["rules"][0]

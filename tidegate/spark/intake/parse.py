@@ -7,7 +7,6 @@ A record that cannot be read is not dropped: it goes through the transform with 
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake import messages
+from tidegate.spark.intake.texts import Field, Texts, csv_reader, dialect_of, header_names, header_problem, json_reader
 from tidegate.spark.intake.values import as_values, text_name
 from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.schema.writers import WriterSchema
+    from tidegate.spec import Dialect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,28 +65,47 @@ def parse(
     chosen = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
         schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
-        texts = _json_texts(_kafka_records(feed, source.format, schemas), columns)
-        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"))
+        texts = _texts(_kafka_records(feed, source.format, schemas), source, columns, ("",))
+        rows = as_values(texts, columns, (), chosen, extra=("_key", "_timestamp"))
         writers = messages.fields_of(schemas)
         return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
-    records, headers = _file_records(feed), _headers(feed) if source.format != "json" else {}
+    records = _file_records(feed)
+    texts = _texts(records, source, columns, source.null_values)
+    rows = as_values(texts, columns, (), chosen)
+    if source.format == "json":
+        return Parsed(rows=rows, writers_tell_all=False)
+    headers = _headers(feed)
     if source.format == "csv":
-        writers = {writer: _csv_fields(header) for writer, header in headers.items()}
-        texts = _csv_texts(records, headers, columns)
-        usable = {writer: fields for writer, fields in writers.items() if _header_problem(fields, columns) is None}
-        return Parsed(rows=as_values(texts, columns, source.null_values, chosen), writers=usable)
-    typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, header in headers.items()}
-    texts = _json_texts(records, columns)
-    rows = as_values(texts, columns, source.null_values, chosen)
-    return Parsed(rows=rows, writers=typed, writers_tell_all=source.format != "json")
+        names = {column.name for column in columns}
+        usable = {
+            writer: tuple(Column(name, "") for name in header_names(header, dialect))
+            for writer, (header, dialect) in headers.items()
+            if header_problem(header, dialect, names) is None
+        }
+        return Parsed(rows=rows, writers=usable)
+    typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, (header, _) in headers.items()}
+    return Parsed(rows=rows, writers=typed)
 
 
-def _headers(feed: DataFrame) -> dict[int, str]:
-    """The distinct headers of a batch: one small query over a dictionary-encoded column."""
+def _headers(feed: DataFrame) -> dict[int, tuple[str, Dialect]]:
+    """The distinct headers of a batch: one small query over dictionary-encoded columns."""
+    known = feed.select("_header", _dialect(feed).alias("_dialect"), _writer(feed).alias("writer")).distinct()
+    found = sorted(known.collect(), key=lambda row: (row["_header"] or "", row["_dialect"] or ""))
+    return {row["writer"]: (row["_header"] or "", dialect_of(row["_dialect"])) for row in found}
+
+
+def _dialect(feed: DataFrame) -> SparkColumn:
+    """Of a record's file; NULL in tables from before it was kept."""
     from pyspark.sql import functions as F
 
-    found = feed.select("_header", F.xxhash64("_header").alias("writer")).distinct().collect()
-    return {row["writer"]: row["_header"] for row in sorted(found, key=lambda row: row["_header"])}
+    return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
+
+
+def _writer(feed: DataFrame) -> SparkColumn:
+    """Whose fields a record has: a number by header and dialect; NULL where its file has no header."""
+    from pyspark.sql import functions as F
+
+    return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
 
 
 def _file_records(feed: DataFrame) -> DataFrame:
@@ -99,10 +119,11 @@ def _file_records(feed: DataFrame) -> DataFrame:
             F.col("_modified_at").alias("modified_at"),
         )
     )
-    writer = F.when(F.col("_header").isNotNull(), F.xxhash64("_header"))
     return feed.select(
         "_row_id",
-        writer.alias("_writer"),
+        _writer(feed).alias("_writer"),
+        "_header",
+        _dialect(feed).alias("_dialect"),
         F.col("line").alias("_raw"),
         at.alias("_at"),
         told.alias("_told"),
@@ -134,71 +155,46 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
     )
 
 
-def _json_texts(records: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Add a text per declared field (`tidegate.spark.intake.values.text_name`), ``_unknown map<string,string>`` and ``_malformed``."""
-    from pyspark.sql import functions as F
+def _texts(
+    records: DataFrame, source: FileSource | KafkaSource, columns: Sequence[Column], null_values: tuple[str, ...]
+) -> DataFrame:
+    """Add a text per declared field (`tidegate.spark.intake.values.text_name`), ``_unknown map<string,string>`` and ``_malformed``.
 
-    texts = records.withColumn("_texts", F.from_json("_raw", "map<string,string>", {"mode": "PERMISSIVE"}))
-    declared = [F.lit(column.name) for column in columns]
-    malformed = F.when(F.col("_raw").isNotNull() & F.col("_texts").isNull(), F.lit("malformed_json"))
+    Each record is read once, by `tidegate.spark.intake.texts` in the executors' Python.
+    """
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    fields = [Field(name=column.name, is_text=column.is_text) for column in columns]
+    make = csv_reader if source.format == "csv" else json_reader
+
+    def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:
+        reader = make(fields, null_values)
+        nothing = Texts([None] * len(fields))
+        triples = zip(raw.to_pylist(), header.to_pylist(), dialect.to_pylist(), strict=True)
+        texts = [nothing if text is None else reader(text, *file) for text, *file in triples]
+        arrays = [pa.array([each.declared[place] for each in texts], pa.string()) for place in range(len(fields))]
+        arrays.append(pa.array([list(each.unknown.items()) for each in texts], pa.map_(pa.string(), pa.string())))
+        arrays.append(pa.array([each.malformed for each in texts], pa.string()))
+        return pa.StructArray.from_arrays(arrays, [f"_{place}" for place in range(len(arrays))])
+
+    kinds = [*["string"] * len(fields), "map<string,string>", "string"]
+    schema = ", ".join(f"_{place}: {kind}" for place, kind in enumerate(kinds))
+    file = [F.col(name) if name in records.columns else F.lit(None).cast("string") for name in ("_header", "_dialect")]
+    # Spark learns from them that columns come as arrays.
+    read.__annotations__ = dict.fromkeys(("raw", "header", "dialect", "return"), pa.Array)
+    read_all = arrow_udf(read, f"struct<{schema}>")  # type: ignore[call-overload]  # its stubs lack this form
+    found = records.withColumn("_texts", read_all("_raw", *file))
+    malformed = F.col(f"_texts._{len(fields) + 1}")
     if "_problem" in records.columns:
         malformed = F.coalesce("_problem", malformed)
-    return texts.select(
-        *[name for name in records.columns if name != "_problem"],
-        *[F.col("_texts").getItem(column.name).alias(text_name(column)) for column in columns],
-        F.map_filter("_texts", lambda name, text: ~name.isin(*declared) & text.isNotNull()).alias("_unknown"),
+    envelope = [name for name in records.columns if name not in ("_problem", "_header", "_dialect")]
+    return found.select(
+        *envelope,
+        *[F.col(f"_texts._{place}").alias(text_name(column)) for place, column in enumerate(columns)],
+        F.col(f"_texts._{len(fields)}").alias("_unknown"),
         malformed.alias("_malformed"),
-    )
-
-
-def _csv_texts(records: DataFrame, headers: Mapping[int, str], columns: Sequence[Column]) -> DataFrame:
-    """The same for CSV, by each distinct header of the batch on its own.
-
-    One ``from_csv`` needs one schema, and files may order, lack or add columns; so the batch is split by header.
-    """
-    from pyspark.sql import functions as F
-
-    parts = []
-    for writer, header in headers.items() or {0: ""}.items():
-        part = records if len(headers) < 2 else records.where(F.col("_writer") == writer)
-        parts.append(_csv_part(part, _csv_fields(header), columns))
-    texts = parts[0]
-    for part in parts[1:]:
-        texts = texts.unionByName(part)
-    return texts
-
-
-def _csv_fields(header: str) -> tuple[Column, ...]:
-    return tuple(Column(name.strip(), "") for name in next(csv.reader([header]), []))
-
-
-def _header_problem(fields: Sequence[Column], columns: Sequence[Column]) -> str | None:
-    names = [column.name for column in fields]
-    if not {column.name for column in columns} & set(names):
-        return "unknown_header"
-    return "repeated_header" if len(set(names)) != len(names) else None
-
-
-def _csv_part(records: DataFrame, fields: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    names, declared = [column.name for column in fields], {column.name for column in columns}
-    no_text, no_map = F.lit(None).cast("string"), F.lit(None).cast("map<string,string>")
-    if (problem := _header_problem(fields, columns)) is not None:
-        nothing = [no_text.alias(text_name(column)) for column in columns]
-        return records.select("*", *nothing, no_map.alias("_unknown"), F.lit(problem).alias("_malformed"))
-    cells = ", ".join([f"`_{position}` STRING" for position in range(len(names))] + ["`_corrupt` STRING"])
-    # A quote within quotes is doubled (RFC 4180), as in the header; Spark's own default is a backslash before it.
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "escape": '"'}
-    parsed = F.from_csv("_raw", cells, options)
-    place = {name: F.col(f"_cells._{position}") for position, name in enumerate(names)}
-    pairs = [part for name, cell in place.items() if name not in declared for part in (F.lit(name), cell)]
-    unknown = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull()) if pairs else no_map
-    return records.withColumn("_cells", parsed).select(
-        *records.columns,
-        *[place.get(column.name, no_text).alias(text_name(column)) for column in columns],
-        unknown.alias("_unknown"),
-        F.when(F.col("_cells._corrupt").isNotNull(), F.lit("malformed_line")).alias("_malformed"),
     )
 
 

@@ -10,15 +10,13 @@ import base64
 import datetime
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.spark.intake.landing import CheckedFile
 
 _ROWS = 2000
 """Records that are turned into text at a time."""
@@ -68,74 +66,42 @@ Fields = list[tuple[str, str]]
 """Names with their types as DDL; an empty type is one that nobody knows."""
 
 
-def check(path: str, kind: str, longest: int) -> tuple[str, str | None]:
-    """Read a file whole.
+class CorruptFileError(ValueError):
+    """A decoder cannot read the file."""
+
+
+def texts(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
+    """A file's fields, and its records as JSON text.
 
     Args:
         path: A local path.
         kind: ``parquet`` or ``avro``.
-        longest: Bytes that a record's text may have.
-
-    Returns:
-        Its header, and why it cannot be used: ``corrupt_file``, ``line_too_long`` or None.
 
     Raises:
+        CorruptFileError: It is damaged; also while the records are read.
         OSError: The system does not give it to us.
     """
-    if not Path(path).stat().st_size:
-        return "", None
+    with _decoding():
+        fields, read = _parquet(path) if kind == "parquet" else _avro(path)
+
+    def guarded() -> Iterator[str]:
+        with _decoding():
+            yield from read
+
+    return fields, guarded()
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
     try:
-        fields, texts = _opened(path, kind)
-        for text in texts:
-            if len(text) > longest:
-                return "", "line_too_long"
+        yield
     except OSError as error:
         # pyarrow says a damaged page with an OSError, too; one from the system carries its number.
         if error.errno:
             raise
-        return "", "corrupt_file"
-    except Exception:  # whatever a decoder trips over, the file cannot be read
-        return "", "corrupt_file"
-    return json.dumps(fields, ensure_ascii=False), None
-
-
-def read_records(spark: SparkSession, files: list[CheckedFile], persisted: list[DataFrame], kind: str) -> DataFrame:
-    """The records of good files as JSON text, numbered from 1 in each file.
-
-    Args:
-        spark: The batch's session.
-        files: At least one good file.
-        persisted: Takes the frame that the caller gives back when the batch is over.
-        kind: ``parquet`` or ``avro``.
-
-    Returns:
-        `tidegate.spark.intake.landing.LINES`.
-    """
-    from pyspark.sql import functions as F
-
-    facts = [(file.path, file.file_id, file.header, file.size, file.modified_ms) for file in files]
-    schema = "path string, file_id string, header string, size bigint, modified_ms bigint"
-    parts = min(len(files), max(spark.sparkContext.defaultParallelism, 1) * 4)
-    listed = spark.createDataFrame(facts, schema).repartition(parts, "path")
-
-    def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        for batch in batches:
-            for file in batch.to_pylist():
-                yield from _batches(file, kind)
-
-    numbered = "_file_id string, line string, _header string, _path string, _size bigint, _modified_ms bigint, _line_number bigint"
-    rows = listed.mapInArrow(read, numbered)
-    lines = rows.select(
-        F.concat_ws("#", "_file_id", "_line_number").alias("_row_id"),
-        "line",
-        "_header",
-        "_path",
-        "_size",
-        F.timestamp_millis("_modified_ms").alias("_modified_at"),
-        "_line_number",
-    ).persist()
-    persisted.append(lines)
-    return lines
+        raise CorruptFileError(type(error).__name__) from error
+    except Exception as error:  # whatever a decoder trips over, the file cannot be read
+        raise CorruptFileError(type(error).__name__) from error
 
 
 def avro_fields(schema: Any) -> Fields:
@@ -151,42 +117,6 @@ def as_json(record: Any) -> str:
         return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_plain)
     except ValueError:
         return json.dumps(_finite(record), ensure_ascii=False, default=_plain)
-
-
-def _batches(file: dict[str, Any], kind: str) -> Iterator[pyarrow.RecordBatch]:
-    import pyarrow as pa
-
-    texts: list[str] = []
-    done = 0
-
-    def batch() -> pyarrow.RecordBatch:
-        count = len(texts)
-        same = {
-            "_file_id": file["file_id"],
-            "_header": file["header"],
-            "_path": "file://" + file["path"],
-            "_size": file["size"],
-            "_modified_ms": file["modified_ms"],
-        }
-        columns = {name: pa.array([value] * count) for name, value in same.items()}
-        columns |= {
-            "line": pa.array(texts, pa.string()),
-            "_line_number": pa.array(range(done + 1, done + count + 1), pa.int64()),
-        }
-        order = ("_file_id", "line", "_header", "_path", "_size", "_modified_ms", "_line_number")
-        return pa.RecordBatch.from_arrays([columns[name] for name in order], list(order))
-
-    for text in _opened(file["path"], kind)[1]:
-        texts.append(text)
-        if len(texts) == _ROWS:
-            yield batch()
-            done, texts = done + len(texts), []
-    if texts:
-        yield batch()
-
-
-def _opened(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
-    return _parquet(path) if kind == "parquet" else _avro(path)
 
 
 def _parquet(path: str) -> tuple[Fields, Iterator[str]]:

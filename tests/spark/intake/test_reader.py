@@ -1,0 +1,132 @@
+"""One file is read once: its records, and what is wrong with it, whatever it is."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tidegate.spark.intake.landing import batches_of
+from tidegate.spark.intake.reader import LONGEST_RECORD, CheckedFile, FileReader
+from tidegate.spec import Dialect, FileFormat
+
+CONTENT = b"id,a\n1,x\n2,y\n"
+
+
+def read(
+    path: Path, dialect: Dialect | None = None, kind: FileFormat = "csv", names: tuple[str, ...] = ()
+) -> tuple[list[tuple[int, str]], str | None, CheckedFile]:
+    reader = FileReader(str(path), 5, kind, dialect or Dialect(), names)
+    records = list(reader)
+    return records, reader.header, reader.checked
+
+
+def problem(path: Path, content: bytes, dialect: Dialect | None = None) -> tuple[str | None, int | None]:
+    path.write_bytes(content)
+    checked = read(path, dialect)[2]
+    assert checked.records == 0 or checked.problem is None
+    assert checked.sha256 == hashlib.sha256(content).hexdigest(), "of the whole file, also of one that is refused"
+    return checked.problem, checked.line
+
+
+def test_a_file_is_its_records_its_header_its_size_and_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfone,two\r\n1,2\r\n")
+
+    records, header, checked = read(path)
+
+    assert (records, header) == ([(2, "1,2")], "one,two")
+    assert (checked.problem, checked.size, checked.records, checked.file_id) == (None, 17, 1, f"{path}@5")
+    assert CheckedFile.from_json(checked.to_json()) == checked
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("a.csv", bytes),
+        ("a.csv.gz", gzip.compress),
+        ("a.csv.gz", lambda content: gzip.compress(content[:7]) + gzip.compress(content[7:])),
+        ("a.csv.gz", lambda content: gzip.compress(content) + bytes(512)),
+        ("a.csv.bz2", bz2.compress),
+        ("a.csv.bz2", lambda content: bz2.compress(content[:7]) + bz2.compress(content[7:])),
+    ],
+    ids=["plain", "gzip", "gzip of two members", "gzip padded with zeros", "bzip2", "bzip2 of two streams"],
+)
+def test_compressed_files_are_read_whole(tmp_path: Path, name: str, pack: object) -> None:
+    path = tmp_path / name
+    path.write_bytes(pack(CONTENT))  # type: ignore[operator]  # a function of bytes
+    records, header, checked = read(path)
+    assert (records, header, checked.problem) == ([(2, "1,x"), (3, "2,y")], "id,a", None)
+    assert checked.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_file_that_cannot_be_used_says_why_and_where(tmp_path: Path) -> None:
+    noise = "".join(random.Random(1).choices("abcdefghij0123456789", k=200_000)).encode()
+    packed, squeezed = gzip.compress(CONTENT + noise), bz2.compress(CONTENT + noise)
+    gz, bz = tmp_path / "a.csv.gz", tmp_path / "a.csv.bz2"
+    plain = tmp_path / "a.csv"
+    assert problem(gz, packed[: len(packed) // 2]) == ("corrupt_compression", None)
+    assert problem(gz, CONTENT) == ("corrupt_compression", None)
+    assert problem(gz, packed + b"garbage") == ("corrupt_compression", None)
+    assert problem(bz, squeezed[: len(squeezed) // 2]) == ("corrupt_compression", None)
+    assert problem(bz, squeezed + b"garbage") == ("corrupt_compression", None)
+    assert problem(plain, "one\ncaf\u00e9".encode()[:-1]) == ("not_utf8", None)
+    assert problem(plain, "one\ncaf\u00e9".encode("latin-1")) == ("not_utf8", None)
+    assert problem(plain, CONTENT, Dialect(encoding="utf-16"))[0] == "not_utf16"
+    assert problem(plain, b'id,a\n1,"x\n2,y\n3,z\n') == ("open_quote", 2)
+    assert problem(plain, b"id\n" + b"x" * (LONGEST_RECORD + 1)) == ("line_too_long", None)
+    assert problem(plain, b'id\n"' + b"x\n" * (LONGEST_RECORD // 2) + b'"\n') == ("line_too_long", 2)
+    assert problem(plain, b"") == ("empty_file", None)
+    assert read(tmp_path / "gone.csv")[2].problem == "vanished"
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert read(tmp_path / "pipe.csv")[2].problem == "not_a_file"
+
+
+def test_a_line_of_exactly_the_longest_length_passes(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * LONGEST_RECORD + b"\n" + b"y" * LONGEST_RECORD)
+    assert read(path)[2].problem is None
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(CONTENT)
+    reader = FileReader(str(path), 5, "csv", Dialect())
+    for _ in reader:
+        path.write_bytes(CONTENT + b"3,z\n")
+    assert reader.checked.problem == "changed_while_read"
+
+
+def test_encodings_headers_and_comments_are_as_declared(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for encoding in ("utf-16", "utf-16-le", "latin-1", "cp1252", "utf-8"):
+        path.write_bytes("id;a\n1;caf\u00e9\n".encode(encoding))
+        assert read(path, Dialect(separator=";", encoding=encoding))[0] == [(2, "1;caf\u00e9")]
+    path.write_bytes(b"#by hand\n\n1,x\n#2,y\n\n3,z\n")
+    dialect = Dialect(header=False, comment="#", blank_lines="skip")
+    records, header, _ = read(path, dialect, names=("id", "a"))
+    assert (records, header) == ([(3, "1,x"), (6, "3,z")], "id,a")
+
+
+def test_lines_of_json_are_records_whatever_quotes_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{"a":"x"}\r\n\n{"a":"\xc3\xa9"')
+    assert read(path, kind="json")[0] == [(1, '{"a":"x"}'), (2, ""), (3, '{"a":"é"')]
+
+
+def test_batches_are_bounded_and_the_last_row_tells_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"id,a\n" + b"".join(b"%d,%s\n" % (number, b"x" * 1_000_000) for number in range(10)))
+
+    batches = list(batches_of(FileReader(str(path), 5, "csv", Dialect())))
+
+    assert max(batch.nbytes for batch in batches) < 8 * 1024 * 1024
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["_line_number"] for row in rows[:-1]] == list(range(2, 12))
+    assert {row["_checked"] for row in rows[:-1]} == {None}
+    assert CheckedFile.from_json(rows[-1]["_checked"]).records == 10
