@@ -66,13 +66,16 @@ class FileSource:
     contract: Contract = RESCUING
     """What happens when files bring other fields than the schema has; by default they are rescued."""
     max_files_per_trigger: int = 1000
-    """At most so many files a micro-batch, so that memory does not grow with the backlog."""
+    """At most so many files a micro-batch."""
+    max_bytes_per_trigger: str = "1g"
+    """At most so many bytes of files a micro-batch, as they lie there; a file that is larger is read all the same."""
 
     def __post_init__(self) -> None:
         check_folder(self, "path", self.path)
         check_choice(self, "format", self.format, get_args(FileFormat))
         check_schema(self, self.schema)
         check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
+        _check_size(self, self.max_bytes_per_trigger)
         check_texts("FileSource", "null_values", self.null_values)
         self._check_dialect()
         if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
@@ -136,6 +139,11 @@ class KafkaSource:
         return {"kind": "kafka", "topic": self.topic}
 
 
+def _check_size(declared: object, size: str) -> None:
+    if not fits(_SIZE, size):
+        raise FieldError(type(declared).__name__, "max_bytes_per_trigger", size, "a size such as '256m' or '1g'")
+
+
 def _check_contract(declared: object, contract: object, schema: str) -> None:
     owner = type(declared).__name__
     if not isinstance(contract, Contract):
@@ -157,10 +165,7 @@ class ChangeFeed:
     def __post_init__(self) -> None:
         check_table(self, "table", self.table)
         check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
-        if not fits(_SIZE, self.max_bytes_per_trigger):
-            raise FieldError(
-                "ChangeFeed", "max_bytes_per_trigger", self.max_bytes_per_trigger, "a size such as '256m' or '1g'"
-            )
+        _check_size(self, self.max_bytes_per_trigger)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""

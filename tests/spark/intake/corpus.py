@@ -43,9 +43,9 @@ class Generated:
     text: str
 
 
-def good_file(rng: random.Random) -> tuple[Generated, list[list[str]]]:
-    """A file that keeps the standard, and its records, the header not among them."""
-    dialect = Dialect(separator=rng.choice(SEPARATORS), encoding=rng.choice(ENCODINGS))
+def good_file(rng: random.Random, dialect: Dialect | None = None) -> tuple[Generated, list[list[str]]]:
+    """A file that keeps the standard, and its records, the header not among them. By default of any dialect."""
+    dialect = dialect or Dialect(separator=rng.choice(SEPARATORS), encoding=rng.choice(ENCODINGS))
     end = rng.choice(ENDS)
     rows = [[str(number), *(_cell(rng, dialect) for _ in NAMES[1:])] for number in range(rng.randrange(8))]
     lines = [dialect.separator.join(NAMES)]

@@ -7,13 +7,16 @@ import gzip
 import json
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pipelines.flights
 from tests.deployment import Deployment
 from tidegate.spark.intake.reader import LONGEST_RECORD
+from tidegate.spec import FileSource
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"
@@ -180,3 +183,23 @@ def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment
     assert report.flow("bronze").error is None
     assert deployment.quarantined("bronze")["rules"].to_pylist() == [["vanished"]]
     assert deployment.table("bronze.flights")["line"].to_pylist() == [line(2)]
+
+
+@pytest.mark.jvm
+def test_batches_are_bounded_by_count_and_by_bytes(
+    deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "\n".join([HEADER, *(line(number) for number in range(12))])
+    assert 1024 < len(content) < 2048
+    for number in range(5):
+        path = deployment.land(f"{number}.csv", content)
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    declared = pipelines.flights.pipeline
+    bronze = declared.flow("bronze")
+    assert isinstance(bronze.source, FileSource)
+    bounded = replace(bronze, source=replace(bronze.source, max_bytes_per_trigger="4k"))
+    monkeypatch.setattr(pipelines.flights, "pipeline", replace(declared, flows=(bounded, *declared.flows[1:])))
+
+    report = deployment.run(flows=["bronze"])
+
+    assert [batch.files_opened for batch in report.flow("bronze").batches] == [2, 2, 1]

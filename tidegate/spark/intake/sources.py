@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints import checkpoint, progress
+from tidegate.probes import files
+from tidegate.spark.intake import bounds
+from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spark.lake import tables
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS
@@ -44,17 +47,19 @@ def _files(context: FlowContext, source: FileSource) -> DataFrame:
         .option("recursiveFileLookup", "true")
         # After the first batch, a file older than the newest by more than this is skipped in silence (default 7 days).
         .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
-        .option("maxFilesPerTrigger", source.max_files_per_trigger)
-        .load(_escaped(context))
+        .option(*_bound(context, source))
+        .load(glob_escaped(str(context.layout.landing(source.path))))
         .select("path", "length", "modificationTime")
     )
 
 
-def _escaped(context: FlowContext) -> str:
-    from tidegate.spark.intake.landing import glob_escaped
-
-    assert isinstance(context.flow.source, FileSource)
-    return glob_escaped(str(context.layout.landing(context.flow.source.path)))
+def _bound(context: FlowContext, source: FileSource) -> tuple[str, int]:
+    """Spark's option that bounds a micro-batch of the files that are pending now."""
+    known = {file.path for file in progress.source_files(context.checkpoint)}
+    landed = files.list_files(context.layout.landing(source.path), source.glob).files
+    pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in known)
+    most_bytes = bounds.bytes_of(source.max_bytes_per_trigger)
+    return bounds.of_files([size for _, size in pending], source.max_files_per_trigger, most_bytes)
 
 
 def _kafka(context: FlowContext, source: KafkaSource) -> DataFrame:
