@@ -134,7 +134,7 @@ def _declarations() -> Iterator[str]:
     yield ""
     yield from _prose(spec.__doc__)
     kinds = (
-        *(spec.Pipeline, spec.AfterTables, spec.Flow, spec.FileSource, spec.KafkaSource),
+        *(spec.Pipeline, spec.AfterTables, spec.Flow, spec.FileSource, spec.Dialect, spec.KafkaSource),
         *(spec.Contract, spec.ChangeFeed, spec.Table, spec.Gate, thresholds.Thresholds),
     )
     for each in kinds:
