@@ -65,7 +65,7 @@ def parse(
     if isinstance(source, KafkaSource):
         schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
         texts = _json_texts(_kafka_records(feed, source.format, schemas), columns)
-        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"))
+        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"), formats=source.formats)
         writers = messages.fields_of(schemas)
         return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
     records, headers = _file_records(feed), _headers(feed) if source.format != "json" else {}
@@ -73,10 +73,11 @@ def parse(
         writers = {writer: _csv_fields(header) for writer, header in headers.items()}
         texts = _csv_texts(records, headers, columns)
         usable = {writer: fields for writer, fields in writers.items() if _header_problem(fields, columns) is None}
-        return Parsed(rows=as_values(texts, columns, source.null_values, chosen), writers=usable)
+        rows = as_values(texts, columns, source.null_values, chosen, formats=source.formats)
+        return Parsed(rows=rows, writers=usable)
     typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, header in headers.items()}
     texts = _json_texts(records, columns)
-    rows = as_values(texts, columns, source.null_values, chosen)
+    rows = as_values(texts, columns, source.null_values, chosen, formats=source.formats)
     return Parsed(rows=rows, writers=typed, writers_tell_all=source.format != "json")
 
 
