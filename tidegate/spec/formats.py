@@ -39,7 +39,7 @@ class Formats:
     """DECIMAL takes more digits than it has room for and any exponent, and rounds half up. Otherwise they do not fit."""
     decimal_comma: bool = False
     """Numbers are written ``1234,56`` or ``1.234,56``: the comma is before the fraction, groups of three may have points.
-    ``1.5`` does not fit then, and ``1.234`` is 1234."""
+    ``1.5`` does not fit then, and ``1.234`` is 1234. For CSV alone: numbers of the other formats have a point."""
     true: tuple[str, ...] = ()
     """Texts that are true besides ``true``, in just this case, for example ``("Y", "1")``."""
     false: tuple[str, ...] = ()
@@ -99,12 +99,11 @@ class Formats:
         return cls(**declared)
 
     def _check_spellings(self) -> None:
-        for name, other in (("true", "false"), ("false", "true")):
+        for name, other, taken in (("true", "false", ()), ("false", "true", self.true)):
             value = getattr(self, name)
             check_texts("Formats", name, value)
-            taken = {*getattr(self, other)} if isinstance(getattr(self, other), tuple) else set()
             if any(not text or text in taken or text.lower() == other for text in value):
-                allowed = f"texts that are not empty, not {other!r} in any case, and not among those of {other}"
+                allowed = f"texts that are not empty, not {other!r} in any case, and do not mean {other} too"
                 raise FieldError("Formats", name, value, allowed)
 
     def _check_pattern(self, name: str, letters: Mapping[str, range]) -> None:

@@ -76,7 +76,7 @@ class FileSource:
         if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         _check_contract(self, self.contract, self.schema)
-        _check_formats(self, self.formats, self.schema)
+        _check_formats(self, self.formats, self.schema, self.format)
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 
@@ -112,7 +112,7 @@ class KafkaSource:
         check_choice(self, "format", self.format, get_args(ValueFormat))
         check_choice(self, "isolation", self.isolation, get_args(Isolation))
         _check_contract(self, self.contract, self.schema)
-        _check_formats(self, self.formats, self.schema)
+        _check_formats(self, self.formats, self.schema, self.format)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
 
     def identity(self) -> dict[str, Any]:
@@ -127,10 +127,13 @@ def _check_contract(declared: object, contract: object, schema: str) -> None:
     contract.check_fits(owner, schema)
 
 
-def _check_formats(declared: object, formats: object, schema: str) -> None:
+def _check_formats(declared: object, formats: object, schema: str, kind: FileFormat | ValueFormat) -> None:
     owner = type(declared).__name__
     if not isinstance(formats, Formats):
         raise FieldError(owner, "formats", formats, "Formats, as in Formats(decimal_comma=True)")
+    if formats.decimal_comma and kind != "csv":
+        # A number in JSON has a point, and 1.234 would become 1234.
+        raise FieldError("Formats", "decimal_comma", True, f"False, because the numbers of {kind} have a point")
     formats.check_fits(owner, schema)
 
 

@@ -9,6 +9,7 @@ overflow the stack, unless they are possessive (``++``); hence these.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def cast(text: SparkColumn, kind: str, formats: Formats = PLAIN) -> SparkColumn:
         return F.when(F.length(text) <= int(length[1]), text)
     if plain.startswith(("struct", "array", "map")):
         return _nested(text, kind, formats)
-    if formats.trim:
+    if trims(kind, formats):
         text = F.trim(text, F.lit(BLANKS))
     if plain in ("tinyint", "smallint", "int", "bigint"):
         return F.when(_is(text, rf"[+-]?{_whole(formats)}"), _point(text, formats).try_cast(kind))
@@ -83,6 +84,11 @@ def cast(text: SparkColumn, kind: str, formats: Formats = PLAIN) -> SparkColumn:
                 _is(text, "[A-Za-z0-9+/]*={0,2}") & (F.length(text) % 4 == 0), F.try_to_binary(text, F.lit("base64"))
             )
     return F.when(_is(text, "[!-~](?:[ -~]*[!-~])?"), text.try_cast(kind))
+
+
+def trims(kind: str, formats: Formats) -> bool:
+    """Whether blanks around a value of a type do not count: in a text they do."""
+    return formats.trim and not normal(kind).startswith(("string", "variant", "char", "varchar"))
 
 
 def _is(text: SparkColumn, pattern: str) -> SparkColumn:
@@ -261,7 +267,12 @@ def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn
         case StringType():
             # A number's own digits; and those of an object or an array that is kept as text.
             return F.regexp_replace(texts, F.lit(rf'"?{_MARK}([-+0-9.eE]++)"?'), F.lit("$1"))
-    return cast(F.translate(texts, _MARK, ""), kind.simpleString(), formats)
+    number, value = F.translate(texts, _MARK, ""), kind.simpleString()
+    if not formats.decimal_comma:
+        return cast(number, value, formats)
+    # JSON's own numbers have a point, whatever the source writes elsewhere.
+    exact = cast(number, value, dataclasses.replace(formats, decimal_comma=False))
+    return F.when(texts.startswith(_MARK), exact).otherwise(cast(texts, value, formats))
 
 
 def _all_fit(texts: SparkColumn, values: SparkColumn, kind: DataType) -> SparkColumn:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column
-from tidegate.spark.intake.casts import BLANKS, cast
+from tidegate.spark.intake.casts import BLANKS, cast, trims
 from tidegate.spec import Formats
 from tidegate.spec.formats import PLAIN
 
@@ -49,7 +49,7 @@ def as_values(
 
     def meant(column: Column) -> SparkColumn:
         text = F.col(text_name(column))
-        told = F.trim(text, F.lit(BLANKS)) if formats.trim and not column.is_text else text
+        told = F.trim(text, F.lit(BLANKS)) if trims(column.type, formats) else text
         return F.when(F.col("_malformed").isNull() & ~told.isin(*null_values), text).alias(text_name(column))
 
     envelope = ["_row_id", "_writer", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
