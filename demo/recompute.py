@@ -41,8 +41,11 @@ _COORDINATES = ("_row_id", "_at1", "_at2", "_at3", "_malformed", "_rescued")
 """``_at1`` to ``_at3`` order the records of one key that have the same sequence."""
 _MACROS = """
 SET TimeZone = 'UTC';
-CREATE MACRO whole(text) AS CASE WHEN regexp_full_match(trim(text), '[+-]?[0-9]+') THEN TRY_CAST(trim(text) AS INT) END;
-CREATE MACRO instant(text) AS TRY_CAST(trim(text) AS TIMESTAMPTZ);
+CREATE MACRO whole(text) AS CASE WHEN regexp_full_match(text, '[+-]?[0-9]+') THEN TRY_CAST(text AS INT) END;
+CREATE MACRO is_instant(text) AS regexp_full_match(
+    text, '[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6}0*)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?'
+);
+CREATE MACRO instant(text) AS CASE WHEN is_instant(text) THEN TRY_CAST(text AS TIMESTAMPTZ) END;
 CREATE MACRO wrong(text, value) AS text IS NOT NULL AND value IS NULL;
 """
 

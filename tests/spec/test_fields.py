@@ -11,7 +11,7 @@ import pytest
 
 from tests.spec.trips import BRONZE, FEED, FILES, RECOMPUTED, SILVER, TOPIC, TRIPS, UPSERTED
 from tidegate.errors import FieldError
-from tidegate.spec import ChangeFeed, Dialect, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import ChangeFeed, Dialect, FileSource, Flow, Formats, Gate, KafkaSource, Pipeline, Table
 
 Make = Callable[..., Any]
 
@@ -40,6 +40,23 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(FILES), "glob", ("in/*.csv", "*.{csv", "[a", 5, None)),
     (made_of(FILES), "contract", ("freeze", None, {"mode": "freeze"})),
     (made_of(FILES), "max_files_per_trigger", (0, -1, 1.5, "1", True, None)),
+    (made_of(FILES), "formats", ("", None, {"trim": True})),
+    (made_of(TOPIC), "formats", ("", None, {"trim": True})),
+    *((made_of(Formats()), name, ("", 1, None)) for name in ("trim", "rounding", "decimal_comma")),
+    (made_of(Formats()), "true", ("Y", ["Y"], (1,), ("",), ("FALSE",), None)),
+    (made_of(Formats(true=("Y",))), "false", ("N", ["N"], (1,), ("",), ("True",), ("N", "Y"), None)),
+    (
+        made_of(Formats()),
+        "date",
+        ("dd.MM", "MM.yyyy", "dd.MM.yyyy HH", "YYYY-MM-dd", "dd.MMMMM.yyyy", "dd.MM.yyyyy", 5, None),
+    ),
+    (made_of(Formats()), "date", ("dd'MM.yyyy", "dd[.]MM.yyyy", "dd.MM.yyyy\n", "ISO", "%d.%m.%Y")),
+    (
+        made_of(Formats()),
+        "timestamp",
+        ("HH:mm", "dd.MM.yyyy hh:mm", "dd.MM.yyyy HH:mm:ss.SSSSSSS", "dd.MM.yyyy VV", "D.M.y", 5, None),
+    ),
+    (made_of(Formats()), "timezone", ("Mars/Base", "CEST+1", 5, 3600, None)),
     (made_of(TOPIC), "topic", ("", "a b", ".", "..", "a/b", "x" * 250, 5, None)),
     (made_of(TOPIC), "schema", ("", "id", 5)),
     (made_of(TOPIC), "format", ("csv", None)),
@@ -92,7 +109,7 @@ def test_a_wrong_field_fails_with_its_name_its_value_and_what_is_allowed(make: M
 
 def test_every_field_of_every_declaration_has_a_wrong_value_above() -> None:
     tried = {(field) for _, field, _ in WRONG}
-    for kind in (Dialect, FileSource, KafkaSource, ChangeFeed, Table, Gate, Flow, Pipeline):
+    for kind in (Dialect, FileSource, KafkaSource, Formats, ChangeFeed, Table, Gate, Flow, Pipeline):
         assert {field.name for field in dataclasses.fields(kind)} <= tried, kind
 
 

@@ -183,8 +183,9 @@ def answer(layout: Layout, pipeline: str, drift: str, given: Answer, by: str) ->
 
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:
-    """Of what refuses a batch: the schema and its contract. When it changed, the same batch may pass."""
-    return fingerprint({"schema": source.schema, "contract": source.contract.to_json()})
+    """Of what refuses a batch: the schema, its contract, and how values are written. When it changed, the same may pass."""
+    declared = {"schema": source.schema, "contract": source.contract.to_json()}
+    return fingerprint(declared | ({"formats": formats} if (formats := source.formats.to_json()) else {}))
 
 
 def table_schema() -> pyarrow.Schema:

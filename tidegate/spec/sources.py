@@ -22,6 +22,7 @@ from tidegate.spec.fields import (
     closes,
     fits,
 )
+from tidegate.spec.formats import PLAIN, Formats
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
@@ -65,6 +66,8 @@ class FileSource:
     and ``*.ndjson``, these also with ``.gz`` or ``.bz2`` behind, ``*.parquet``, ``*.avro``."""
     contract: Contract = RESCUING
     """What happens when files bring other fields than the schema has; by default they are rescued."""
+    formats: Formats = PLAIN
+    """How values are written, where it is not as ``docs/formats.md`` says of their types."""
     max_files_per_trigger: int = 1000
     """At most so many files a micro-batch."""
     max_bytes_per_trigger: str = "1g"
@@ -81,6 +84,7 @@ class FileSource:
         if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         _check_contract(self, self.contract, self.schema)
+        _check_formats(self, self.formats, self.schema, self.format)
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 
@@ -119,6 +123,8 @@ class KafkaSource:
     name one, too."""
     contract: Contract = RESCUING
     """What happens when messages bring other fields than the schema has; by default they are rescued."""
+    formats: Formats = PLAIN
+    """How values are written, where it is not as ``docs/formats.md`` says of their types."""
     max_offsets_per_trigger: int = 500_000
     """At most so many messages a micro-batch, over all partitions."""
     isolation: Isolation = "read_committed"
@@ -132,6 +138,7 @@ class KafkaSource:
         check_choice(self, "format", self.format, get_args(ValueFormat))
         check_choice(self, "isolation", self.isolation, get_args(Isolation))
         _check_contract(self, self.contract, self.schema)
+        _check_formats(self, self.formats, self.schema, self.format)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
 
     def identity(self) -> dict[str, Any]:
@@ -149,6 +156,16 @@ def _check_contract(declared: object, contract: object, schema: str) -> None:
     if not isinstance(contract, Contract):
         raise FieldError(owner, "contract", contract, "a Contract, as in Contract(mode='freeze')")
     contract.check_fits(owner, schema)
+
+
+def _check_formats(declared: object, formats: object, schema: str, kind: FileFormat | ValueFormat) -> None:
+    owner = type(declared).__name__
+    if not isinstance(formats, Formats):
+        raise FieldError(owner, "formats", formats, "Formats, as in Formats(decimal_comma=True)")
+    if formats.decimal_comma and kind != "csv":
+        # A number in JSON has a point, and 1.234 would become 1234.
+        raise FieldError("Formats", "decimal_comma", True, f"False, because the numbers of {kind} have a point")
+    formats.check_fits(owner, schema)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +15,11 @@ from tidegate.checkpoints import progress
 from tidegate.ops import evolution
 from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
+from tidegate.spark.intake import contracts
+from tidegate.spec import Formats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.jvm
 
@@ -127,6 +134,19 @@ def test_csv_headers_tell_what_is_gone_and_what_was_renamed(orders: Orders, decl
     assert sorted((line.change.kind, line.change.field, line.breaks) for line in orders.history()) == [
         ("removal", "amount", ("orders/gold",)),
         ("rename_suspect", "Amounts", ("orders/gold",)),
+    ]
+
+
+def test_a_column_that_evolved_takes_the_spellings_of_its_source(spark: SparkSession) -> None:
+    rows = [({"amount": text}, {"amount": text}) for text in ("1.234,5", "1,x")]
+    origin = "_origin struct<unknown: map<string,string>, rescued: map<string,string>>"
+    frame = spark.createDataFrame([(row,) for row in rows], origin)
+
+    made = contracts._with_columns(frame, {"amount": "decimal(6,1)"}, Formats(decimal_comma=True)).collect()
+
+    assert [(row["amount"], row["_rescued"]) for row in made] == [
+        (Decimal("1234.5"), None),
+        (None, '{"amount":"1,x"}'),
     ]
 
 

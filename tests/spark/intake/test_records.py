@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidegate.spark.intake import records
 from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect, FileFormat
 
@@ -145,3 +146,17 @@ def test_a_record_that_is_too_long_is_no_record(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x" * 1000]}), path)
     assert problem_of(path, "parquet") == "line_too_long"
+
+
+def test_a_small_decimal_and_an_old_time_are_written_as_the_grammar_of_values_has_them() -> None:
+    paris = datetime.timezone(datetime.timedelta(minutes=9, seconds=21))
+    record = {
+        "price": Decimal("0.00000001"),
+        "none": Decimal("0E-10"),
+        "at": datetime.datetime(1900, 1, 1, tzinfo=paris),
+    }
+    assert json.loads(records.as_json(record)) == {
+        "price": "0.00000001",
+        "none": "0.0000000000",
+        "at": "1899-12-31T23:50:39+00:00",
+    }

@@ -1,56 +1,43 @@
-"""A text becomes a value of its type whole, or it does not fit: no part of it is lost without a word."""
+"""Which texts are a value at all, and what becomes of those that do not fit."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.spark.intake import values
+from tests.spark.intake.test_parse import bronze, fields, read, source
+from tidegate.schema.contract import Contract
+from tidegate.spark.intake import parse
+from tidegate.spec import Formats
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.jvm
 
-PLACE = "STRUCT<lat: DOUBLE, floor: INT>"
-FITTING = [
-    ("INT", " 7 ", 7),
-    (PLACE, '{"lat":1.5,"floor":2}', {"lat": 1.5, "floor": 2}),
-    (PLACE, '{"lat":1}', {"lat": 1.0, "floor": None}),
-    (PLACE, '{"lat":null,"note":"more"}', {"lat": None, "floor": None}),
-    (PLACE, "{}", {"lat": None, "floor": None}),
-    ("ARRAY<INT>", "[1,null]", [1, None]),
-    ("ARRAY<STRUCT<a: INT>>", '[{"a":1}]', [{"a": 1}]),
-    ("MAP<STRING,INT>", '{"a":1}', {"a": 1}),
-    ("STRUCT<a: MAP<STRING,DOUBLE>>", '{"a":{"b":1}}', {"a": {"b": 1.0}}),
-]
-UNFIT = [
-    ("INT", "seven"),
-    *((PLACE, text) for text in ("abc", "", "null", "1", '"abc"', "[]", '[{"lat":1}]', '{"lat":1', '{"lat":1}}')),
-    *((PLACE, text) for text in ('{"lat":"x"}', '{"lat":1,"floor":1.5}', '{"floor":9999999999}', '{"lat":1} more')),
-    *(("ARRAY<INT>", text) for text in ("abc", "1", "{}", '[1,"x"]', "[1]]")),
-    *(("ARRAY<STRUCT<a: INT>>", text) for text in ('{"a":1}', '[{"a":1},{"a":"x"}]')),
-    *(("MAP<STRING,INT>", text) for text in ("abc", "[]", '{"a":1,"b":"x"}')),
-    ("STRUCT<a: MAP<STRING,DOUBLE>>", '{"a":{"b":"x"}}'),
-    ("STRUCT<p: STRUCT<a: DATE>, b: INT>", '{"p":{"a":"never"},"b":1}'),
-]
+HEADER = "id,at,amount,note"
 
 
-def cast(spark: Any, cases: list[tuple[str, str]]) -> list[Any]:
-    """Each text as its type: one column each, of one row."""
-    from pyspark.sql import functions as F
+def test_blanks_count_unless_they_are_trimmed_and_then_blanks_alone_are_no_value(spark: SparkSession) -> None:
+    feed = bronze(spark, (" 1, ,\t2.5 , x ", HEADER), ("2, NA ,NA,NA", HEADER))
 
-    texts = spark.createDataFrame([[text for _, text in cases]], [f"t{n}" for n in range(len(cases))])
-    (row,) = texts.select(*[values.cast(F.col(f"t{n}"), kind) for n, (kind, _) in enumerate(cases)]).collect()
-    return [value.asDict(recursive=True) if hasattr(value, "asDict") else value for value in row]
+    trimmed = read(parse.parse(feed, source(null_values=("", "NA"), formats=Formats(trim=True))))
+    plain = read(parse.parse(feed, source(null_values=("", "NA"))))
 
-
-def test_a_text_that_fits_has_all_its_parts(spark: Any) -> None:
-    found = cast(spark, [(kind, text) for kind, text, _ in FITTING])
-    found = [
-        [getattr(part, "asDict", lambda part=part: part)() for part in v] if isinstance(v, list) else v for v in found
+    assert [fields(row) for row in trimmed] == [(1, None, 2.5, " x "), (2, None, None, None)]
+    assert [row["broken"] for row in trimmed] == [[], []]
+    assert [row["broken"] for row in plain] == [
+        ["wrong_type(id)", "wrong_type(at)", "wrong_type(amount)"],
+        ["wrong_type(at)"],
     ]
-    assert found == [value for _, _, value in FITTING]
+    assert [row["_origin"]["filled"] for row in trimmed] == [[0b1101], [0b0001]]
 
 
-def test_a_text_of_which_any_part_does_not_fit_is_no_value(spark: Any) -> None:
-    found = cast(spark, UNFIT)
-    assert {case: value for case, value in zip(UNFIT, found, strict=True) if value is not None} == {}
+def test_what_is_rescued_is_the_text_as_it_came(spark: SparkSession) -> None:
+    contract = Contract(columns={"amount": "rescue", "at": "rescue"})
+    feed = bronze(spark, ("1,2026-01-01 noon, 1e400 ,x", HEADER))
+
+    (row,) = read(parse.parse(feed, source(contract=contract, formats=Formats(trim=True))))
+
+    assert (row["_rescued"], row["broken"]) == ({"amount": " 1e400 ", "at": "2026-01-01 noon"}, [])

@@ -20,8 +20,9 @@ from tidegate.schema.contract import Action
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.schema.drift import Change, compare, fingerprint, normal
 from tidegate.spark.intake import parse
-from tidegate.spark.intake.values import MASK_BITS, cast
-from tidegate.spec import KafkaSource
+from tidegate.spark.intake.casts import cast
+from tidegate.spark.intake.values import MASK_BITS
+from tidegate.spec import Formats, KafkaSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,7 +118,7 @@ class Drift:
         self.lines = [self._line(change, action, batch_id) for change, action in actions.items() if action != "freeze"]
         evolved |= {change.field: change.after or "string" for change, action in actions.items() if action == "evolve"}
         refused = [change for change, action in actions.items() if action == "quarantine"]
-        return self._marked(_with_columns(output, evolved), refused)
+        return self._marked(_with_columns(output, evolved, self.source.formats), refused)
 
     def record(self, batch_id: int) -> None:
         """Write what was done into the history, before the batch is written: what it adds to the table is known then.
@@ -275,14 +276,16 @@ def _judged_by_values(declared: str, written: str) -> bool:
     return written == "string" or {declared, written} == {"timestamp", "timestamp_ntz"}
 
 
-def _with_columns(output: DataFrame, evolved: dict[str, str]) -> DataFrame:
+def _with_columns(output: DataFrame, evolved: dict[str, str], formats: Formats) -> DataFrame:
     """Evolved fields as columns behind those of the transform; what does not fit one stays rescued, as JSON."""
     from pyspark.sql import functions as F
 
     unknown, rescued = F.col("_origin.unknown"), F.col("_origin.rescued")
     nothing = F.create_map().cast("map<string,string>")
     names = [F.lit(name) for name in evolved]
-    columns: dict[str, SparkColumn] = {name: cast(unknown.getItem(name), kind) for name, kind in evolved.items()}
+    columns: dict[str, SparkColumn] = {
+        name: cast(unknown.getItem(name), kind, formats) for name, kind in evolved.items()
+    }
     kept = F.coalesce(F.map_filter(rescued, lambda key, _: ~key.isin(*names)) if names else rescued, nothing)
     for name, value in columns.items():
         text = unknown.getItem(name)

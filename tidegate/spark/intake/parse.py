@@ -66,12 +66,12 @@ def parse(
     if isinstance(source, KafkaSource):
         schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
         texts = _texts(_kafka_records(feed, source.format, schemas), source, columns, ("",))
-        rows = as_values(texts, columns, (), chosen, extra=("_key", "_timestamp"))
+        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"), formats=source.formats)
         writers = messages.fields_of(schemas)
         return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
     records = _file_records(feed)
     texts = _texts(records, source, columns, source.null_values)
-    rows = as_values(texts, columns, (), chosen)
+    rows = as_values(texts, columns, source.null_values, chosen, formats=source.formats)
     if source.format == "json":
         return Parsed(rows=rows, writers_tell_all=False)
     headers = _headers(feed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import decimal
 import json
 import math
 from collections.abc import Iterator
@@ -189,8 +190,14 @@ def _avro_type(kind: Any) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        # In its own zone an early time may be off by seconds, which few can read.
+        return value.astimezone(datetime.UTC).isoformat()
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        # As text, 0.00000001 would be 1E-8.
+        return format(value, "f")
     return str(value)
 
 

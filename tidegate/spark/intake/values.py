@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column
+from tidegate.spark.intake.casts import BLANKS, cast, trims
+from tidegate.spec import Formats
+from tidegate.spec.formats import PLAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -27,15 +30,17 @@ def as_values(
     null_values: tuple[str, ...],
     terms: Terms,
     extra: tuple[str, ...] = (),
+    formats: Formats = PLAIN,
 ) -> DataFrame:
     """Cast each text on its own, then say which fields broke: three projections, so that no cast is done twice.
 
     Args:
         texts: A text per field (`text_name`), ``_unknown``, ``_malformed``, and the record's envelope.
         columns: The declared fields.
-        null_values: Texts that mean "no value".
+        null_values: Texts that mean "no value", if the field is no STRING: of those the caller has taken them out.
         terms: Which values are rescued or left out.
         extra: Columns that go along.
+        formats: How values are written.
 
     Returns:
         As `tidegate.spark.intake.parse.parse` says.
@@ -44,11 +49,15 @@ def as_values(
 
     def meant(column: Column) -> SparkColumn:
         text = F.col(text_name(column))
-        return F.when(F.col("_malformed").isNull() & ~text.isin(*null_values), text).alias(text_name(column))
+        there = F.col("_malformed").isNull()
+        # Of a text, who read the record knows more: an empty one may be a value.
+        if not column.is_text:
+            there &= ~(F.trim(text, F.lit(BLANKS)) if trims(column.type, formats) else text).isin(*null_values)
+        return F.when(there, text).alias(text_name(column))
 
     envelope = ["_row_id", "_writer", "_at", "_raw", "_told", "_ingested_at", "_malformed", *extra]
     kept = texts.select(*envelope, "_unknown", *[meant(column) for column in columns])
-    values = [cast(F.col(text_name(column)), column.type).alias(column.name) for column in columns]
+    values = [cast(F.col(text_name(column)), column.type, formats).alias(column.name) for column in columns]
     typed = kept.select("*", *values)
     fine = F.col("_malformed").isNull()
     unknown = F.when(fine & (F.size("_unknown") > 0), F.col("_unknown"))
@@ -125,33 +134,3 @@ def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
             word = word.bitwiseOR(F.when(flag, F.lit(1 << place).cast("bigint")).otherwise(F.lit(0).cast("bigint")))
         words.append(word)
     return F.array(*words)
-
-
-def cast(text: SparkColumn, kind: str) -> SparkColumn:
-    """A text as a value of a type; NULL where it does not fit, and where any part of it does not.
-
-    Of a structure, an array or a map the text is JSON. A field of a structure may be missing, and is NULL then.
-    """
-    from pyspark.sql import functions as F
-
-    plain = kind.strip().lower()
-    if plain == "string":
-        return text
-    if plain.startswith(("struct", "array", "map")):
-        return _cast_nested(text, kind)
-    return F.trim(text).try_cast(kind)
-
-
-def _cast_nested(text: SparkColumn, kind: str) -> SparkColumn:
-    """By itself `from_json` makes a structure of NULLs of what is none, and leaves parts out of one that fits in part.
-
-    Only a record has a place in which it tells so; hence the text becomes a field of one. That ``_end`` is read says that
-    nothing in the text closed the record too early. It is parsed once: a lambda's argument is a value, not an expression.
-    """
-    from pyspark.sql import functions as F
-
-    record = F.concat(F.lit('{"_value":'), text, F.lit(',"_end":true}'))
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
-    parsed = F.from_json(record, f"_value {kind}, _end BOOLEAN, _corrupt STRING", options)
-    fits = F.transform(F.array(parsed), lambda it: F.when(it["_corrupt"].isNull() & it["_end"], it["_value"]))
-    return fits[0]

@@ -1,0 +1,322 @@
+"""A text becomes a value of its type whole, by the grammar that docs/formats.md gives, or it does not fit."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import math
+import struct
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.spark.intake.cast_cases import CASES
+from tests.spark.intake.test_parse import bronze, messages
+from tidegate.spark.intake import casts, parse
+from tidegate.spec import FileSource, Formats, KafkaSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.jvm
+
+EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001  # an instant in UTC, as all here
+PLAIN = Formats()
+
+
+def cast(spark: SparkSession, kind: str, texts: list[str], formats: Formats = PLAIN) -> list[Any]:
+    """Each text as its type, in one query; dates and times as Spark writes them, and NaN as a text, which equals itself."""
+    from pyspark.sql import functions as F
+
+    value = casts.cast(F.col("text"), kind, formats)
+    if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        value = value.cast("string")
+    frame = spark.createDataFrame(list(enumerate(texts)), "place int, text string").coalesce(1)
+    return [plain(row["value"]) for row in frame.select("place", value.alias("value")).collect()]
+
+
+def plain(value: Any) -> Any:
+    if hasattr(value, "asDict"):
+        return {name: plain(each) for name, each in value.asDict().items()}
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+@pytest.mark.parametrize(
+    ("kind", "formats", "fitting", "wrong"),
+    CASES,
+    ids=[f"{kind} {json.dumps(formats.to_json())}" for kind, formats, *_ in CASES],
+)
+def test_a_text_is_the_value_that_the_grammar_gives_or_it_does_not_fit(
+    spark: SparkSession, kind: str, formats: Formats, fitting: dict[str, Any], wrong: tuple[str, ...]
+) -> None:
+    found = cast(spark, kind, [*fitting, *wrong], formats)
+
+    meant = {**fitting, **dict.fromkeys(wrong)}
+    assert {text: value for text, value in zip(meant, found, strict=True) if value != meant[text]} == {}
+
+
+# What follows judges by Python alone: no expression and no cast is shared with the code.
+
+
+def digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def unsigned(text: str) -> str:
+    return text[1:] if text[:1] in ("+", "-") else text
+
+
+def number(text: str) -> tuple[str, str, int] | None:
+    """The digits before and behind the point, and the exponent; None of what is no number."""
+    mantissa, _, exponent = unsigned(text).replace("E", "e").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    if not all(digits(part) for part in (whole, fraction) if part) or not whole + fraction:
+        return None
+    if "e" in text.replace("E", "e"):
+        return (whole, fraction, int(exponent)) if digits(unsigned(exponent)) else None
+    return whole, fraction, 0
+
+
+def judged_int(text: str) -> int | None:
+    return int(text) if digits(unsigned(text)) and -(2**31) <= int(text) < 2**31 else None
+
+
+def judged_decimal(text: str) -> Decimal | None:
+    """DECIMAL(12,2)."""
+    parts = number(text)
+    if parts is None or len(parts[1].rstrip("0")) > 2 or "e-" in text.lower() or parts[2] > 37:
+        return None
+    value = Decimal(text)
+    return value if abs(value) < 10**10 else None
+
+
+def judged_double(text: str) -> Any:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        return plain(float(text))
+    if number(text) is None or math.isinf(float(text)):
+        return None
+    return float(text)
+
+
+def judged_float(text: str) -> Any:
+    """The nearest of the doubles that four bytes hold, even at half: a double on the way would be rounded twice."""
+    value = judged_double(text)
+    if value is None or isinstance(value, str) or math.isinf(value):
+        return value
+    exact = Fraction(Context(prec=2000).create_decimal(text))
+    limit = Fraction(2**24 - 1) * 2**104
+    if abs(exact) >= limit + Fraction(2) ** 103:
+        return None
+    (bits,) = struct.unpack("<i", struct.pack("<f", max(min(value, float(limit)), -float(limit))))
+    near = [
+        struct.unpack("<f", struct.pack("<i", bits + step))[0]
+        for step in (-1, 0, 1)
+        if (bits + step) & 0x7FFFFFFF < 0x7F800000
+    ]
+    return min(near, key=lambda one: (abs(Fraction(one) - exact), struct.pack("<f", one)[0] & 1))
+
+
+def judged_boolean(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text.lower()) if text.isascii() else None
+
+
+def judged_date(text: str) -> str | None:
+    if len(text) != 10 or text[4] + text[7] != "--" or not digits(text[:4] + text[5:7] + text[8:]):
+        return None
+    try:
+        return datetime.date(int(text[:4]), int(text[5:7]), int(text[8:])).isoformat()
+    except ValueError:
+        return None
+
+
+def judged_local(text: str) -> datetime.datetime | None:
+    day, rest = judged_date(text[:10]), text[10:]
+    if day is None or not rest:
+        return datetime.datetime.fromisoformat(day) if day else None
+    clock, point, fraction = rest[1:].partition(".")
+    parts = clock.split(":")
+    fraction = fraction.rstrip("0") if digits(fraction) else "x" if point else ""
+    if rest[0] not in "T " or len(parts) not in (2, 3) or (point and len(parts) == 2):
+        return None
+    if (
+        not all(len(part) == 2 and digits(part) for part in parts)
+        or (fraction and not digits(fraction))
+        or len(fraction) > 6
+    ):
+        return None
+    try:
+        time = datetime.time(*map(int, parts), microsecond=int(fraction.ljust(6, "0")))
+    except ValueError:
+        return None
+    return datetime.datetime.combine(datetime.date.fromisoformat(day), time)
+
+
+def written(moment: datetime.datetime | None) -> str | None:
+    """As Spark writes it."""
+    if moment is None:
+        return None
+    text = moment.isoformat(" ", "microseconds")
+    return text.rstrip("0").rstrip(".")
+
+
+def judged_timestamp(text: str) -> str | None:
+    local, zone = text, ""
+    if "Z" in text:
+        local, _, behind = text.partition("Z")
+        zone = "x" if behind else "+00:00"
+    elif (place := max(text.rfind("+"), text.rfind("-"))) >= 16:
+        local, zone = text[:place], text[place:]
+    moment = judged_local(local)
+    if moment is None or not zone:
+        return written(moment)
+    hours, minutes = zone[1:3], zone[3:].removeprefix(":") if len(zone) > 4 else zone[3:]
+    if (
+        len(local) < 16
+        or not (digits(hours) and len(hours) == 2)
+        or (zone[3:] and not (digits(minutes) and len(minutes) == 2))
+    ):
+        return None
+    offset = datetime.timedelta(hours=int(hours), minutes=int(minutes or 0))
+    if int(minutes or 0) > 59 or offset > datetime.timedelta(hours=18):
+        return None
+    try:
+        return written(moment - offset if zone[0] == "+" else moment + offset)
+    except OverflowError:
+        return None
+
+
+NUMBERS = st.one_of(
+    st.from_regex(r"[+-]?[0-9]{0,12}(\.[0-9]{0,4}0{0,3})?([eE][+-]?[0-9]{1,2})?", fullmatch=True),
+    st.from_regex(r"[+-]?[0-9]{1,3}\.[0-9]{1,40}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.integers(-(2**31) - 3, 2**31 + 3).map(str),
+    st.floats(width=32).map(repr),
+    st.floats().map(repr),
+    st.decimals(-(10**11), 10**11, places=3).map(str),
+    st.text("0123456789+-.eEdfNaInity_ x\n\t\0\uff11\u0663", max_size=7),
+)
+DAYS = st.one_of(
+    st.dates().map(str),
+    st.from_regex(r"(000[01]|9999|[0-9]{4})-[01][0-9]-[0-3][0-9]", fullmatch=True),
+    st.text("0129-: T\n\uff11", max_size=11),
+)
+CLOCKS = st.from_regex(r"[T ](2[0-4]|[01][0-9]):[0-6][0-9](:[0-6][0-9](\.[0-9]{0,7}0{0,4})?)?", fullmatch=True)
+ZONES = st.one_of(
+    st.just(""), st.just("Z"), st.from_regex(r" ?[+-][012][0-9](:?[0-6][0-9])?", fullmatch=True), st.just("z")
+)
+TIMES = st.one_of(
+    DAYS,
+    st.builds(lambda *parts: "".join(parts), DAYS, CLOCKS, ZONES),
+    st.builds(
+        lambda *parts: "".join(parts), st.sampled_from(("0001-01-01", "9999-12-31", "2024-02-29")), CLOCKS, ZONES
+    ),
+    st.datetimes(timezones=st.timezones()).map(datetime.datetime.isoformat),
+)
+WORDS = st.one_of(
+    st.sampled_from(("true", "false", "t", "f", "yes", "no", "1", "0")), st.text("truefalsTRUEFALS \u017f", max_size=6)
+)
+JUDGES: dict[str, tuple[st.SearchStrategy[str], Callable[[str], Any]]] = {
+    "INT": (NUMBERS, judged_int),
+    "DECIMAL(12,2)": (NUMBERS, judged_decimal),
+    "DOUBLE": (NUMBERS, judged_double),
+    "FLOAT": (NUMBERS, judged_float),
+    "BOOLEAN": (
+        WORDS.flatmap(lambda word: st.sampled_from((word, word.upper(), word.title(), f" {word}"))),
+        judged_boolean,
+    ),
+    "DATE": (DAYS, judged_date),
+    "TIMESTAMP": (TIMES, judged_timestamp),
+    "TIMESTAMP_NTZ": (TIMES, lambda text: written(judged_local(text))),
+}
+
+
+def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
+    """So many texts: what to judge them with starts a query, so they are gathered and not judged one by one."""
+    texts: dict[str, None] = {}
+
+    @settings(
+        max_examples=count,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        deadline=None,
+    )
+    @given(strategy)
+    def gather(text: str) -> None:
+        texts[text] = None
+
+    gather()
+    return list(texts)
+
+
+@pytest.mark.parametrize("kind", JUDGES)
+def test_what_python_makes_of_a_generated_text_is_what_the_cast_makes_of_it(spark: SparkSession, kind: str) -> None:
+    strategy, judge = JUDGES[kind]
+    texts = generated(strategy, 1500)
+
+    found = cast(spark, kind, texts)
+
+    meant = [judge(text) for text in texts]
+    wrong = {text: pair for text, *pair in zip(texts, found, meant, strict=True) if pair[0] != pair[1]}
+    assert wrong == {}, "what the cast makes of it, and what Python does"
+    assert any(value is None for value in meant)
+    assert len([value for value in meant if value is not None]) > 3, "else nothing is shown"
+
+
+SCHEMA = "i INT, d DECIMAL(12,2), x DOUBLE, b BOOLEAN, day DATE, at TIMESTAMP, l ARRAY<DECIMAL(12,2)>, s STRING"
+TEXTS = (
+    "7", " 7", "1.50", "1.005", "1e2", "1e400", "1d", "\uff11", "true", "y", "2026-01-02", "2026-01-02 x", "12:00",
+    "2026-01-02T03:04+02:00", "9999-12-31T23:59-01:00", "NaN", "[1.50]", "[1.005]", "x\u2028", "01.02.2026", "1.234,5",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "formats", [PLAIN, Formats(trim=True, rounding=True, true=("y",), date="dd.MM.yyyy")], ids=["plain", "declared"]
+)
+def test_the_same_text_is_the_same_value_in_every_format(spark: SparkSession, formats: Formats) -> None:
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    names = [part.split()[0] for part in SCHEMA.split(", ")]
+    rows = [dict.fromkeys(names, text) for text in TEXTS]
+    header = ",".join(names)
+    quoted = [(",".join('"' + text.replace('"', '""') + '"' for text in row.values()), header) for row in rows]
+    typed = json.dumps([[name, "string"] for name in names])
+    lines = [json.dumps(row) for row in rows]
+
+    def file(kind: Any, records: list[tuple[str, str | None]]) -> parse.Parsed:
+        source = FileSource(path="x", format=kind, schema=SCHEMA, formats=formats)
+        return parse.parse(bronze(spark, *records), source)
+
+    topic = KafkaSource(topic="x", schema=SCHEMA, formats=formats)
+    parsed = {
+        "csv": file("csv", quoted),
+        "json": file("json", [(line, None) for line in lines]),
+        "parquet": file("parquet", [(line, typed) for line in lines]),
+        "avro": file("avro", [(line, typed) for line in lines]),
+        "kafka": parse.parse(messages(spark, *(line.encode() for line in lines)), topic),
+    }
+    frames = [found.rows.select(F.lit(kind), *names, "_origin.broken") for kind, found in parsed.items()]
+    told: dict[str, list[Any]] = {kind: [] for kind in parsed}
+    for kind, *values in functools.reduce(DataFrame.union, frames).collect():
+        told[kind].append([plain(value) for value in values])
+
+    by_text = [{row[-2]: row for row in rows} for rows in told.values()]
+    assert [set(rows) for rows in by_text] == [set(TEXTS)] * 5
+    assert all(rows == by_text[0] for rows in by_text), told
+    fits = {text: len(names) - 1 - len(row[-1]) for text, row in by_text[0].items()}
+    assert fits["x\u2028"] == 0
+    told_apart = (fits[" 7"], fits["1.005"], fits["[1.005]"], fits["y"], fits["01.02.2026"])
+    assert told_apart == ((0, 1, 0, 0, 0) if formats == PLAIN else (3, 2, 1, 1, 1))

@@ -1,0 +1,71 @@
+"""How a source writes its values is declared as plain data, checked where it is declared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.spec.trips import FILES, TOPIC
+from tidegate.errors import FieldError
+from tidegate.ops.evolution import declared_fingerprint
+from tidegate.spec import Formats
+
+ALL = Formats(
+    trim=True,
+    rounding=True,
+    decimal_comma=True,
+    true=("Y", "1"),
+    false=("N",),
+    date="dd.MM.yyyy",
+    timestamp="dd.MM.yyyy HH:mm",
+    timezone="Europe/Paris",
+)
+
+
+@pytest.mark.parametrize("formats", [ALL, Formats(), Formats(trim=True), Formats(false=("0",))])
+def test_formats_come_back_from_json_as_they_were(formats: Formats) -> None:
+    assert Formats.from_json(json.loads(json.dumps(formats.to_json()))) == formats
+
+
+def test_only_what_was_declared_is_written_down() -> None:
+    assert Formats().to_json() == {}
+    assert Formats(trim=True, true=("Y",)).to_json() == {"trim": True, "true": ["Y"]}
+    assert Formats.from_json({}) == Formats()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone"),
+    [
+        ("yyyy-MM-dd'T'HH:mm:ss.SSSXXX", True),
+        ("d. MMM yyyy h:mm a z", True),
+        ("yyyyMMddHHmmss", False),
+        ("dd.MM.yy 'X' HH:mm", False),
+        ("", False),
+    ],
+)
+def test_a_pattern_tells_whether_it_has_a_zone(pattern: str, zone: bool) -> None:
+    assert Formats(timestamp=pattern).has_zone is zone
+
+
+def test_a_pattern_with_a_zone_does_not_go_with_a_time_that_has_none() -> None:
+    zoned = Formats(timestamp="yyyy-MM-dd HH:mmX")
+    replace(TOPIC, schema="at TIMESTAMP", formats=zoned)
+    for source in (FILES, TOPIC):
+        with pytest.raises(FieldError, match="because local is TIMESTAMP_NTZ") as refused:
+            replace(source, schema="at TIMESTAMP, local TIMESTAMP_NTZ", formats=zoned)
+        assert refused.value.field == "timestamp"
+
+
+def test_numbers_of_formats_that_have_a_point_have_no_comma() -> None:
+    replace(FILES, format="csv", formats=ALL)
+    for source in (TOPIC, *(replace(FILES, format=kind) for kind in ("json", "parquet", "avro"))):
+        with pytest.raises(FieldError, match="have a point") as refused:
+            replace(source, formats=Formats(decimal_comma=True))
+        assert refused.value.field == "decimal_comma"
+
+
+def test_a_refused_batch_is_tried_again_once_values_are_declared_otherwise() -> None:
+    assert declared_fingerprint(FILES) == declared_fingerprint(replace(FILES, formats=Formats()))
+    assert declared_fingerprint(FILES) != declared_fingerprint(replace(FILES, formats=Formats(trim=True)))
