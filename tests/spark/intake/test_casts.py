@@ -249,9 +249,10 @@ def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
     @settings(
         max_examples=count,
         database=None,
+        deadline=None,
+        derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-        deadline=None,
     )
     @given(strategy)
     def gather(text: str) -> None:
