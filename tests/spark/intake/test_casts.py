@@ -249,9 +249,10 @@ def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
     @settings(
         max_examples=count,
         database=None,
+        deadline=None,
+        derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-        deadline=None,
     )
     @given(strategy)
     def gather(text: str) -> None:
@@ -264,7 +265,7 @@ def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
 @pytest.mark.parametrize("kind", JUDGES)
 def test_what_python_makes_of_a_generated_text_is_what_the_cast_makes_of_it(spark: SparkSession, kind: str) -> None:
     strategy, judge = JUDGES[kind]
-    texts = generated(strategy, 1500)
+    texts = generated(strategy, 600)
 
     found = cast(spark, kind, texts)
 

@@ -36,7 +36,7 @@ _WITH_ZONE = rf"{_DATE}{_MINUTE}(?:{_SECOND})?{_ZONE}"
 
 _MARK = "\ufdd0"
 """Stands before each number of a JSON text while Spark reads it: a noncharacter, which no text that means anything holds."""
-_HAS_MARK = rf"(?i){_MARK}|\\ufdd0"
+_WRITTEN_MARK = r"\\u(?i:fdd0)"
 _JSON_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?(?=[ \t\r\n,}\]]|\z)"
 _UP_TO_A_NUMBER = r"""\G((?:[^"0-9\-]++|"(?:[^"\\]++|\\.)*+")*+)"""
 
@@ -231,7 +231,8 @@ def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
         return F.struct(texts.alias("texts"), _values(texts, of, formats).alias("values"))
 
     marked = F.regexp_replace(text, F.lit(f"{_UP_TO_A_NUMBER}({_JSON_NUMBER})"), F.lit(f'$1"{_MARK}$2"'))
-    steps = F.array(F.when(~text.rlike(_HAS_MARK), marked))
+    has_mark = text.contains(_MARK) | (text.contains("\\u") & text.rlike(_WRITTEN_MARK))
+    steps = F.array(F.when(~has_mark, marked))
     for step in (parse, read, both):
         steps = F.transform(steps, step)
     fits = F.transform(steps, lambda it: F.when(_all_fit(it["texts"], it["values"], of), it["values"]))
@@ -266,7 +267,8 @@ def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn
             return F.transform_values(texts, lambda _, each: _values(each, kind.valueType, formats))
         case StringType():
             # A number's own digits; and those of an object or an array that is kept as text.
-            return F.regexp_replace(texts, F.lit(rf'"?{_MARK}([-+0-9.eE]++)"?'), F.lit("$1"))
+            bare = F.regexp_replace(texts, F.lit(rf'"?{_MARK}([-+0-9.eE]++)"?'), F.lit("$1"))
+            return F.when(texts.contains(_MARK), bare).otherwise(texts)
     number, value = F.translate(texts, _MARK, ""), kind.simpleString()
     if not formats.decimal_comma:
         return cast(number, value, formats)
