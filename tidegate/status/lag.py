@@ -21,8 +21,6 @@ from tidegate.status import backlog
 from tidegate.wording import count
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
@@ -106,7 +104,7 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     folder = ref.path(layout)
     state = progress.read(folder)
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
-    found = _backlog(environment, layout, flow, folder, committed)
+    found = _backlog(environment, layout, flow, ref, committed)
     refused = None if state.pending_batch is None else _refused(environment, pipeline, flow, ref, state.pending_batch)
     swap_waits = _swap_waits(layout, pipeline, flow, ref)
     taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
@@ -182,13 +180,14 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
 
 
 def _backlog(
-    environment: Environment, layout: Layout, flow: Flow, folder: Path, committed: PlannedBatch | None
+    environment: Environment, layout: Layout, flow: Flow, ref: CheckpointRef, committed: PlannedBatch | None
 ) -> Backlog:
     match flow.source:
         case FileSource():
-            return backlog.of_files(layout.landing(flow.source.path), flow.source, folder, committed)
+            return backlog.of_files(layout.landing(flow.source.path), flow.source, ref.path(layout), committed)
         case KafkaSource():
-            return backlog.of_topic(environment.kafka, flow.source, layout.table(flow.target.name), folder, committed)
+            table = layout.table(flow.target.name)
+            return backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
         case ChangeFeed():
             return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
 

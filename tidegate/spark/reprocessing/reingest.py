@@ -21,6 +21,7 @@ import pendulum
 from tidegate.probes import files, kafka
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.raw import split_landed, split_messages
+from tidegate.spark.intake.sources import kafka_options
 from tidegate.spark.reprocessing import written_plan
 from tidegate.spec import FileSource, KafkaSource
 
@@ -155,11 +156,8 @@ def _messages(context: FlowContext, piece: Piece) -> DataFrame:
     begin, end = ({partition: cut[side] for partition, cut in piece.offsets.items()} for side in (0, 1))
     rows = (
         context.spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", context.kafka)
+        .options(**kafka_options(context, source))
         .option("assign", json.dumps({source.topic: [int(partition) for partition in piece.offsets]}))
-        .option("kafka.isolation.level", source.isolation)
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
         .option("startingOffsets", json.dumps({source.topic: begin}))
         .option("endingOffsets", json.dumps({source.topic: end}))
         .load()
