@@ -46,6 +46,7 @@ class Clicks:
         context = orders.flow_context(self.spark, self.folder, flow, version=version, **request)
         context.kafka = self.broker.bootstrap
         context.ref = checkpoint.current(context.layout, context.pipeline, flow)
+        context.report.refresh = context.ref.refresh
         return context
 
     def run(self, version: int = 1, **request: Any) -> FlowReport:
@@ -84,7 +85,7 @@ def counts(report: FlowReport) -> tuple[int, int, int]:
     return report.total("read"), report.total("written"), report.total("already_read")
 
 
-@pytest.mark.parametrize("sent", [15, 4])
+@pytest.mark.parametrize("sent", [15, pytest.param(4, marks=pytest.mark.nightly)])
 def test_of_a_topic_made_anew_every_message_is_read_once_the_version_is_raised(clicks: Clicks, sent: int) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
     assert counts(clicks.run()) == (10, 10, 0)
@@ -120,7 +121,7 @@ def test_a_topic_made_anew_while_its_messages_are_read_gives_no_row(
     assert orders.table(clicks.context().live) == []
 
 
-@pytest.mark.parametrize(("version", "refresh"), [(1, 1), (2, 0)], ids=["same-version", "version-raised"])
+@pytest.mark.parametrize(("version", "refresh"), [(1, 1), pytest.param(2, 0, marks=pytest.mark.nightly)])
 def test_messages_that_retention_took_are_given_up_and_the_rest_is_read(
     clicks: Clicks, version: int, refresh: int
 ) -> None:

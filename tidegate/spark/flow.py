@@ -210,7 +210,12 @@ def _drain(context: FlowContext) -> None:
         try:
             micro_batch.process(context, batch, batch_id)
         except Exception as error:
-            context.error = translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint))
+            context.error = translate(
+                error,
+                what=f"flow {context.flow.name!r}",
+                checkpoint=str(context.checkpoint),
+                feed=str(context.source_table or ""),
+            )
             raise
 
     stream = sources.read_stream(context)

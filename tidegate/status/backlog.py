@@ -259,7 +259,8 @@ def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> 
     """Changes of a Delta table that no committed batch holds; for a checkpoint never used, the whole table.
 
     Raises:
-        OffsetsExpiredError: The table's log no longer goes back that far, or the table is gone or was replaced.
+        OffsetsExpiredError: The table's log no longer goes back that far, VACUUM removed a file that is to be read, or the
+            table is gone or was replaced.
         CheckpointCorruptError: The checkpoint's offsets are torn.
     """
     newest = delta.current_version(path)
@@ -314,15 +315,22 @@ def _rest_of_feed(path: Path, source: ChangeFeed, newest: int, committed: Planne
         raise _expired_versions(source.table, f"its log no longer holds version {at.version}") from None
     if at.table_id not in ({commit.table_id for commit in commits if commit.table_id} or {delta.table_id(path)}):
         raise _expired_versions(source.table, "it was replaced by another table of that name")
+    gone = [] if delta.are_there(path, left) else [at.version]
     ahead = [at.version] if left else []
     for commit in commits:
         begun = commit.version == at.version and at.index >= 0
         # A commit with change files is admitted whole, so one that was begun is done.
         rest = commit.files if not begun else () if commit.whole else commit.files[at.index + 1 :]
         if rest:
+            if not delta.are_there(path, rest):
+                gone.append(commit.version)
             ahead.append(commit.version)
             left += rest
             rows += [file.rows for file in rest] if begun else [commit.rows]
+    if gone:
+        raise _expired_versions(
+            source.table, f"files of {_versions_told(gone)} were removed by VACUUM before they were read"
+        )
     total, behind = _sum(rows), len(ahead)
     return Backlog(
         what=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
