@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pendulum
 import pytest
 
 from tests import topics
 from tests.patience import PATIENCE
 from tests.spark.flow_context import stand
 from tests.status.place import CLICKS, PROJECT, Place
+from tidegate.alerting.alerts import evaluate
 from tidegate.checkpoints import checkpoint, intervention, lease
 from tidegate.checkpoints import topic as noted_topic
 from tidegate.embedded.broker import Broker
@@ -25,10 +27,12 @@ from tidegate.errors import (
     SourceUnavailableError,
     TopicReplacedError,
 )
-from tidegate.ops import store
+from tidegate.ops import plans, store
 from tidegate.probes import kafka
 from tidegate.spec import Flow, KafkaSource, Pipeline
-from tidegate.status import lag, lost
+from tidegate.spec.thresholds import Thresholds
+from tidegate.status import lag, lost, observation
+from tidegate.status.standing import Standing
 
 
 def test_without_a_broker_the_error_is_transient(place: Place) -> None:
@@ -227,3 +231,34 @@ def test_a_batch_that_bronze_holds_was_read_although_its_checkpoint_does_not_say
     stand(clicks.place.layout.table("bronze.clicks"), columns, *[(topic, "another", 0, offset) for offset in range(20)])
     with pytest.raises(GapError):
         clicks.measure()
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+def test_a_plan_warns_before_the_topic_deletes_what_was_not_read(
+    clicks: Clicks, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    topics.send(broker, topic, range(10, 30))
+    layout, warning = clicks.place.layout, "the topic will have deleted unread messages in ~"
+    for begin in (2, 4):
+        topics.delete_before(broker, topic, begin)
+        told = clicks.measure()
+        assert warning not in told.reason, "one jump or none tells no rate"
+        plans.record(layout, "clicks", [told])
+    assert [plan.begins for plan in plans.read(layout, "clicks", "bronze")] == [{0: 2}, {0: 4}]
+    topics.delete_before(broker, topic, 6)
+
+    told = clicks.measure()
+
+    assert warning in told.reason
+    assert (told.begins, told.unread) == ({0: 6}, {0: 10})
+    stands = Standing(pipeline="clicks", flow="bronze", lag=told)
+    now = pendulum.now("UTC")
+    seen = observation.observe(layout, clicks.pipeline(), clicks.flow, stands, now)
+    alerts = {alert.rule: alert.message for alert in evaluate(Thresholds(), seen, now).alerts}
+    assert alerts["expiring"].startswith(warning)
+    quiet = replace(clicks.flow, thresholds=Thresholds(expiry_runs=None))
+    told = lag.measure(clicks.environment, replace(CLICKS, flows=(quiet,)), quiet)
+    assert warning not in told.reason
+    clicks.place.checkpoint("bronze", dag="clicks").run(1, {topic: {"0": 30}})
+    assert clicks.measure().unread == {}, "all is read: nothing can be lost"

@@ -6,7 +6,7 @@ sentences and decisions of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, gap, progress, topic
@@ -57,6 +57,10 @@ class Backlog:
     """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
     passed_over: str = ""
     """In words, such of them as somebody may miss; empty where there are none."""
+    begins: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the first offset that it holds."""
+    unread: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the offset that is read next, of those that hold one."""
 
 
 def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None) -> Backlog:
@@ -171,6 +175,8 @@ def of_topic(
         position=" ".join(f"{partition}:{next_one}" for partition, next_one in sorted(ours.items())) or NOTHING_READ,
         anything=pending > 0,
         ahead=f"offsets {offsets_told(ranges)}" if pending else "",
+        begins=begins,
+        unread={partition: first for partition, (first, end) in ranges.items() if first < end},
     )
 
 
