@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 
+_SAMPLE = 200
+_SAMPLE_SECONDS = 1.0
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Zero as Kafka writes ids: what a broker older than 2.8 tells of its topics."""
 
@@ -127,6 +129,51 @@ def offsets_within(
     """
     first, behind = (_offsets_at(bootstrap, topic, moment, timeout, isolation) for moment in (start, end))
     return {partition: (offset, max(offset, behind[partition])) for partition, offset in first.items()}
+
+
+def message_bytes(
+    bootstrap: str, topic: str, starts: Mapping[int, int], timeout: float = 5.0, isolation: str = "read_uncommitted"
+) -> float | None:
+    """How many bytes a message takes with its key and its headers, by the first ones behind some offsets.
+
+    Nothing is committed, and no group is joined.
+
+    Args:
+        bootstrap: ``host:port``, or several with commas.
+        topic: Its name.
+        starts: Partition to the offset from which on it is looked at.
+        timeout: Seconds for everything.
+        isolation: Of the reader, as in `offset_bounds`.
+
+    Returns:
+        The mean of up to 200 messages; None where none came in time.
+    """
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
+    group = {"group.id": "tidegate-look", "enable.auto.commit": False, "isolation.level": isolation}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **group, **quiet})
+    sizes: list[int] = []
+    until = time.monotonic() + timeout
+    try:
+        for partition, offset in starts.items():
+            # Each on its own: of several the first to answer would fill the sample.
+            consumer.assign([TopicPartition(topic, partition, offset)])
+            wanted = max(1, _SAMPLE // len(starts))
+            found = consumer.consume(wanted, timeout=min(_SAMPLE_SECONDS, _left(until)))
+            sizes += [_size(message) for message in found if message.error() is None]
+            if len(sizes) >= _SAMPLE or time.monotonic() > until:
+                break
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def _size(message: Any) -> int:
+    parts = [message.key(), message.value(), *(part for header in message.headers() or () for part in header)]
+    return sum(len(part) for part in parts if part is not None)
 
 
 def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float, isolation: str) -> dict[int, int]:

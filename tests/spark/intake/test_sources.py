@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from tidegate.checkpoints import checkpoint, gap
 from tidegate.checkpoints import topic as noted
 from tidegate.embedded.broker import Broker
 from tidegate.errors import GapError, TopicReplacedError
+from tidegate.probes import kafka
 from tidegate.spark.intake import sources
 from tidegate.spec import KafkaSource
 
@@ -121,3 +122,28 @@ def test_a_partition_begins_behind_messages_that_are_gone_only_where_they_were_g
     starts = json.loads(sources._starting_offsets(context, source))
 
     assert starts == {topic: {"0": 6, "1": 10, "2": -2, "3": -2}}
+
+
+def test_a_batch_has_so_many_messages_as_fit_into_the_declared_bytes(
+    made: Callable[[int], FlowContext], source: KafkaSource, broker: Broker
+) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for _ in range(30):
+        producer.produce(source.topic, b"v" * 2000, b"k" * 20, 3, headers=[("four", b"1234")])
+    assert producer.flush() == 0
+    context = made(1)
+
+    def at_once(starts: dict[int, int], **declared: Any) -> int:
+        return sources.offsets_at_once(context, dataclasses.replace(source, **declared), starts)
+
+    assert kafka.message_bytes(broker.bootstrap, source.topic, {3: 10}) == 2028
+    assert at_once({3: 10}, max_bytes_per_trigger="1m") == 2**20 // 2028
+    assert at_once({3: 10}, max_bytes_per_trigger="1k") == 1, "one message is read, however large"
+    assert at_once({3: 10}, max_bytes_per_trigger="1g", max_offsets_per_trigger=7) == 7
+    assert at_once({0: 0}, max_bytes_per_trigger="1m") == 2**20 // len('{"id": 0}')
+    assert at_once({}, max_bytes_per_trigger="1m") == 1024, "nothing can be looked at: a guess"
+    assert sources._next_messages(context, source) == {0: 0, 1: 0, 2: 0, 3: 0}
+    Checkpoint(context.checkpoint).run(0, {source.topic: {"0": 10, "1": 4, "2": 10}})
+    assert sources._next_messages(context, source) == {1: 4, 3: 0}

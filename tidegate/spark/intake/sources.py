@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
-from tidegate.probes import kafka
+from tidegate.probes import delta, kafka
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.spec.sources import MAX_FILE_AGE_DAYS
+from tidegate.spec.sources import MAX_FILE_AGE_DAYS, in_bytes
 from tidegate.status import backlog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
@@ -75,10 +77,34 @@ def _kafka(context: FlowContext, source: KafkaSource) -> DataFrame:
         context.spark.readStream.format("kafka")
         .options(**kafka_options(context, source))
         .option("subscribe", source.topic)
-        .option("maxOffsetsPerTrigger", source.max_offsets_per_trigger)
+        .option("maxOffsetsPerTrigger", offsets_at_once(context, source, _next_messages(context, source)))
         .option("startingOffsets", _starting_offsets(context, source))
         .load()
     )
+
+
+def offsets_at_once(context: FlowContext, source: KafkaSource, starts: Mapping[int, int]) -> int:
+    """How many messages a micro-batch may have, by the declared number and by the declared bytes.
+
+    Args:
+        context: The flow.
+        source: Its source.
+        starts: Partition to the offset of the next message, of those that hold one: a message is taken to be as large as
+            those; where none can be looked at, as a row of bronze, or a guess.
+    """
+    size = kafka.message_bytes(context.kafka, source.topic, starts, isolation=source.isolation) if starts else None
+    size = size or delta.row_bytes(context.live) or backlog.BYTES_PER_MESSAGE
+    return max(1, min(source.max_offsets_per_trigger, int(in_bytes(source.max_bytes_per_trigger) / size)))
+
+
+def _next_messages(context: FlowContext, source: KafkaSource) -> dict[int, int]:
+    bounds = kafka.offset_bounds(context.kafka, source.topic, _LOOK_SECONDS, source.isolation)
+    committed = progress.read(context.checkpoint).last_committed
+    read: dict[int, int] = {}
+    if committed is not None:
+        read = progress.planned_batch(context.checkpoint, committed).kafka_offsets(source.topic)
+    firsts = {partition: (max(read.get(partition, 0), begin), end) for partition, (begin, end) in bounds.items()}
+    return {partition: first for partition, (first, end) in firsts.items() if first < end}
 
 
 def kafka_options(context: FlowContext, source: KafkaSource) -> dict[str, str]:
