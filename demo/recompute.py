@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import SourceUnavailableError
+from tidegate.probes import kafka
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -59,6 +60,8 @@ class Message:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    source: str = "clickstream"
+    """The topic: its name, and behind a slash Kafka's id of it."""
 
 
 def flights(landing: Path) -> DuckDBPyConnection:
@@ -71,7 +74,7 @@ def flights(landing: Path) -> DuckDBPyConnection:
     return _answer("flights", FLIGHT_FIELDS, records, bad)
 
 
-def clickstream(messages: Iterable[Message], topic: str = "clickstream") -> DuckDBPyConnection:
+def clickstream(messages: Iterable[Message]) -> DuckDBPyConnection:
     """What the clickstream pipeline must make of the messages of its topic."""
     records: list[tuple[str | None, ...]] = []
     for message in messages:
@@ -79,7 +82,7 @@ def clickstream(messages: Iterable[Message], topic: str = "clickstream") -> Duck
         found = texts or {}
         records.append(
             (
-                f"{topic}/{message.partition}/{message.offset}",
+                f"{message.source}/{message.partition}/{message.offset}",
                 *(str(message.timestamp_ms), str(message.partition), str(message.offset)),
                 "true" if texts is None else "false",
                 _rescued(found, CLICK_FIELDS),
@@ -110,6 +113,7 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
         ranges = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=patience) for p in partitions}
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in ranges.items()])
         wanted = sum(high - low for low, high in ranges.values())
+        source = f"{topic}/{kafka.topic_id(bootstrap, topic, patience)}"
         found: list[Message] = []
         until = time.monotonic() + patience
         while len(found) < wanted and time.monotonic() < until:
@@ -118,7 +122,8 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
                     raise KafkaException(error)
                 partition, offset = int(message.partition() or 0), int(message.offset() or 0)
                 if offset < ranges[partition][1]:
-                    found.append(Message(partition, offset, message.timestamp()[1], message.key(), message.value()))
+                    told = (message.timestamp()[1], message.key(), message.value())
+                    found.append(Message(partition, offset, *told, source))
     except KafkaException as error:
         raise SourceUnavailableError(
             f"The broker at {bootstrap} did not hand out the topic {topic!r}: {error}"

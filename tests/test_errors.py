@@ -43,6 +43,9 @@ RAISED: dict[str, TidegateError] = {
     ),
     "CheckpointCorruptError": errors.CheckpointCorruptError("torn", path="/x"),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
+    "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
+    "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", known="A", found="B"),
+    "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", known="A", found="B"),
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no fate"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),
     "StoppedError": errors.StoppedError(15),
@@ -51,12 +54,13 @@ KINDS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(ki
 TRANSIENT = {"SourceUnavailableError", "LakeUnwritableError", "SinkConflictError", "LeaseHeldError", "NoAnswerError"}
 EXIT_CODES = {
     os.EX_USAGE: {"RequestError"},
-    os.EX_DATAERR: {"GateRefusedError", "ContractRefusedError", "OffsetsExpiredError"},
+    os.EX_DATAERR: {"GateRefusedError", "ContractRefusedError", "OffsetsExpiredError", "GapError"},
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
     os.EX_CONFIG: {
         "SetupError", "SpecError", "FieldError", "SpecDriftError", "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "CheckpointCorruptError", "SourceError", "LakeVersionError", "MissingJavaError",
+        "TopicReplacedError", "OtherClusterError",
     },
 }  # fmt: skip
 
@@ -95,6 +99,12 @@ def test_a_refusal_names_what_broke_with_counts_and_no_values() -> None:
     assert "not_null(origin) (40 of 1,000 rows break it, mostly 0.99)" in message
     assert "batch 3 refused by suite 'flights/silver'" in message
     assert describe_error(RAISED["GateRefusedError"])["verdict"]["outcome"] == "refused"
+
+
+def test_a_gap_names_what_is_gone_and_the_command_that_gives_it_up() -> None:
+    message = RAISED["GapError"].message
+    assert 'tidegate flow accept-gap shop bronze 0:10-14 1:3-7 --reason "…"' in message
+    assert describe_error(RAISED["GapError"])["lost"] == {"0": [10, 14], "1": [3, 7]}
 
 
 def test_a_held_lease_says_who_and_what_to_do() -> None:

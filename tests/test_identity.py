@@ -17,7 +17,7 @@ def test_a_line_that_says_nothing_of_its_transaction_is_taken_for_a_batch() -> N
     assert identity.app_id(LINE | {"app_id": "flights/silver/replay"}, "flights") == "flights/silver/replay"
 
 
-@pytest.mark.parametrize("app_id", [f"{STREAM}/window", "flights/silver/replay", "flights/silver/decision"])
+@pytest.mark.parametrize("app_id", [f"{STREAM}/window", "flights/silver/replay", "flights/silver/decision", "a/b/gap"])
 def test_only_a_checkpoints_own_query_counts_batches(app_id: str) -> None:
     assert identity.is_stream(STREAM)
     assert not identity.is_stream(app_id)
@@ -37,6 +37,7 @@ def test_a_replay_of_a_window_stands_beside_the_query_of_its_checkpoint() -> Non
         ("flights/silver/replay", "replay", "replay 3"),
         ("flights/silver/decision", "waive", "waive"),
         ("flights/silver/decision", None, "decision"),
+        ("clicks/bronze/gap", "gap", "gap"),
     ],
 )
 def test_people_call_it_by_what_it_was(app_id: str, kind: str | None, called: str) -> None:
@@ -64,6 +65,7 @@ def test_a_decision_is_known_by_its_kind() -> None:
         (f"{STREAM}/window", "recompute", False),
         ("flights/silver/replay", "replay", False),
         ("flights/silver/decision", "waive", False),
+        ("clicks/bronze/gap", "gap", False),
     ],
 )
 def test_sql_takes_the_same_lines_for_batches(app_id: str, kind: str, batch: bool) -> None:

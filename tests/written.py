@@ -83,7 +83,7 @@ def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table
 
 
 class DeltaLog:
-    """A Delta table's log, without its data files."""
+    """A Delta table's log; its data files have nothing in them."""
 
     def __init__(self, path: Path, table_id: str = TABLE_ID) -> None:
         self.path = path
@@ -105,7 +105,13 @@ class DeltaLog:
         }
 
     def commit(self, *actions: dict[str, Any], operation: str = "WRITE", metrics: dict[str, int] | None = None) -> int:
-        """Write the next version and return its number."""
+        """Write the next version and return its number; the files that it names are there, and empty."""
+        for action in actions:
+            for kind in ("add", "remove", "cdc"):
+                if kind in action:
+                    file = self.path / action[kind]["path"]
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.touch()
         told = {name: str(value) for name, value in (metrics or {}).items()}
         info = {"commitInfo": {"timestamp": 1795256525089, "operation": operation, "operationMetrics": told}}
         first = [self.metadata, self.protocol] if self.next == 0 else []

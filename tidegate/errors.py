@@ -240,6 +240,73 @@ class OffsetsExpiredError(SourceError):
     exit_code = EX_DATAERR
 
 
+class GapError(OffsetsExpiredError):
+    """The topic no longer holds messages that the checkpoint would read next; a person may give them up by name.
+
+    Args:
+        pipeline: The pipeline's name.
+        flow: The flow's name.
+        topic: The topic's name.
+        lost: By partition, the first and the last offset that is gone.
+    """
+
+    def __init__(self, pipeline: str, flow: str, topic: str, lost: dict[int, tuple[int, int]]) -> None:
+        named = " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
+        super().__init__(
+            f"topic {topic} no longer holds what flow {flow!r} reads next: offsets {named} (partition:first-last) were deleted "
+            "at the broker before they were read. Have their producer send them again, or give them up: "
+            f'tidegate flow accept-gap {pipeline} {flow} {named} --reason "…"; reading then goes on behind them.'
+        )
+        self.topic = topic
+        self.lost = {str(partition): list(offsets) for partition, offsets in sorted(lost.items())}
+
+
+class TopicReplacedError(SourceError):
+    """The topic was deleted and made anew: its offsets begin again and name other messages.
+
+    Args:
+        flow: The flow's name.
+        version: The checkpoint version that reads the old topic.
+        topic: The topic's name.
+        known: Kafka's id of the topic that the checkpoint reads.
+        found: The id of the topic that is there now.
+    """
+
+    def __init__(self, flow: str, version: int, topic: str, *, known: str, found: str) -> None:
+        super().__init__(
+            f"topic {topic} was deleted and made anew: checkpoint v{version} of flow {flow!r} reads the topic with id {known}, the "
+            f"broker has one with id {found}. Set checkpoint_version={version + 1} in the declaration: the new topic is read from "
+            "its beginning, and what the table holds of the old one stays. What the old one still held is gone and must come "
+            "from its producer again."
+        )
+        self.topic = topic
+        self.known = known
+        self.found = found
+
+
+class OtherClusterError(SourceError):
+    """Another Kafka cluster answers than the one that the checkpoint reads.
+
+    Args:
+        flow: The flow's name.
+        version: The checkpoint version.
+        topic: The topic's name.
+        bootstrap: Where the cluster was asked for.
+        known: The id of the cluster that the checkpoint reads.
+        found: The id of the cluster that answers.
+    """
+
+    def __init__(self, flow: str, version: int, topic: str, *, bootstrap: str, known: str, found: str) -> None:
+        super().__init__(
+            f"another Kafka cluster answers at {bootstrap}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
+            f"{known}, this is cluster {found}. Let TIDEGATE_KAFKA name the brokers of the first. If the topic has moved for good, "
+            f"set checkpoint_version={version + 1} in the declaration: the topic of the new cluster is read from its beginning."
+        )
+        self.topic = topic
+        self.known = known
+        self.found = found
+
+
 class SourceUnavailableError(SourceError):
     """A source does not answer now. Try again."""
 

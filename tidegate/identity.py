@@ -15,8 +15,10 @@ REPLAY = "replay"
 """Ends the transaction id of a flow's replays of what was set aside."""
 DECISION = "decision"
 """Ends the transaction id of what was decided about a flow's quarantined entries without judging them again."""
+GAP = "gap"
+"""Ends the transaction id of what was decided about messages of a flow's topic that are gone; also the kind of its lines."""
 
-_OTHERS = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}")
+_OTHERS = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}")
 _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
 IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{WINDOW}'"
@@ -59,6 +61,8 @@ def called(app_id: str, number: int, kind: str | None = None) -> str:
     """
     if kind == "swap":
         return kind
+    if app_id.endswith(f"/{GAP}"):
+        return GAP
     if app_id.endswith(f"/{DECISION}"):
         return kind or DECISION
     return f"batch {number}" if is_stream(app_id) else f"replay {number}"

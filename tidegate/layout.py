@@ -8,6 +8,7 @@
            staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a version bump on its way
            checkpoints/<dag_id>/<flow>/v<N>.json                the sidecar: what this version remembers
            checkpoints/<dag_id>/<flow>/v<N>.schema.json         the schema of the records that it parses
+           checkpoints/<dag_id>/<flow>/v<N>.topic.json          Kafka's ids of the topic that it reads and of its cluster
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's own: offsets, commits, sources, state
            checkpoints/<dag_id>/<flow>/v<N>-<r>.<what>.json     refused, taken, opened: what became of a refresh and its batch
            checkpoints/<dag_id>/<flow>/replays/                 planned replays and reingests of windows
@@ -82,6 +83,10 @@ class Layout:
     def schema(self, dag_id: str, flow: str, version: int) -> Path:
         """The schema of the landing source that a checkpoint version parses records with, as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}.schema.json"
+
+    def topic(self, dag_id: str, flow: str, version: int) -> Path:
+        """Which topic of which Kafka cluster a checkpoint version reads, as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}.topic.json"
 
     def refusal(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
         """Which batch a gate or a contract refused last, and by what: `plan` reads it without a JVM."""

@@ -109,10 +109,21 @@ class BatchRecord:
     batch_id: int
     app_id: str
     kind: Literal[
-        "append", "upsert", "recompute", "swap", "rederive", "replay", "waive", "expire", "retire", "retire_waived"
+        "append",
+        "upsert",
+        "recompute",
+        "swap",
+        "rederive",
+        "replay",
+        "waive",
+        "expire",
+        "retire",
+        "retire_waived",
+        "gap",
     ]
     """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back. ``waive``,
-    ``expire``, ``retire``: ``read`` are the open entries that it was about, and ``rules`` what they had broken."""
+    ``expire``, ``retire``: ``read`` are the open entries that it was about, and ``rules`` what they had broken. ``gap``: ``read``
+    are offsets of a topic that a person gave up, ``filtered`` names them."""
     read: int = 0
     written: int = 0
     quarantined: int = 0

@@ -26,6 +26,13 @@ def plans(*behind: int | None) -> tuple[PlannedLag, ...]:
     return tuple(PlannedLag(at=ago(count - 1 - nth), behind=rows or 0, rows=rows) for nth, rows in enumerate(behind))
 
 
+def begins(*offsets: int, partition: int = 0) -> tuple[PlannedLag, ...]:
+    """One plan an hour, the last an hour ago; a topic began at these offsets, and nothing else was odd."""
+    count = len(offsets)
+    told = enumerate(offsets)
+    return tuple(PlannedLag(at=ago(count - n), behind=1, rows=1, begins={partition: offset}) for n, offset in told)
+
+
 def run(hours_ago: float = 0.0, **given: Any) -> FlowRun:
     return FlowRun(**({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0, "set_aside": 0.0} | given))
 
@@ -94,6 +101,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "lag grew 5 runs in a row, from 1 to 6 rows",
     ),
     (
+        "expiring",
+        {"plans": begins(0, 10, 20), "begins": {0: 30}, "unread": {0: 59}},
+        {"plans": begins(0, 10, 20), "begins": {0: 30}, "unread": {0: 60}},
+        "the topic will have deleted unread messages in ~2 h 54 min, sooner than 3 h",
+    ),
+    (
         "state",
         {"runs": (run(1), run(state_rows=10_000_001))},
         {"runs": (run(1, state_rows=10_000_001), run(state_rows=10_000_000))},
@@ -150,6 +163,7 @@ OFF: dict[str, dict[str, Any]] = {
     "slow": {"processed_share": None},
     "lag": {"lag_rows": None},
     "lag_growing": {"lag_growing_runs": None},
+    "expiring": {"expiry_runs": None},
     "state": {"state_rows": None},
     "late": {"late_rows": None},
     "quarantine": {"quarantine_share": None},
@@ -176,6 +190,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "long": {"runs": ()},
     "lag": {"lag_rows": None},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
+    "expiring": {"measured": False},
     "state": {"runs": ()},
     "late": {"runs": ()},
     "quarantine": {"runs": (run(1), run(set_aside=None))},

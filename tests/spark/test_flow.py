@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.checkpoints import checkpoint, refusal
+from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.checkpoints.lease import holder
 from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
     ContractRefusedError,
     GateRefusedError,
+    OffsetsExpiredError,
     SpecDriftError,
     SpecError,
 )
@@ -29,7 +30,8 @@ from tidegate.spark.batch import ledger
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import replay, swap
-from tidegate.spec import Table
+from tidegate.spec import ChangeFeed, Table
+from tidegate.status import backlog
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -104,6 +106,32 @@ def test_an_increment_takes_what_is_new_once_in_bounded_batches_under_the_flows_
     assert (line.batch_id, line.files_listed) == (2, 1)
     (line,) = run(spark, tmp_path, orders.SILVER).report.batches
     assert (line.batch_id, line.read, line.written) == (1, 1, 1)
+
+
+def test_changes_that_vacuum_removed_are_told_and_the_next_version_derives_the_table_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    for number in range(3):
+        land(tmp_path, f"{number}.json", {"id": number, "at": 1, "amount": 5})
+        bronze = run(spark, tmp_path, orders.BRONZE)
+        if number == 0:
+            silver = run(spark, tmp_path, orders.SILVER)
+    table = DeltaTable(str(bronze.live))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+    assert isinstance(orders.SILVER.source, ChangeFeed)
+    read = progress.planned_batch(silver.checkpoint, 0)
+    with pytest.raises(
+        OffsetsExpiredError, match=r"versions 1 to 2 were removed by VACUUM .* raise checkpoint_version"
+    ):
+        backlog.of_table(bronze.live, orders.SILVER.source, read)
+    with pytest.raises(OffsetsExpiredError, match="raise checkpoint_version"):
+        run(spark, tmp_path, orders.SILVER)
+    run(spark, tmp_path, in_version_two(orders.SILVER))
+    assert [row["id"] for row in orders.table(silver.live)] == [0, 1, 2]
 
 
 def test_what_a_batch_raises_ends_the_flow_by_its_own_name_and_the_batch_waits(

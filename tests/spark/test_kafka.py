@@ -54,7 +54,7 @@ def topic_of(clicks: Deployment) -> str:
 
 def expect_the_answer_of_duckdb(clicks: Deployment) -> None:
     topic = topic_of(clicks)
-    answer = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic), topic)
+    answer = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
     assert recompute.differences(answer, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
     assert recompute.differences(answer, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
     if clicks.layout.quarantine("clickstream", "silver").exists():

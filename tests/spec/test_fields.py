@@ -61,6 +61,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (made_of(TOPIC), "schema", ("", "id", 5)),
     (made_of(TOPIC), "format", ("csv", None)),
     (made_of(TOPIC), "max_offsets_per_trigger", (0, "5", True)),
+    (made_of(TOPIC), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
     (made_of(TOPIC), "isolation", ("dirty", "", None, True)),
     (made_of(FEED), "table", ("trips", "iron.trips", "bronze.", "bronze.Trips", "bronze.a.b", 5, None)),
     (made_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),

@@ -18,6 +18,7 @@ from tidegate.spec.thresholds import Thresholds
         ("no_input_runs", 1.5),
         ("missed_runs", -1),
         ("lag_growing_runs", True),
+        ("expiry_runs", 0),
         ("lag_rows", -1),
         ("lag_rows", "1m"),
         ("state_rows", 2.5),

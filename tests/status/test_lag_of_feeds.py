@@ -102,7 +102,7 @@ def test_rows_that_the_log_does_not_tell_are_marked(place: Place) -> None:
     assert (told.has_work, told.rows, told.rows_exact, told.bytes) == (True, None, False, 70)
 
 
-@pytest.mark.parametrize("accident", ["ends earlier", "replaced", "log cleaned", "gone"])
+@pytest.mark.parametrize("accident", ["ends earlier", "replaced", "log cleaned", "gone", "vacuumed"])
 def test_a_source_that_no_longer_holds_what_comes_next_is_loud(place: Place, accident: str) -> None:
     log = place.table("bronze.trips")
     for name in "abc":
@@ -113,6 +113,8 @@ def test_a_source_that_no_longer_holds_what_comes_next_is_loud(place: Place, acc
     folder = log.path / "_delta_log"
     if accident == "log cleaned":
         (folder / f"{1:020d}.json").unlink()
+    if accident == "vacuumed":
+        (log.path / "c").unlink()
     if accident == "gone":
         for entry in folder.iterdir():
             entry.unlink()

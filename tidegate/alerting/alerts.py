@@ -11,6 +11,7 @@ rule                is true while                                               
 ``long``            the last run's batches took longer than the interval               ``run_seconds``
 ``lag``             too many rows are behind                                           ``lag_rows``
 ``lag_growing``     the lag that runs met has grown again and again                    ``lag_growing_runs``
+``expiring``        a topic will soon have deleted messages that were not read         ``expiry_runs``
 ``state``           a stateful query keeps too many rows                               ``state_rows``
 ``late``            the last run dropped rows behind the watermark                     ``late_rows``
 ``quarantine``      the last run set too large a share aside                           ``quarantine_share``
@@ -25,12 +26,13 @@ A rule that lacks what it asks for is undecided: it opens nothing, and an open a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tidegate import wording
+from tidegate.alerting import expiry
 
 if TYPE_CHECKING:
     from tidegate.spec.thresholds import Thresholds
@@ -52,6 +54,8 @@ class PlannedLag:
     """Files, messages or versions of a table; None when the source or the checkpoint could not be read."""
     rows: int | None
     """None when nobody can tell."""
+    begins: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the first offset that it held."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +103,10 @@ class Observation:
     """When the oldest open entry was set aside."""
     newest_event: datetime | None = None
     """The newest event time in the target that is not in the future."""
+    begins: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the first offset that it holds."""
+    unread: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the offset that is read next, of those that hold one."""
     switched_off: bool = False
     """A person keeps it from running, so that it falls behind is no news."""
 
@@ -250,6 +258,18 @@ def _lag_growing(limits: Thresholds, seen: Observation, _: datetime) -> str | No
     return f"lag grew {limits.lag_growing_runs} runs in a row, from {known[0]:,} to {known[-1]:,} rows"
 
 
+def _expiring(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
+    if limits.expiry_runs is None:
+        return None
+    if not seen.measured or seen.error is not None:
+        raise _UndecidedError
+    left = expiry.time_left(seen.plans, seen.begins, seen.unread, now)
+    allowed = expiry.limit(limits.expiry_runs, seen.interval_seconds)
+    if left is None or left >= allowed:
+        return None
+    return f"the topic will have deleted unread messages in ~{wording.span(left)}, sooner than {wording.span(allowed)}"
+
+
 def _state(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
     if limits.state_rows is None:
         return None
@@ -329,6 +349,7 @@ RULES: Mapping[str, Callable[[Thresholds, Observation, datetime], str | None]] =
     "long": _long,
     "lag": _lag,
     "lag_growing": _lag_growing,
+    "expiring": _expiring,
     "state": _state,
     "late": _late,
     "quarantine": _quarantine,

@@ -1,4 +1,4 @@
-"""What a person decided about a flow at run time: it is switched off, or a file of its landing zone is to be skipped.
+"""What a person decided about a flow at run time: it is off, a file is to be skipped, messages that are gone are given up.
 
 One line of JSON per decision beside the flow's checkpoints, with who, when and why. Lines are added and never changed;
 the newest one about a flow, or about a file, holds. `plan` and the job read them; neither needs a JVM for it.
@@ -18,8 +18,9 @@ from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
 
-Act = Literal["off", "on", "skip", "read"]
-"""``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened once its turn comes."""
+Act = Literal["off", "on", "skip", "read", "gap"]
+"""``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened once its turn comes. ``gap``: messages
+that the broker deleted before they were read are given up (`tidegate.checkpoints.gap`)."""
 
 RULE = "skipped_file"
 """What the entry in quarantine of a skipped file carries: a replay of it reads the file after all."""
@@ -34,8 +35,19 @@ class Intervention:
     reason: str
     file: str | None = None
     """Relative to the landing folder; None for a decision about the flow."""
+    topic: str | None = None
+    """Whose messages are given up."""
+    topic_id: str | None = None
+    """Kafka's id of it: one that is made anew has another."""
+    offsets: dict[str, list[int]] | None = None
+    """What is given up: partition to the first and the last offset."""
     at: str = field(default_factory=now)
     """The instant, in UTC, as ISO 8601."""
+
+    @property
+    def offsets_told(self) -> str:
+        """``0:10-14 1:3-7``; empty where no messages are given up."""
+        return " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in (self.offsets or {}).items())
 
     def told(self) -> str:
         """``switched off by ada on 2026-11-02T08:00: the source sends rubbish``."""
@@ -44,6 +56,7 @@ class Intervention:
             "on": "switched on",
             "skip": f"{self.file} skipped",
             "read": f"{self.file} read",
+            "gap": f"offsets {self.offsets_told} of topic {self.topic} given up",
         }
         return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
 
@@ -103,7 +116,7 @@ def switch(layout: Layout, dag_id: str, flow: str, *, on: bool, by: str, reason:
     if (current is None) == on:
         state = "on" if on else f"off: {current.told()}" if current is not None else "off"
         raise RequestError(f"flow {flow!r} of {dag_id!r} is {state} already")
-    return _record(layout, dag_id, flow, Intervention(act="on" if on else "off", by=by, reason=reason))
+    return record(layout, dag_id, flow, Intervention(act="on" if on else "off", by=by, reason=reason))
 
 
 def skip(
@@ -130,7 +143,7 @@ def skip(
     if undo:
         if file not in skipped_files(layout, ref.dag_id, flow.name):
             raise RequestError(f"{file} is not among the files to skip; `tidegate flow show {ref.dag_id}` lists them")
-        return _record(layout, ref.dag_id, flow.name, Intervention(act="read", by=by, reason=reason, file=file))
+        return record(layout, ref.dag_id, flow.name, Intervention(act="read", by=by, reason=reason, file=file))
     if not (folder / file).is_file():
         raise RequestError(f"there is no file {file} in {folder}; name it relative to that folder")
     committed = progress.read(ref.path(layout)).last_committed
@@ -141,10 +154,15 @@ def skip(
             f"{file} was read already; what bronze holds of it stays. To take its rows out of silver, filter them by _origin in "
             "the transform and replay, or delete them at the source"
         )
-    return _record(layout, ref.dag_id, flow.name, Intervention(act="skip", by=by, reason=reason, file=file))
+    return record(layout, ref.dag_id, flow.name, Intervention(act="skip", by=by, reason=reason, file=file))
 
 
-def _record(layout: Layout, dag_id: str, flow: str, decision: Intervention) -> Intervention:
+def record(layout: Layout, dag_id: str, flow: str, decision: Intervention) -> Intervention:
+    """Add a decision that was checked.
+
+    Raises:
+        RequestError: There is no reason.
+    """
     if not decision.reason.strip():
         raise RequestError("there is no reason: say why, for whoever finds it later")
     path = layout.interventions(dag_id, flow)

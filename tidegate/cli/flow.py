@@ -1,4 +1,4 @@
-"""``tidegate flow``: switch a flow off and on again, and set a file of its landing zone aside unopened."""
+"""``tidegate flow``: switch a flow off and on, set a file aside unopened, give up messages that a topic lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow
 
 app = typer.Typer(
-    help="Switch a flow off or on, or skip a file that stops it; who, when and why is kept.",
+    help="Switch a flow off or on, skip a file that stops it, give up messages that are gone; who, when and why is kept.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -59,6 +59,33 @@ def skip(
     layout, only = _chosen(name, flow)
     ref = checkpoint.current(layout, project.load(name), only)
     done = intervention.skip(layout, only, ref, file, by=project.who(), reason=reason, undo=undo)
+    console.say(f"{name}/{flow}: {done.told()}")
+
+
+@app.command("accept-gap")
+def accept_gap(
+    name: Name,
+    flow: OneFlow,
+    offsets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="OFFSETS...", help="What is gone: partition:first-last, as in 0:10-14.", show_default=False
+        ),
+    ],
+    reason: Reason,
+) -> None:
+    """Give up messages that the broker deleted before they were read, so that reading goes on behind them. Starts no JVM.
+
+    `tidegate plan` and `tidegate status` name what is gone; exactly that is given up, and no more. The ledger gets a line
+    of kind `gap`. If more is gone by the next run, the flow stops again and names it.
+    """
+    from tidegate.checkpoints import gap
+    from tidegate.cli import console
+    from tidegate.status import lost
+
+    environment, pipeline = project.read(), project.load(name)
+    (only,) = project.choose(pipeline, [flow])
+    done = lost.give_up(environment, pipeline, only, gap.parse(offsets), by=project.who(), reason=reason)
     console.say(f"{name}/{flow}: {done.told()}")
 
 

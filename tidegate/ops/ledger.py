@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
+from tidegate import identity
+from tidegate.checkpoints import gap
 from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict, now
@@ -52,6 +54,30 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, asked: Mapping[str
         return
     commit = CommitProperties(app_transactions=[Transaction(app_id=app_id, version=batch.batch_id)])
     _append(path, schema(), {**batch.to_json(), **UNKNOWN, **asked}, commit)
+
+
+def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
+    """Add a line for each decision to give up messages that has none, in the order of the decisions.
+
+    Args:
+        layout: The lake; the caller holds the flow's lease.
+        pipeline: Its name.
+        flow: The flow's.
+    """
+    for number, decided in enumerate(gap.accepted(layout, pipeline, flow)):
+        lost = {
+            f"{identity.GAP}({decided.topic} {partition}:{first}-{last})": last - first + 1
+            for partition, (first, last) in (decided.offsets or {}).items()
+        }
+        line = BatchRecord(
+            flow=flow,
+            batch_id=number,
+            app_id=f"{pipeline}/{flow}/{identity.GAP}",
+            kind="gap",
+            read=sum(lost.values()),
+            filtered=lost,
+        )
+        record(layout, pipeline, line, {"mode": line.kind, "requested_by": decided.by})
 
 
 def judged(layout: Layout, pipeline: str, verdict: Verdict, asked: Mapping[str, Any]) -> None:

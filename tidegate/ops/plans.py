@@ -36,7 +36,7 @@ def record(layout: Layout, pipeline: str, lags: Iterable[Lag]) -> None:
         pipeline: Its name.
         lags: Of the flows that were asked.
     """
-    _add(layout.plans(pipeline), {"flows": {lag.flow: {"behind": lag.behind, "rows": lag.rows} for lag in lags}})
+    _add(layout.plans(pipeline), {"flows": {lag.flow: _told(lag) for lag in lags}})
 
 
 def record_failure(layout: Layout, pipeline: str) -> None:
@@ -63,8 +63,15 @@ def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
         if flows is None:
             found.append(PlannedLag(at=at, behind=None, rows=None))
         elif flow in flows:
-            found.append(PlannedLag(at=at, **flows[flow]))
+            told = flows[flow]
+            begins = {int(partition): offset for partition, offset in told.get("begins", {}).items()}
+            found.append(PlannedLag(at=at, behind=told["behind"], rows=told["rows"], begins=begins))
     return tuple(found)
+
+
+def _told(lag: Lag) -> dict[str, Any]:
+    told: dict[str, Any] = {"behind": lag.behind, "rows": lag.rows}
+    return told | {"begins": lag.begins} if lag.begins else told
 
 
 def _lines(layout: Layout, pipeline: str) -> Iterator[tuple[datetime, Mapping[str, Any] | None]]:

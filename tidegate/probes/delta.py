@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ class ChangedFile:
     """None where the log does not tell: change files have no statistics."""
     size: int
     """Bytes."""
+    name: str = ""
+    """As the log names it: its place below the table's folder, percent-encoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
         for name in ("modification_time", "path", "num_records", "size_bytes")
     }
     files = sorted(zip(*columns.values(), strict=True), key=lambda file: file[:2])
-    return [ChangedFile(rows=rows, size=size) for _, _, rows, size in files]
+    return [ChangedFile(rows=rows, size=size, name=name) for _, name, rows, size in files]
 
 
 def commits_since(path: Path, version: int) -> list[Commit]:
@@ -148,7 +150,7 @@ def read_commit(path: Path, version: int) -> Commit:
             elif kind == "metaData":
                 table = action.get("id")
             elif kind == "cdc":
-                cdc.append(ChangedFile(rows=None, size=int(action.get("size") or 0)))
+                cdc.append(ChangedFile(rows=None, size=int(action.get("size") or 0), name=action["path"]))
             elif kind in ("add", "remove") and action.get("dataChange", True):
                 changed.append((kind, action["path"], action))
     metrics = info.get("operationMetrics") or {}
@@ -173,6 +175,13 @@ def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
         else:
             found.append((version, version))
     return found
+
+
+def are_there(path: Path, files: Iterable[ChangedFile]) -> bool:
+    """Whether files that the log names lie there still; VACUUM removes those that the table itself no longer needs."""
+    # A name with a place of its own, as a clone's, is not looked for.
+    names = [file.name for file in files if file.name and not file.name.startswith("/") and ":/" not in file.name]
+    return all((path / unquote(name)).exists() for name in names)
 
 
 def is_whole(path: Path, version: int) -> bool:
@@ -240,7 +249,8 @@ def _data_file(action: dict[str, Any]) -> ChangedFile:
     stats = json.loads(action.get("stats") or "{}")
     records = stats.get("numRecords")
     hidden = (action.get("deletionVector") or {}).get("cardinality", 0)
-    return ChangedFile(rows=None if records is None else int(records) - hidden, size=int(action.get("size") or 0))
+    rows = None if records is None else int(records) - hidden
+    return ChangedFile(rows=rows, size=int(action.get("size") or 0), name=action["path"])
 
 
 def _rows_of(changed: list[tuple[str, str, dict[str, Any]]]) -> int | None:

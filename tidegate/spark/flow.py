@@ -6,6 +6,7 @@ and swaps it in with one commit once the feed is drained, so that readers never 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import checkpoint, progress, refusal
@@ -17,8 +18,11 @@ from tidegate.errors import (
     GateRefusedError,
     SpecDriftError,
 )
+from tidegate.ops import ledger
 from tidegate.probes import delta
 from tidegate.quarantine import decision
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import check_not_ahead
 from tidegate.spark.driver.failures import translate
@@ -27,6 +31,7 @@ from tidegate.spark.driver.turn import turn
 from tidegate.spark.intake import contracts, sources
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import reentry, reingest, replay, swap
+from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -69,6 +74,7 @@ def _prepare(context: FlowContext) -> None:
         context.refresh(swap.next_refresh(context.ref))
     else:
         _refresh_as_asked(context)
+        _refresh_past_gap(context)
     state = progress.read(context.checkpoint)
     held = tables.transactions(context.spark, context.live)
     own = f"{context.pipeline.name}/{context.flow.name}/"
@@ -125,6 +131,34 @@ def _refresh_as_asked(context: FlowContext) -> None:
     context.refresh(ref)
 
 
+def _refresh_past_gap(context: FlowContext) -> None:
+    """Open the next refresh where messages were given up that the checkpoint would read next.
+
+    Spark's own log of offsets is not touched: the new checkpoint begins behind the gap, at the topic's beginning.
+    """
+    source = context.flow.source
+    if not isinstance(source, KafkaSource):
+        return
+    ledger.record_gaps(context.layout, context.pipeline.name, context.flow.name)
+    if not sources.must_leave_gap(context, source):
+        return
+    if _is_half_written(context, context.ref):
+        _record_written(context, context.ref)
+    ref = swap.next_refresh(context.ref)
+    checkpoint.note_opened(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
+    context.refresh(ref)
+
+
+def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
+    """Record a batch of messages that bronze holds and whose checkpoint did not commit it: nothing else of it is missing."""
+    pending = progress.read(ref.path(context.layout)).pending_batch
+    assert pending is not None
+    commit = tables.find_commit(context.live, ref.app_id, pending, tables.version(context.spark, context.live))
+    record = BatchRecord.from_json(commit.metadata["planned"])
+    own = dataclasses.replace(context, ref=ref)
+    batch_ledger.record_batch(own, dataclasses.replace(record, target_version=commit.version))
+
+
 def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
     """Whether quarantine or target hold a batch that the checkpoint planned and did not commit."""
     pending = progress.read(ref.path(context.layout)).pending_batch
@@ -139,8 +173,8 @@ def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -
         return
     if tables.exists(swap.staging(context)):
         return
-    ledger = context.layout.ops(context.pipeline.name, "ledger")
-    if delta.transaction_version(ledger, context.app_id) is not None:
+    lines = context.layout.ops(context.pipeline.name, "ledger")
+    if delta.transaction_version(lines, context.app_id) is not None:
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table {context.flow.target.name!r}, "
             f"which is gone or was replaced. Restore the table, or set checkpoint_version={context.ref.version + 1} to derive it anew.",
@@ -159,6 +193,10 @@ def _check_old_versions_finished(context: FlowContext) -> None:
             dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh)
         )
         if _is_half_written(context, old):
+            if isinstance(context.flow.source, KafkaSource):
+                # The topic may be gone from which its own declaration would have to read it once more.
+                _record_written(context, old)
+                continue
             pending = progress.read(path).pending_batch
             raise CheckpointIncompatibleError(
                 context.flow.name,
@@ -172,7 +210,12 @@ def _drain(context: FlowContext) -> None:
         try:
             micro_batch.process(context, batch, batch_id)
         except Exception as error:
-            context.error = translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint))
+            context.error = translate(
+                error,
+                what=f"flow {context.flow.name!r}",
+                checkpoint=str(context.checkpoint),
+                feed=str(context.source_table or ""),
+            )
             raise
 
     stream = sources.read_stream(context)

@@ -127,6 +127,9 @@ class KafkaSource:
     """How values are written, where it is not as ``docs/formats.md`` says of their types."""
     max_offsets_per_trigger: int = 500_000
     """At most so many messages a micro-batch, over all partitions."""
+    max_bytes_per_trigger: str = "256m"
+    """About so many bytes of keys, values and headers a micro-batch. A soft bound: Spark counts messages alone, so it becomes
+    a number of messages by the size of those that come next in the topic, of which up to 200 are looked at."""
     isolation: Isolation = "read_committed"
     """``read_committed`` leaves out messages of transactions that were aborted and waits for those that are open, as
     Kafka's own ``isolation.level``. ``read_uncommitted`` reads them all."""
@@ -140,13 +143,19 @@ class KafkaSource:
         _check_contract(self, self.contract, self.schema)
         _check_formats(self, self.formats, self.schema, self.format)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
+        _check_size(self, self.max_bytes_per_trigger)
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""
         return {"kind": "kafka", "topic": self.topic}
 
 
-def _check_size(declared: object, size: str) -> None:
+def in_bytes(size: str) -> int:
+    """A size of a declaration in bytes: ``256m`` are 256 times 1024 times 1024."""
+    return int(size[:-1]) << 10 * ("kmg".index(size[-1]) + 1)
+
+
+def _check_size(declared: object, size: object) -> None:
     if not fits(_SIZE, size):
         raise FieldError(type(declared).__name__, "max_bytes_per_trigger", size, "a size such as '256m' or '1g'")
 

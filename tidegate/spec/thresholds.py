@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidegate.errors import FieldError
 
-_COUNTS = ("no_input_runs", "lag_growing_runs", "missed_runs", "quarantine_hours")
+_COUNTS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs", "quarantine_hours")
 _LIMITS = ("lag_rows", "state_rows", "late_rows", "quarantine_rows")
 
 
@@ -32,6 +32,9 @@ class Thresholds:
     """More rows (messages of a topic) are behind."""
     lag_growing_runs: int | None = 5
     """The lag that runs met has grown so many times in a row."""
+    expiry_runs: int | None = 3
+    """A topic will have deleted messages that were not read yet within so many intervals of the schedule (at least an
+    hour; without a cron schedule an interval counts as eight), at the rate at which its beginning moved so far."""
     state_rows: int | None = 10_000_000
     """More rows are kept as state between batches."""
     late_rows: int | None = 0

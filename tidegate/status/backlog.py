@@ -6,11 +6,12 @@ sentences and decisions of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import progress
-from tidegate.errors import OffsetsExpiredError
+from tidegate.checkpoints import checkpoint, gap, progress, topic
+from tidegate.errors import GapError, OffsetsExpiredError
+from tidegate.ops import query, store
 from tidegate.probes import delta, files, kafka
 from tidegate.wording import count
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.intervention import Intervention
     from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.layout import Layout
     from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 
 _NAMED = 3
@@ -53,6 +57,10 @@ class Backlog:
     """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
     passed_over: str = ""
     """In words, such of them as somebody may miss; empty where there are none."""
+    begins: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the first offset that it holds."""
+    unread: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the offset that is read next, of those that hold one."""
 
 
 def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None) -> Backlog:
@@ -109,7 +117,12 @@ def _rows_of_files(new: tuple[files.LandedFile, ...], source: FileSource) -> int
 
 
 def of_topic(
-    bootstrap: str, source: KafkaSource, target: Path, checkpoint: Path, committed: PlannedBatch | None
+    bootstrap: str,
+    source: KafkaSource,
+    target: Path,
+    layout: Layout,
+    ref: CheckpointRef,
+    committed: PlannedBatch | None,
 ) -> Backlog:
     """Messages of a topic that no committed batch holds.
 
@@ -117,22 +130,37 @@ def of_topic(
         bootstrap: Where the broker is.
         source: The topic.
         target: The flow's table, whose rows tell how large a message is.
-        checkpoint: Spark's folder.
+        layout: Where the checkpoint lies.
+        ref: The flow's checkpoint.
         committed: Its last committed batch.
 
     Raises:
         SourceError: There is no such topic.
         SourceUnavailableError: No broker answers.
-        OffsetsExpiredError: The topic no longer holds the next message, or was made anew.
+        OtherClusterError: Another cluster answers than the one that the checkpoint reads.
+        TopicReplacedError: The topic was deleted and made anew.
+        GapError: The topic no longer holds the next message, and nobody gave it up.
+        OffsetsExpiredError: The topic no longer reaches the next message.
     """
-    ours = committed.kafka_offsets(source.topic) if committed is not None else {}
-    bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
-    for partition, next_one in ours.items():
-        begin, end = bounds.get(partition, (0, -1))
-        if not begin <= next_one <= end:
-            raise _expired_messages(source.topic, partition, next_one, bounds.get(partition))
-    # A partition that the checkpoint does not know is new: it is read from its beginning.
-    ranges = {partition: (ours.get(partition, begin), end) for partition, (begin, end) in sorted(bounds.items())}
+    found = kafka.look(bootstrap, source.topic, isolation=source.isolation)
+    ids = {"topic_id": found.topic_id, "cluster_id": found.cluster_id}
+    topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
+    ends = {partition: end for partition, (_, end) in found.bounds.items()}
+    known = topic.of_version(layout, ref, source.topic, ends=ends, **ids)
+    if committed is not None:
+        read = ours = committed.kafka_offsets(source.topic)
+    else:
+        # A new checkpoint goes on behind the older ones; a reingest reads what is there once more.
+        read = topic.read_up_to(layout, ref, known)
+        ours = {} if checkpoint.opened(layout, ref).get("mode") == "reingest" else read
+    check_reached(source.topic, read, ends)
+    begins = {partition: begin for partition, (begin, _) in found.bounds.items()}
+    check_gap(layout, ref, known, read, begins, target)
+    # A partition that the checkpoint does not know is new: it is read from its beginning. So is what was given up.
+    ranges = {
+        partition: (min(max(ours.get(partition, begin), begin), end), end)
+        for partition, (begin, end) in sorted(found.bounds.items())
+    }
     pending = sum(end - begin for begin, end in ranges.values())
     new = f"{count(pending, 'new message')} in topic {source.topic}"
     each = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
@@ -147,14 +175,98 @@ def of_topic(
         position=" ".join(f"{partition}:{next_one}" for partition, next_one in sorted(ours.items())) or NOTHING_READ,
         anything=pending > 0,
         ahead=f"offsets {offsets_told(ranges)}" if pending else "",
+        begins=begins,
+        unread={partition: first for partition, (first, end) in ranges.items() if first < end},
     )
+
+
+def check_gap(
+    layout: Layout,
+    ref: CheckpointRef,
+    known: topic.Noted,
+    read: Mapping[int, int],
+    begins: Mapping[int, int],
+    target: Path,
+) -> None:
+    """See that the topic still holds all that was not read, but for what a person gave up.
+
+    Args:
+        layout: Where the decisions lie.
+        ref: The flow's checkpoint.
+        known: Its topic.
+        read: Partition to the offset that is read next.
+        begins: Partition to the first offset that the topic still holds.
+        target: The flow's table: a batch that it holds was read, although its checkpoint does not say so yet.
+
+    Raises:
+        GapError: Something is gone; it names what.
+    """
+    given_up = gap.accepted(layout, ref.dag_id, ref.flow)
+    if lost := gap_before(read, begins, known, target, given_up):
+        raise GapError(ref.dag_id, ref.flow, known.topic, lost)
+
+
+def gap_before(
+    read: Mapping[int, int],
+    begins: Mapping[int, int],
+    known: topic.Noted,
+    target: Path,
+    given_up: Sequence[Intervention] = (),
+) -> gap.Offsets:
+    """What the topic no longer holds, was not read and was not given up; arguments as of `check_gap`."""
+    if not gap.missing(read, begins, given_up, known.topic_id):
+        return {}
+    held = held_offsets(target, known)
+    further = {partition: max(behind, held.get(partition, 0)) for partition, behind in read.items()}
+    return gap.missing(further, begins, given_up, known.topic_id)
+
+
+def held_offsets(target: Path, known: topic.Noted) -> dict[int, int]:
+    """By partition, the offset behind the highest one that a bronze table holds of a topic."""
+    if not {"_topic", "_partition", "_offset"} <= set(query.columns(target)):
+        return {}
+    sql = "SELECT _partition, max(_offset) + 1 AS behind FROM held"
+    rows = store.select(target, f"{sql} WHERE {of_that_topic(target, known)} GROUP BY _partition")
+    return {int(row["_partition"]): int(row["behind"]) for row in rows}
+
+
+def of_that_topic(target: Path, known: topic.Noted) -> str:
+    """Which rows of a bronze table are of a topic, in SQL: by name, and by its id where rows have one."""
+    named = f"_topic = '{known.topic}'"
+    if "_topic_id" not in query.columns(target):
+        return named if known.unnamed == known.topic_id else "false"
+    return f"{named} AND coalesce(_topic_id, '{known.unnamed}') = '{known.topic_id}'"
+
+
+def check_reached(name: str, read: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    """See that the topic goes as far as it was read.
+
+    Args:
+        name: The topic's.
+        read: Partition to the offset that is read next.
+        ends: Partition to the offset at which a reader stops.
+
+    Raises:
+        OffsetsExpiredError: It ends before that.
+    """
+    for partition, next_one in read.items():
+        end = ends.get(partition)
+        if end is not None and next_one <= end:
+            continue
+        why = "it no longer has that partition" if end is None else f"it ends at {end}"
+        raise OffsetsExpiredError(
+            f"topic {name}, partition {partition}: the checkpoint reads on at offset {next_one}, but {why}: its broker lost "
+            "messages, or the topic was made anew before Tidegate knew its id. If it was made anew, raise checkpoint_version: it "
+            "is read from its beginning. If it lost messages, make it anew: its next offsets would be taken for those that were read."
+        )
 
 
 def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:
     """Changes of a Delta table that no committed batch holds; for a checkpoint never used, the whole table.
 
     Raises:
-        OffsetsExpiredError: The table's log no longer goes back that far, or the table is gone or was replaced.
+        OffsetsExpiredError: The table's log no longer goes back that far, VACUUM removed a file that is to be read, or the
+            table is gone or was replaced.
         CheckpointCorruptError: The checkpoint's offsets are torn.
     """
     newest = delta.current_version(path)
@@ -209,15 +321,22 @@ def _rest_of_feed(path: Path, source: ChangeFeed, newest: int, committed: Planne
         raise _expired_versions(source.table, f"its log no longer holds version {at.version}") from None
     if at.table_id not in ({commit.table_id for commit in commits if commit.table_id} or {delta.table_id(path)}):
         raise _expired_versions(source.table, "it was replaced by another table of that name")
+    gone = [] if delta.are_there(path, left) else [at.version]
     ahead = [at.version] if left else []
     for commit in commits:
         begun = commit.version == at.version and at.index >= 0
         # A commit with change files is admitted whole, so one that was begun is done.
         rest = commit.files if not begun else () if commit.whole else commit.files[at.index + 1 :]
         if rest:
+            if not delta.are_there(path, rest):
+                gone.append(commit.version)
             ahead.append(commit.version)
             left += rest
             rows += [file.rows for file in rest] if begun else [commit.rows]
+    if gone:
+        raise _expired_versions(
+            source.table, f"files of {_versions_told(gone)} were removed by VACUUM before they were read"
+        )
     total, behind = _sum(rows), len(ahead)
     return Backlog(
         what=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
@@ -249,19 +368,6 @@ def _versions_told(versions: Sequence[int]) -> str:
 
 def _sum(counts: list[int | None]) -> int | None:
     return None if None in counts else sum(count or 0 for count in counts)
-
-
-def _expired_messages(topic: str, partition: int, next_one: int, bounds: tuple[int, int] | None) -> OffsetsExpiredError:
-    if bounds is None:
-        why = "the topic no longer has that partition"
-    elif next_one > bounds[1]:
-        why = f"the topic ends at {bounds[1]}: it was made anew"
-    else:
-        why = f"the topic begins at {bounds[0]}: the messages between were deleted before they were read"
-    return OffsetsExpiredError(
-        f"topic {topic}, partition {partition}: the checkpoint reads on at offset {next_one}, but {why}. Raise "
-        "checkpoint_version to read what the topic still holds; what is gone must come from its producer again."
-    )
 
 
 def _expired_versions(table: str, why: str) -> OffsetsExpiredError:

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import pendulum
+
 from tidegate import fingerprints, identity
+from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, intervention, lease, progress, refusal
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
-from tidegate.ops import evolution
+from tidegate.ops import evolution, plans
 from tidegate.probes import delta
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status import backlog
-from tidegate.wording import count
+from tidegate.wording import count, span
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
@@ -68,6 +71,10 @@ class Lag:
     """Files that changed after they were read; the file source does not see that."""
     ignored: int = 0
     """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
+    begins: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the first offset that it holds."""
+    unread: Mapping[int, int] = field(default_factory=dict)
+    """Of a topic: partition to the offset that is read next, of those that hold one."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -106,7 +113,7 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     folder = ref.path(layout)
     state = progress.read(folder)
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
-    found = _backlog(environment, layout, flow, folder, committed)
+    found = _backlog(environment, layout, flow, ref, committed)
     refused = None if state.pending_batch is None else _refused(environment, pipeline, flow, ref, state.pending_batch)
     swap_waits = _swap_waits(layout, pipeline, flow, ref)
     taken = state.pending_batch is not None and refusal.taken(layout, ref, state.pending_batch) is not None
@@ -131,12 +138,15 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
         if off is not None
         else _reason(
             found, state.pending_batch, refused, taken=taken, swap_waits=swap_waits, replay=replay, claimed=claimed
-        ),
+        )
+        + _expiry(layout, pipeline, flow, found),
         position=found.position,
         first=state.last_committed is None,
         ahead=found.ahead,
         rewritten=found.rewritten,
         ignored=found.ignored,
+        begins=found.begins,
+        unread=found.unread,
     )
 
 
@@ -182,13 +192,14 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
 
 
 def _backlog(
-    environment: Environment, layout: Layout, flow: Flow, folder: Path, committed: PlannedBatch | None
+    environment: Environment, layout: Layout, flow: Flow, ref: CheckpointRef, committed: PlannedBatch | None
 ) -> Backlog:
     match flow.source:
         case FileSource():
-            return backlog.of_files(layout.landing(flow.source.path), flow.source, folder, committed)
+            return backlog.of_files(layout.landing(flow.source.path), flow.source, ref.path(layout), committed)
         case KafkaSource():
-            return backlog.of_topic(environment.kafka, flow.source, layout.table(flow.target.name), folder, committed)
+            table = layout.table(flow.target.name)
+            return backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
         case ChangeFeed():
             return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
 
@@ -278,6 +289,22 @@ def _reason(
         files = count(found.rewritten, "file")
         told.append(f"{files} changed after being read, and will not be read again: land it under a new name")
     return "; ".join(told)
+
+
+def _expiry(layout: Layout, pipeline: Pipeline, flow: Flow, found: Backlog) -> str:
+    """That a topic will soon have deleted what was not read, for the end of a sentence; empty where it will not."""
+    runs = pipeline.thresholds_of(flow).expiry_runs
+    if runs is None or not found.unread:
+        return ""
+    now = pendulum.now("UTC")
+    left = expiry.time_left(plans.read(layout, pipeline.name, flow.name), found.begins, found.unread, now)
+    if left is None:
+        return ""
+    from tidegate.status.observation import interval_of
+
+    if left >= expiry.limit(runs, interval_of(pipeline, now)):
+        return ""
+    return f"; at the present rate the topic will have deleted unread messages in ~{span(left)}: run the flow, or keep them longer"
 
 
 def _is_small(lags: tuple[Lag, ...]) -> bool:

@@ -152,6 +152,8 @@ def observe(layout: Layout, pipeline: Pipeline, flow: Flow, stands: Standing, no
         quarantine_open=held.open if held is not None else None,
         quarantine_oldest=held.oldest if held is not None else None,
         newest_event=_newest_event(layout, pipeline, flow, now),
+        begins=lag.begins if lag is not None else {},
+        unread=lag.unread if lag is not None else {},
         switched_off=lag is not None and lag.switched_off,
     )
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, table, transaction
-from tidegate.checkpoints import checkpoint, intervention
+from tidegate.checkpoints import checkpoint, intervention, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.context import Reentry
+from tidegate.spark.intake import sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -241,3 +242,40 @@ def test_a_later_checkpoint_leaves_out_messages_that_bronze_holds(flow: Callable
     result.write(transaction(later, 0))
     ids = [row["_row_id"] for row in table(context.target) if row["_topic"] == "clicks"]
     assert sorted(ids) == [f"clicks/{place}" for place in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]
+
+
+def test_messages_of_a_topic_made_anew_are_no_others_although_their_offsets_are_the_same(
+    flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "check_topic", lambda *_: None)
+
+    def note(version: int, topic_id: str) -> None:
+        known = topic.Noted(topic="clicks", topic_id=topic_id, cluster_id="", unnamed="A")
+        ref = checkpoint.CheckpointRef(dag_id="orders", flow="clicks", version=version, refresh=0)
+        topic.note(flow(CLICKS).layout, ref, known)
+
+    def taken(messages: list[tuple[Any, ...]], batch_id: int = 0, **asked: int) -> tuple[int, int]:
+        context = flow(CLICKS, **asked)
+        result = split_messages(context, *messages, batch_id=batch_id)
+        assert result is not None
+        result.write(transaction(context, batch_id))
+        return result.planned.written, result.planned.already_read
+
+    # As an older Tidegate wrote it: without the id of the topic.
+    before = split_messages(flow(CLICKS), message(5))
+    assert before is not None
+    dropped = flow(CLICKS)
+    before.write(transaction(dropped, 0))
+    from delta.tables import DeltaTable
+
+    held = DeltaTable.forPath(dropped.spark, str(dropped.target)).toDF().drop("_topic_id").localCheckpoint()
+    held.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(dropped.target))
+    note(1, "A")
+    assert taken([message(5), message(6)], refresh=1) == (1, 1), "what has no id is of the topic that was noted first"
+    note(2, "B")
+
+    assert taken([message(5), message(6)], version=2) == (2, 0)
+
+    assert taken([message(5), message(6)], version=2, refresh=1) == (0, 2)
+    rows = {row["_row_id"]: row["_topic_id"] for row in table(dropped.target)}
+    assert rows == {"clicks/0/5": None, "clicks/A/0/6": "A", "clicks/B/0/5": "B", "clicks/B/0/6": "B"}

@@ -66,3 +66,23 @@ def test_our_own_errors_pass_as_they_are() -> None:
 
     assert translate(error, what="flow 'silver'", checkpoint="c") is error
     assert not issubclass(GateRefusedError, SpecError)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (
+            "[FAILED_READ_FILE.FILE_NOT_EXIST] … reading file file:///lake/tables/bronze/a/x.parquet.",
+            OffsetsExpiredError,
+        ),
+        ("java.io.FileNotFoundException: File file:/lake/tables/bronze/a/_change_data/c.parquet", OffsetsExpiredError),
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] … reading file file:///lake/tables/silver/a/x.parquet.", UnexpectedError),
+        ("[FAILED_READ_FILE.NO_HINT] … reading file file:///lake/tables/bronze/a/x.parquet.", UnexpectedError),
+    ],
+)
+def test_a_file_of_the_source_table_that_is_gone_asks_for_a_new_version(said: str, kind: type[TidegateError]) -> None:
+    error = translate(RuntimeError(said), what="flow 'silver'", checkpoint="c", feed="/lake/tables/bronze/a")
+
+    assert type(error) is kind
+    assert ("raise checkpoint_version" in error.message) is (kind is OffsetsExpiredError)
+    assert type(translate(RuntimeError(said), what="flow 'bronze'", checkpoint="c")) is UnexpectedError

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
-from tidegate.spark.intake.bounds import bytes_of, of_files
+from tidegate.spark.intake.bounds import of_files
 
 
 def batches(sizes: list[int], option: str, value: int) -> list[list[int]]:
@@ -18,11 +16,6 @@ def batches(sizes: list[int], option: str, value: int) -> list[list[int]]:
             made.append([])
         made[-1].append(size)
     return made
-
-
-@pytest.mark.parametrize(("text", "size"), [("1k", 1024), ("256m", 256 * 1024**2), ("1g", 1024**3)])
-def test_a_size_is_bytes(text: str, size: int) -> None:
-    assert bytes_of(text) == size
 
 
 def test_few_files_are_bounded_by_count_alone() -> None:

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import intervention, progress
+from tidegate.checkpoints import intervention, progress, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.intake import landing
+from tidegate.spark.intake import landing, sources
 from tidegate.spark.intake.reader import CheckedFile
 from tidegate.spark.lake import sinks, tables
-from tidegate.spec import FileSource
+from tidegate.spec import FileSource, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,15 +102,21 @@ def split_landed(
 def split_messages(
     context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, planned_at_ms: int
 ) -> Split | None:
-    """Keep Kafka messages as they are: key, value and headers raw, with topic, partition, offset and timestamp."""
+    """Keep Kafka messages as they are: key, value and headers raw, with topic, its id, partition, offset and timestamp."""
     from pyspark.sql import functions as F
 
+    source, ref = context.flow.source, context.ref
+    assert isinstance(source, KafkaSource)
+    known = topic.noted(context.layout, ref.dag_id, ref.flow, ref.version)
+    topic_id = F.lit(known.topic_id if known is not None and known.topic_id else None).cast("string")
     rows = batch.select(
-        F.concat_ws("/", "topic", "partition", "offset").alias("_row_id"),
+        # Without an id, as of a broker that tells none, the id of the row has three parts.
+        F.concat_ws("/", "topic", topic_id, "partition", "offset").alias("_row_id"),
         "key",
         "value",
         "headers",
         F.col("topic").alias("_topic"),
+        topic_id.alias("_topic_id"),
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
@@ -121,7 +127,9 @@ def split_messages(
     read = rows.count()
     if read == 0:
         return None
-    fresh = _unread_messages(context, rows)
+    if known is not None:
+        sources.check_topic(context, source, known)
+    fresh = _unread_messages(context, rows, known)
     count = read if fresh is rows else fresh.count()
     record = BatchRecord(
         flow=context.flow.name,
@@ -173,8 +181,8 @@ def _skipped(context: FlowContext, fresh: dict[str, int]) -> dict[str, CheckedFi
     return {path: landing.unopened(path, fresh[path], intervention.RULE) for path in paths}
 
 
-def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
-    """Leave out messages that bronze holds from an earlier checkpoint version or refresh."""
+def _unread_messages(context: FlowContext, rows: DataFrame, known: topic.Noted | None) -> DataFrame:
+    """Leave out messages that bronze holds of this very topic from an earlier checkpoint version or refresh."""
     from pyspark.sql import functions as F
 
     if _is_first(context) or not tables.exists(context.target):
@@ -184,6 +192,9 @@ def _unread_messages(context: FlowContext, rows: DataFrame) -> DataFrame:
     held = tables.read(rows.sparkSession, context.target).where(
         F.col("_offset").between(ends[0], ends[1]) & (F.col("_topic") == ends[2])
     )
+    if known is not None:
+        own = F.col("_topic_id") if "_topic_id" in held.columns else F.lit(None)
+        held = held.where(F.coalesce(own, F.lit(known.unnamed)) == known.topic_id)
     fresh = rows.join(held.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
     context.persisted.append(fresh)
     return fresh.select(*rows.columns)

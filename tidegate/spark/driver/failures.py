@@ -34,18 +34,20 @@ _EXPIRED = re.compile(
 _AWAY = re.compile(
     r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
 )
+_GONE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND")
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA|STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 
 
-def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateError:
+def translate(error: BaseException, *, what: str, checkpoint: str, feed: str = "") -> TidegateError:
     """The typed error for something that Spark raised.
 
     Args:
         error: As it reached Python.
         what: What was going on, for example ``flow 'silver'``.
         checkpoint: The checkpoint's folder, for messages about it.
+        feed: The folder of the table whose changes are read; empty where none are.
     """
     if isinstance(error, TidegateError):
         return error
@@ -61,6 +63,11 @@ def translate(error: BaseException, *, what: str, checkpoint: str) -> TidegateEr
             f"{what}: the checkpoint at {checkpoint} cannot be read ({condition}). Restore it from a backup, or raise "
             "checkpoint_version so that the table is derived anew.",
             path=checkpoint,
+        )
+    if feed and _GONE.search(text) and re.search(rf"{re.escape(feed)}/(?!_delta_log)\S", text):
+        return OffsetsExpiredError(
+            f"{what}: files of its source table were removed (by VACUUM, perhaps) before their changes were read ({condition}). "
+            "Restore them, or raise checkpoint_version so that the flow derives its target anew from what the table holds now."
         )
     if _EXPIRED.search(text):
         return OffsetsExpiredError(

@@ -41,7 +41,8 @@ def turn(context: FlowContext, *, work: str, holder: str) -> Iterator[None]:
     except TidegateError:
         raise
     except Exception as error:
-        raise translate(error, what=work, checkpoint=str(context.checkpoint)) from error
+        feed = str(context.source_table or "")
+        raise translate(error, what=work, checkpoint=str(context.checkpoint), feed=feed) from error
     finally:
         context.report.seconds = round(time.monotonic() - started, 3)
         if tables.exists(context.live):

@@ -8,13 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def bytes_of(size: str) -> int:
-    """Of a size such as ``256m``."""
-    return int(size[:-1]) * _UNITS[size[-1]]
-
 
 def of_files(sizes: Sequence[int], most_files: int, most_bytes: int) -> tuple[str, int]:
     """The option of Spark's file source, and its value, that keeps both bounds for the pending files.

@@ -21,6 +21,7 @@ import pendulum
 from tidegate.probes import files, kafka
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.raw import split_landed, split_messages
+from tidegate.spark.intake.sources import kafka_options, offsets_at_once
 from tidegate.spark.reprocessing import written_plan
 from tidegate.spec import FileSource, KafkaSource
 
@@ -135,7 +136,8 @@ def _offsets(
             begin, end = ranges.get(int(partition), (0, 0))
             ranges[int(partition)] = (min(max(begin, behind), end), end)
     total = sum(end - begin for begin, end in ranges.values())
-    pieces = -(-total // source.max_offsets_per_trigger)
+    firsts = {partition: begin for partition, (begin, end) in ranges.items() if begin < end}
+    pieces = -(-total // offsets_at_once(context, source, firsts)) if total else 0
     for nth in range(pieces):
         cuts = {
             str(partition): [begin + (end - begin) * nth // pieces, begin + (end - begin) * (nth + 1) // pieces]
@@ -155,11 +157,8 @@ def _messages(context: FlowContext, piece: Piece) -> DataFrame:
     begin, end = ({partition: cut[side] for partition, cut in piece.offsets.items()} for side in (0, 1))
     rows = (
         context.spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", context.kafka)
+        .options(**kafka_options(context, source))
         .option("assign", json.dumps({source.topic: [int(partition) for partition in piece.offsets]}))
-        .option("kafka.isolation.level", source.isolation)
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
         .option("startingOffsets", json.dumps({source.topic: begin}))
         .option("endingOffsets", json.dumps({source.topic: end}))
         .load()

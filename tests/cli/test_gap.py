@@ -1,0 +1,44 @@
+"""`tidegate flow accept-gap`: the command that an error names does what it says, on a real broker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from tests import topics
+from tests.cli.project import Project
+from tests.written import Checkpoint
+from tidegate.embedded.broker import Broker
+
+pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
+
+
+def test_the_command_that_the_error_names_gives_up_what_is_gone(project: Project, broker: Broker, topic: str) -> None:
+    project, name = Project(project.folder, broker.bootstrap), topic.replace("-", "_")
+    project.run("new", name, "--source", "kafka")
+    broker.create_topic(name, 1)
+    topics.send(broker, name, range(20))
+    Checkpoint(project.layout.checkpoint(name, "bronze", 1, 0)).run(0, {name: {"0": 10}})
+    topics.delete_before(broker, name, 15)
+
+    told = project.run("plan", name, "--flow", "bronze", "--json")
+
+    assert told.code == 65
+    (flow,) = told.json["flows"]
+    assert (flow["error"]["kind"], flow["error"]["lost"]) == ("GapError", {"0": [10, 14]})
+    found = re.search(r"tidegate (flow accept-gap .*?--reason) ", flow["error"]["message"])
+    assert found is not None
+    command = shlex.split(found[1])
+    assert project.run(*[word.replace("0:10-14", "0:10-12") for word in command], "tests").code == 64
+    assert project.run("flow", "accept-gap", name, "silver", "0:10-14", "--reason", "tests").code == 64
+    assert project.run(*command, "they were tests").code == 0
+    (flow,) = project.run("plan", name, "--flow", "bronze", "--json").json["flows"]
+    assert (flow["has_work"], flow["ahead"]) == (True, "offsets 0:15-19")
+    assert project.run("flow", "show", name).row(
+        "bronze", f"offsets 0:10-14 of topic {name} given up", "they were tests"
+    )
+    (line,) = project.run("ledger", name, "--json").json["batches"]
+    assert (line["kind"], line["read"], line["imbalance"]) == ("gap", 5, 0)
+    assert project.run("ledger", name).row("bronze", "gap", f"5 filtered by gap({name} 0:10-14)")
