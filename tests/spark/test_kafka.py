@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from demo import clicks_feed, recompute
+from tests import topics
 from tests.deployment import Deployment
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.jars import class_path
@@ -183,6 +184,61 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
 
     assert report.flow("bronze").total("read") == len(sent)
     expect_the_answer_of_duckdb(clicks)
+
+
+def test_a_lake_of_before_topics_had_ids_goes_on_and_a_topic_made_anew_comes_beside_the_old_one(
+    clicks: Deployment, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dataclasses
+
+    import pipelines.clickstream
+    from tidegate.checkpoints import topic as noted
+    from tidegate.spark.lake import sinks
+
+    def send(*numbers: int) -> None:
+        when = "2026-03-01T10:00:00Z"
+        told = [
+            {"event_id": f"e{n}", "sequence": 1, "kind": "view", "occurred_at": when, "user_id": "u", "page": "/"}
+            for n in numbers
+        ]
+        # The second of each lacks what it must have, so it goes to quarantine.
+        values = [json.dumps(event).encode() for event in told] + [b"{}"]
+        messages = [clicks_feed.Message(b"k", value, "view") for value in values]
+        clicks_feed.produce(clicks.environment.kafka, messages, topic_of(clicks))
+
+    append = sinks.append
+    with monkeypatch.context() as before:
+        # As an older Tidegate did: it knew no ids.
+        before.setattr(noted, "note", lambda *_: None)
+        before.setattr(sinks, "append", lambda rows, path, txn: append(rows.drop("_topic_id"), path, txn))
+        send(1)
+        assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
+    assert "_topic_id" not in clicks.table("bronze.clicks").column_names
+    send(2)
+    assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
+    declared = pipelines.clickstream.pipeline
+    topics.make_anew(broker, topic_of(clicks), clicks_feed.PARTITIONS)
+    send(3)
+    error = clicks.run("clickstream").flow("bronze").error
+    assert error is not None
+    assert (error["kind"], error["exit_code"], error["transient"]) == ("TopicReplacedError", 78, False)
+    flows = (dataclasses.replace(declared.flow("bronze"), checkpoint_version=2), *declared.flows[1:])
+    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
+
+    report = clicks.run("clickstream")
+
+    assert [flow.error for flow in report.flows] == [None, None, None]
+    assert (report.flow("bronze").total("written"), report.flow("bronze").total("already_read")) == (2, 0)
+    rows = clicks.table("bronze.clicks").to_pylist()
+    ids = [row["_row_id"] for row in rows]
+    assert len(set(ids)) == len(ids) == 6
+    assert len({row["_topic_id"] for row in rows}) == 3, "none, the old one's, the new one's"
+    silver = clicks.table("silver.clicks").to_pylist()
+    assert sorted(row["event_id"] for row in silver) == ["e1", "e2", "e3"]
+    quarantined = clicks.quarantined("silver", "clickstream").to_pylist()
+    assert len({row["_row_id"] for row in quarantined}) == len(quarantined) == 3
+    assert {row["_row_id"] for row in quarantined} <= set(ids)
+    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
 
 
 @pytest.mark.nightly

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import topic
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, files, kafka
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.status.backlog import BYTES_PER_MESSAGE, offsets_told
 from tidegate.status.lag import SMALL_FIRST_BYTES
+from tidegate.status.topic_backlog import BYTES_PER_MESSAGE, of_that_topic, offsets_told
 from tidegate.wording import count, marked
 from tidegate.wording import size as size_told
 
@@ -67,7 +68,8 @@ def of_source(environment: Environment, layout: Layout, pipeline: str, flow: Flo
         case FileSource():
             return _of_files(layout, pipeline, flow, flow.source, window)
         case KafkaSource():
-            return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window)
+            known = topic.noted(layout, pipeline, flow.name, flow.checkpoint_version)
+            return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window, known)
 
 
 def is_small(environment: Environment, pipeline: Pipeline, request: RunRequest) -> bool:
@@ -141,7 +143,9 @@ def _held_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tu
     return held
 
 
-def _of_topic(bootstrap: str, source: KafkaSource, bronze: Path, window: Window | None) -> Extent:
+def _of_topic(
+    bootstrap: str, source: KafkaSource, bronze: Path, window: Window | None, known: topic.Noted | None
+) -> Extent:
     if window is None:
         ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     else:
@@ -149,7 +153,7 @@ def _of_topic(bootstrap: str, source: KafkaSource, bronze: Path, window: Window 
     offsets = sum(end - begin for begin, end in ranges.values())
     told = offsets_told(ranges)
     # Compaction and transactions leave offsets without a message, which bronze will never hold.
-    lacking = max(0, offsets - _held_messages(bronze, source.topic, ranges))
+    lacking = max(0, offsets - _held_messages(bronze, source.topic, ranges, known))
     return Extent(
         what=f"offsets {told or 'none'} of {source.topic}, of which bronze lacks {lacking:,} or fewer",
         rows=offsets,
@@ -158,12 +162,13 @@ def _of_topic(bootstrap: str, source: KafkaSource, bronze: Path, window: Window 
     )
 
 
-def _held_messages(bronze: Path, topic: str, ranges: dict[int, tuple[int, int]]) -> int:
+def _held_messages(bronze: Path, name: str, ranges: dict[int, tuple[int, int]], known: topic.Noted | None) -> int:
     if not {"_topic", "_partition", "_offset"} <= set(query.columns(bronze)) or not ranges:
         return 0
     within = " OR ".join(
         f"(_partition = {partition} AND _offset >= {begin} AND _offset < {end})"
         for partition, (begin, end) in ranges.items()
     )
-    found = store.select(bronze, f"SELECT count(*) AS messages FROM held WHERE _topic = '{topic}' AND ({within})")
+    own = f"_topic = '{name}'" if known is None else of_that_topic(bronze, known)
+    found = store.select(bronze, f"SELECT count(*) AS messages FROM held WHERE {own} AND ({within})")
     return sum(int(row["messages"]) for row in found)

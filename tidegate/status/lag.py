@@ -20,7 +20,7 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution, plans
 from tidegate.probes import delta
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.status import backlog
+from tidegate.status import backlog, topic_backlog
 from tidegate.wording import count, span
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _backlog(
             return backlog.of_files(layout.landing(flow.source.path), flow.source, ref.path(layout), committed)
         case KafkaSource():
             table = layout.table(flow.target.name)
-            return backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
+            return topic_backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
         case ChangeFeed():
             return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
 

@@ -12,7 +12,7 @@ from tidegate.spark.intake import bounds
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS, in_bytes
-from tidegate.status import backlog
+from tidegate.status import topic_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ def offsets_at_once(context: FlowContext, source: KafkaSource, starts: Mapping[i
             those; where none can be looked at, as a row of bronze, or a guess.
     """
     size = kafka.message_bytes(context.kafka, source.topic, starts, isolation=source.isolation) if starts else None
-    size = size or delta.row_bytes(context.live) or backlog.BYTES_PER_MESSAGE
+    size = size or delta.row_bytes(context.live) or topic_backlog.BYTES_PER_MESSAGE
     return max(1, min(source.max_offsets_per_trigger, int(in_bytes(source.max_bytes_per_trigger) / size)))
 
 
@@ -178,8 +178,8 @@ def must_leave_gap(context: FlowContext, source: KafkaSource) -> bool:
     else:
         read = progress.planned_batch(context.checkpoint, state.last_committed).kafka_offsets(source.topic)
     begins = {partition: begin for partition, (begin, _) in found.bounds.items()}
-    backlog.check_gap(context.layout, context.ref, known, read, begins, context.live)
-    return bool(backlog.gap_before(read, begins, known, context.live))
+    topic_backlog.check_gap(context.layout, context.ref, known, read, begins, context.live)
+    return bool(topic_backlog.gap_before(read, begins, known, context.live))
 
 
 def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
@@ -192,11 +192,11 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     if progress.read(context.checkpoint).last_planned is not None:
         return "earliest"
     read = topic.read_up_to(context.layout, context.ref, known)
-    for partition, behind in backlog.held_offsets(context.target, known).items():
+    for partition, behind in topic_backlog.held_offsets(context.target, known).items():
         read[partition] = max(behind, read.get(partition, 0))
     begins = {partition: begin for partition, (begin, _) in found.bounds.items()}
-    backlog.check_reached(source.topic, read, {partition: end for partition, (_, end) in found.bounds.items()})
-    backlog.check_gap(context.layout, context.ref, known, read, begins, context.target)
+    topic_backlog.check_reached(source.topic, read, {partition: end for partition, (_, end) in found.bounds.items()})
+    topic_backlog.check_gap(context.layout, context.ref, known, read, begins, context.target)
     if not read or checkpoint.opened(context.layout, context.ref).get("mode") == "reingest":
         return "earliest"
     starts = {
