@@ -32,7 +32,8 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 
 DECLARATION = '''"""A declaration of a test."""
 
-from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, KafkaSource, Pipeline, Table, Thresholds
+from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, KafkaSource
+from tidegate.spec import Pipeline, Table, Thresholds
 
 pipeline = {pipeline!r}
 '''
