@@ -65,7 +65,7 @@ def expect_a_replay_ends_it(deployment: Deployment) -> None:
     ("step", "finished"),
     [
         pytest.param("after:write_quarantine:silver", False, marks=pytest.mark.nightly),
-        ("after:write_target:silver", True),
+        pytest.param("after:write_target:silver", True, marks=pytest.mark.nightly),
     ],
 )
 def test_an_ordinary_run_after_a_death_ends_the_replay_too(step: str, finished: bool, start_state: StartState) -> None:

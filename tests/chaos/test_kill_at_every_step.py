@@ -32,7 +32,10 @@ STEPS = {
 """By flow: where it dies, in the order in which a batch comes there."""
 
 
-@pytest.mark.parametrize("flow", ["bronze", "silver", pytest.param("gold", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "flow",
+    [pytest.param("bronze", marks=pytest.mark.nightly), "silver", pytest.param("gold", marks=pytest.mark.nightly)],
+)
 def test_a_run_that_dies_one_step_further_each_time_leaves_every_id_in_exactly_one_place(
     flow: str, start_state: StartState
 ) -> None:

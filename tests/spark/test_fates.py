@@ -89,6 +89,7 @@ def test_of_several_versions_of_one_key_the_highest_order_stays_and_only_its_gro
     assert recompute.differences(answer, "gold", columns, flights.table("gold.daily_delay")) == 0
 
 
+@pytest.mark.nightly
 def test_a_new_column_reaches_its_table_and_the_flow_behind_it_reads_on(start_state: StartState, clean: Edit) -> None:
     from pyspark.sql import functions as F
 

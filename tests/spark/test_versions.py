@@ -122,6 +122,7 @@ def test_without_the_bump_the_change_is_refused_before_spark_and_names_the_field
     assert "checkpoint_version=2" in caught.value.message
 
 
+@pytest.mark.nightly
 def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +219,7 @@ def retyped_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_jobs.flights, "clean", changed)
 
 
+@pytest.mark.nightly
 def test_with_the_bump_other_keys_another_sequence_and_other_types_become_what_the_new_code_makes(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

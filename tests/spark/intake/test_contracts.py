@@ -35,6 +35,7 @@ def test_unknown_fields_are_rescued(orders: Orders, declare: Declare) -> None:
     }
 
 
+@pytest.mark.nightly
 def test_an_evolving_contract_adds_columns_and_keeps_the_checkpoint(orders: Orders, declare: Declare) -> None:
     declare("Contract(mode='evolve', columns={'noise': 'discard_value', 'amount': 'rescue'})")
     orders.land(row(1))

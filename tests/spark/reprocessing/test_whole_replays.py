@@ -199,6 +199,7 @@ def test_a_full_refresh_makes_whole_tables_anew_once_per_run(
     assert again.flow("gold").notes == [replay.ONCE]
 
 
+@pytest.mark.nightly
 def test_a_reingest_brings_back_what_bronze_lacks_and_nothing_twice(flights: Deployment) -> None:
     from deltalake import DeltaTable
 
