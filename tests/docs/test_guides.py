@@ -19,8 +19,9 @@ from tidegate.layout import Layout
 from tidegate.report import BatchRecord
 
 STORIES = [guides.GUIDES / name for name in ("quarantine.md", "alerts.md", "backfill.md", "schema-changes.md")]
-LONGEST = "schema-changes.md"
-"""Followed nightly. Per merge, what it shows is held by tests/spark/intake/test_contracts.py and test_flow.py."""
+NIGHTLY = ("quarantine.md", "schema-changes.md")
+"""Followed nightly, for they start eight Spark applications. Per merge, what they show is held by tests/cli/test_quarantine.py,
+tests/spark/reprocessing/test_reentry.py, tests/spark/intake/test_contracts.py and tests/spark/test_flow.py."""
 
 
 def test_a_guide_is_read_as_commands_and_what_they_print(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def check_every_batch_balances(layout: Layout) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "guide",
-    [pytest.param(guide, marks=[pytest.mark.nightly] if guide.name == LONGEST else []) for guide in STORIES],
+    [pytest.param(guide, marks=[pytest.mark.nightly] if guide.name in NIGHTLY else []) for guide in STORIES],
     ids=lambda guide: guide.name,
 )
 def test_a_guide_can_be_followed_line_by_line_and_no_value_leaves_the_tables(guide: Path, reader: Reader) -> None:

@@ -186,6 +186,7 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
     expect_the_answer_of_duckdb(clicks)
 
 
+@pytest.mark.nightly
 def test_a_lake_of_before_topics_had_ids_goes_on_and_a_topic_made_anew_comes_beside_the_old_one(
     clicks: Deployment, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -262,10 +262,13 @@ def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
     return list(texts)
 
 
+@pytest.mark.parametrize("count", [150, pytest.param(1500, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", JUDGES)
-def test_what_python_makes_of_a_generated_text_is_what_the_cast_makes_of_it(spark: SparkSession, kind: str) -> None:
+def test_what_python_makes_of_a_generated_text_is_what_the_cast_makes_of_it(
+    spark: SparkSession, kind: str, count: int
+) -> None:
     strategy, judge = JUDGES[kind]
-    texts = generated(strategy, 600)
+    texts = generated(strategy, count)
 
     found = cast(spark, kind, texts)
 
