@@ -54,8 +54,6 @@ class _Patterns:
     """One that ends within quotes."""
     within: re.Pattern[str]
     """A line within quotes, which stay open."""
-    closing: re.Pattern[str]
-    """One within quotes, which ends the record."""
     reopened: re.Pattern[str]
     """One within quotes that closes them and ends within others."""
     field: re.Pattern[str]
@@ -78,7 +76,6 @@ def _patterns(dialect: Dialect) -> _Patterns:
         closed=re.compile(rf"{field}{more}{_END}"),
         opened=re.compile(rf"(?:{field}{separator})*?{quote}{inner}"),
         within=re.compile(inner),
-        closing=re.compile(rf"{inner}{quote}{more}{_END}"),
         reopened=re.compile(rf"{inner}{quote}(?:{separator}{field})*?{separator}{quote}{inner}"),
         field=re.compile(rf"(?:^|{separator})(?:{quote}({inner}){quote}|({plain}))", re.DOTALL),
     )
@@ -192,8 +189,6 @@ def splitter(dialect: Dialect) -> Callable[[str], Cells | None]:
             return cells, _NONE
         if not patterns.record.fullmatch(text):
             return None
-        if unescaped is None and doubled not in text:
-            return [inside or plain for inside, plain in patterns.field.findall(text)], _NONE
         cells, empty = [], set()
         for place, match in enumerate(patterns.field.finditer(text)):
             inside = match[1]

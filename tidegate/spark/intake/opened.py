@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import io
 import re
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ class Digest(Protocol):
     """What `hashlib` makes."""
 
     def update(self, data: bytes | memoryview, /) -> None: ...  # noqa: D102
-    def hexdigest(self) -> str: ...  # noqa: D102
 
 
 class _Hashed(io.RawIOBase):
@@ -94,7 +92,7 @@ class _Bounded(io.RawIOBase):
 
 
 @contextmanager
-def opened(path: str, codec: str, longest: int, digest: Digest | None = None) -> Iterator[IO[str]]:
+def opened(path: str, codec: str, longest: int, digest: Digest) -> Iterator[IO[str]]:
     """A file's text, by the compression that its name says.
 
     Args:
@@ -111,7 +109,7 @@ def opened(path: str, codec: str, longest: int, digest: Digest | None = None) ->
         UnicodeDecodeError: While reading: it is not in this encoding.
     """
     with Path(path).open("rb", buffering=0) as file:
-        raw: IO[bytes] = io.BufferedReader(_Hashed(file, digest or hashlib.sha256()), _CHUNK)
+        raw: IO[bytes] = io.BufferedReader(_Hashed(file, digest), _CHUNK)
         content: IO[bytes] = raw
         if path.endswith(".gz"):
             content = cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb"))
