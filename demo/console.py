@@ -37,6 +37,7 @@ KAFKA_PORT = 9092
 _READY_SECONDS = 240.0
 _QUIET_SECONDS = 30.0
 _LANDED_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 
 
@@ -156,8 +157,10 @@ def _wait_until_ready(parts: Parts, airflow: AirflowServer, started: list[Servic
                 logs = airflow.services["api-server"].folder
                 raise SetupError(f"Airflow did not become ready in {_READY_SECONDS:.0f} s; its logs are in {logs}")
             time.sleep(_LOOK_SECONDS)
-            if not read >= (now := set(airflow.files())):
-                read, news = read | now, time.monotonic()
+            # The first answer may take longer than the client waits.
+            with contextlib.suppress(NoAnswerError):
+                if not read >= (now := set(airflow.files())):
+                    read, news = read | now, time.monotonic()
 
 
 def down(parts: Parts) -> None:
@@ -183,12 +186,7 @@ def status(parts: Parts) -> None:
         say(f"Airflow       {airflow.url}  (log in as {USER}, password {airflow.password})", soft_wrap=True)
         if asleep:
             say(f"              does not run: {', '.join(asleep)}; `make up` starts it again", style="yellow")
-        with contextlib.suppress(NoAnswerError):
-            told = [f"{name} (paused)" if paused else name for name, paused in sorted(airflow.dags().items())]
-            say(f"Pipelines     {', '.join(told)}")
-            for file, error in sorted(airflow.files().items()):
-                if error:
-                    say(f"              dags/{file} does not load: {error}", style="red", markup=False, soft_wrap=True)
+        _list_pipelines(parts)
         say(f"Commands      source {_from_here(places.airflow_home(parts.project) / 'env')}")
         say("              makes `airflow` and `tidegate` in a shell those of this project")
     else:
@@ -199,6 +197,32 @@ def status(parts: Parts) -> None:
         f"Feeder        {'lands data' if parts.feeder.leader else 'does not run'}; its log is {parts.feeder.log}",
         soft_wrap=True,
     )
+
+
+def _list_pipelines(parts: Parts) -> None:
+    say = parts.console.print
+    try:
+        with parts.console.status("Airflow lists its pipelines …"):
+            dags, files = _listed(parts.airflow)
+    except NoAnswerError as error:
+        say(f"Pipelines     not known: {error.message}", style="yellow", markup=False, soft_wrap=True)
+        return
+    say(f"Pipelines     {', '.join(f'{name} (paused)' if paused else name for name, paused in sorted(dags.items()))}")
+    for file, problem in sorted(files.items()):
+        if problem:
+            say(f"              dags/{file} does not load: {problem}", style="red", markup=False, soft_wrap=True)
+
+
+def _listed(airflow: AirflowServer) -> tuple[dict[str, bool], dict[str, str]]:
+    """DAGs and files, once the API answers. It answers 500 while another component has its SQLite locked."""
+    until = time.monotonic() + _ANSWER_SECONDS
+    while True:
+        try:
+            return airflow.dags(), airflow.files()
+        except NoAnswerError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
 
 
 def _from_here(path: Path) -> Path:

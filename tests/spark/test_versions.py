@@ -143,6 +143,7 @@ def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(
     assert flights.quarantined("bronze").num_rows == 1
 
 
+@pytest.mark.nightly
 def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
     assert report.flow("gold").batches[-1].upserted == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("step", ["swap_in", "finish"], ids=["before its commit", "behind its commit"])
 def test_a_killed_swap_is_finished_by_the_next_run(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch, step: str

@@ -144,13 +144,11 @@ class AirflowServer:
     def files(self) -> dict[str, str]:
         """Files of the DAG folder that Airflow has read: relative to the folder, each with its error or an empty text.
 
-        Empty while the API server does not answer: its first answer may take longer than it is waited for.
+        Raises:
+            NoAnswerError: The API server does not answer.
         """
-        try:
-            errors = self._ask("/api/v2/importErrors?limit=1000", token=self.token())["import_errors"]
-            dags = self._dags()
-        except NoAnswerError:
-            return {}
+        errors = self._ask("/api/v2/importErrors?limit=1000", token=self.token())["import_errors"]
+        dags = self._dags()
         found = {dag["relative_fileloc"]: "" for dag in dags}
         return found | {error["filename"]: error["stack_trace"].rstrip().rpartition("\n")[2] for error in errors}
 

@@ -1,0 +1,80 @@
+"""What `make status` says while Airflow is too busy to answer: its SQLite is locked at times, and the API answers 500."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from rich.console import Console
+
+from demo import console
+from tidegate.embedded.ports import LOOPBACK
+
+ANSWERS = {
+    "/auth/token": {"access_token": "t"},
+    "/api/v2/dags": {"dags": [{"dag_id": "orders", "is_paused": True, "relative_fileloc": "pipelines.py"}]},
+    "/api/v2/importErrors": {"import_errors": [{"filename": "bad.py", "stack_trace": "Traceback\nNameError: x"}]},
+}
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Callable[[int], list[int]]]:
+    """Starts an API server of the project that fails so many requests first; returns the codes that it answers."""
+    servers = []
+
+    def start(failures: int) -> list[int]:
+        codes: list[int] = []
+
+        class Api(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                codes.append(500 if len(codes) < failures else 200)
+                self.send_response(codes[-1])
+                self.end_headers()
+                self.wfile.write(json.dumps(ANSWERS[self.path.partition("?")[0]]).encode())
+
+            do_POST = do_GET  # noqa: N815  # named by http.server
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer((LOOPBACK, 0), Api)
+        servers.append(server)
+        Thread(target=server.serve_forever, daemon=True).start()
+        home = tmp_path / ".airflow"
+        (home / "services").mkdir(parents=True)
+        (home / "services" / "port").write_text(str(server.server_port))
+        (home / "passwords.json").write_text('{"admin": "secret"}')
+        return codes
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def listed(project: Path) -> str:
+    output = io.StringIO()
+    console._list_pipelines(console.Parts(project, Console(file=output, width=200)))
+    return output.getvalue()
+
+
+def test_pipelines_are_listed_once_airflow_answers(busy: Callable[[int], list[int]], tmp_path: Path) -> None:
+    codes = busy(3)
+    assert listed(tmp_path) == (
+        "Pipelines     orders (paused)\n              dags/bad.py does not load: NameError: x\n"
+    )
+    assert codes.count(500) == 3
+
+
+def test_without_an_answer_the_reason_is_said(
+    busy: Callable[[int], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_ANSWER_SECONDS", 1.0)
+    busy(10**6)
+    assert "Pipelines     not known: Airflow at http://127.0.0.1:" in listed(tmp_path)
+    assert "HTTP Error 500" in listed(tmp_path)
