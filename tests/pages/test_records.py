@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.pages import samples
+from tidegate.checkpoints import gap
 from tidegate.layout import Layout
+from tidegate.ops import ledger
 from tidegate.pages import Batch, publish, rebuild
 from tidegate.pages.records import batches
 from tidegate.report import BatchRecord
@@ -136,6 +138,16 @@ def test_a_replay_gives_no_batch_its_verdict_and_makes_no_page(layout: Layout) -
     assert [page.name for page in layout.docs("flights").glob("silver/v*.html")] == ["v1-0-batch-0.html"]
     again = publish(layout, FLIGHTS, dataclasses.replace(told, verdict=None)).read_text()
     assert "this is the last verdict" not in again, "a later attempt finds the batch's own judgement alone"
+
+
+def test_messages_that_were_given_up_make_no_page_and_change_none(layout: Layout) -> None:
+    record(layout, samples.batch(1))
+    index = rebuild(layout, FLIGHTS)
+    before = {path: path.read_text() for path in index.parent.rglob("*.html")}
+    gap.accept(layout, "flights", "silver", "clicks", "an id", {0: (10, 14)}, by="ada", reason="they were tests")
+    ledger.record_gaps(layout, "flights", "silver")
+    rebuild(layout, FLIGHTS)
+    assert {path: path.read_text() for path in index.parent.rglob("*.html")} == before
 
 
 def test_after_a_full_refresh_a_batch_does_not_show_the_changes_of_the_one_that_had_its_number(layout: Layout) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.planning.extent import is_small
+from tidegate.planning.extent import Extent, sized
 from tidegate.request import RunRequest
 
 
@@ -22,7 +22,7 @@ def filled(tmp_path: Path) -> Project:
 
 
 def small(project: Project, **asked: str) -> bool:
-    return is_small(project.environment, orders(), RunRequest.check(orders(), "a run", dict(asked)))
+    return sized(project.environment, orders(), RunRequest.check(orders(), "a run", dict(asked))).small
 
 
 def test_a_window_of_small_tables_is_small(filled: Project) -> None:
@@ -40,3 +40,11 @@ def test_what_cannot_be_measured_is_not_small(tmp_path: Path) -> None:
     project.declare(orders())
     assert not small(project, mode="full_refresh")
     assert not small(project, mode="reingest"), "there is no landing folder"
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1000, True), (10**12, False), (None, False)])
+def test_what_a_preview_measured_is_not_measured_again(filled: Project, size: int | None, expected: bool) -> None:
+    request = RunRequest.check(orders(), "a run", {"mode": "full_refresh", "flows": ["silver"]})
+    completed = sized(filled.environment, orders(), request, [Extent(what="a table", rows=None, size=size)])
+    assert completed.small is expected
+    assert (completed.mode, completed.flows, completed.request_id) == ("full_refresh", ("silver",), request.request_id)

@@ -6,7 +6,6 @@ application, and ``show`` tells what became of the entries. Who triggered the ru
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tidegate.checkpoints import checkpoint, intervention, lease, refusal
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
-from tidegate.planning.extent import is_small
+from tidegate.planning.extent import sized
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.request import RunRequest
@@ -118,8 +117,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
             limit=asked["limit"],
             dry_run=asked["dry_run"],
         )
-        small = is_small(Environment.read(), pipeline, request)
-        return dataclasses.replace(request, small=small), f"{flow.name}: {entries:,} open entries"
+        return sized(Environment.read(), pipeline, request), f"{flow.name}: {entries:,} open entries"
 
 
 class ShowReplay(BaseOperator):

@@ -18,8 +18,8 @@ from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, metrics, plans
-from tidegate.planning.extent import is_small
-from tidegate.planning.preview import preview
+from tidegate.planning.extent import sized
+from tidegate.planning.preview import Preview, preview
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
@@ -90,22 +90,27 @@ class PlanRun(BaseOperator, SkipMixin):
         for flow in chosen:
             check_compatible(layout, self._pipeline, flow)
         decided = plan(environment, self._pipeline, chosen) if request.mode == "incremental" else None
-        self._tell_preview(environment, request, decided.lags if decided is not None else None)
+        seen = self._tell_preview(environment, request, decided.lags if decided is not None else None)
         if request.dry_run:
             return None, f"dry run: {decided.reason if decided is not None else request.told()}; nothing was run"
-        small = is_small(environment, self._pipeline, request)
-        return dataclasses.replace(request, small=small), request.told()
+        extents = [flow.reads for flow in seen.flows] if seen is not None else None
+        return sized(environment, self._pipeline, request, extents), request.told()
 
-    def _tell_preview(self, environment: Environment, request: RunRequest, lags: tuple[Lag, ...] | None) -> None:
+    def _tell_preview(
+        self, environment: Environment, request: RunRequest, lags: tuple[Lag, ...] | None
+    ) -> Preview | None:
         try:
-            for line in preview(environment, self._pipeline, request, lags).lines():
-                self.log.info("%s", line)
+            seen = preview(environment, self._pipeline, request, lags)
         except Exception as error:
             if request.dry_run:
                 raise
             # It is advice. What stops the run itself, the run will say.
             why = error.message if isinstance(error, TidegateError) else type(error).__name__
             self.log.warning("what this run will do could not be told beforehand: %s", why)
+            return None
+        for line in seen.lines():
+            self.log.info("%s", line)
+        return seen
 
     def _decide_increment(
         self, environment: Environment, layout: Layout, request: RunRequest, chosen: tuple[Flow, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 import typer
@@ -37,7 +36,7 @@ def replay(
     from tidegate.cli import console
     from tidegate.cli.run import attempt
     from tidegate.layout import Layout
-    from tidegate.planning.extent import is_small
+    from tidegate.planning.extent import sized
     from tidegate.quarantine import claims, lifecycle
     from tidegate.quarantine.selection import Selection
     from tidegate.report import now
@@ -61,8 +60,7 @@ def replay(
     request = RunRequest.of_quarantine(
         pipeline, only.name, f"cli__{now()}", selection, requested_by=project.who(), limit=limit, dry_run=dry_run
     )
-    small = is_small(environment, pipeline, request)
-    code = attempt(environment, dataclasses.replace(request, small=small))
+    code = attempt(environment, sized(environment, pipeline, request))
     held = lifecycle.held(path)
     console.say(f"{only.name}: {held.open:,} open, {held.states.get('replayed', 0):,} replayed")
     raise typer.Exit(code)

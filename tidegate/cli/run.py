@@ -39,7 +39,7 @@ def run(
     from tidegate.cli.plan import conclusion, decide, print_plan
     from tidegate.layout import Layout
     from tidegate.ops import plans
-    from tidegate.planning.extent import is_small
+    from tidegate.planning.extent import sized
 
     environment = project.read()
     pipeline = project.load(name)
@@ -47,8 +47,7 @@ def run(
     request = project.ask(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
         console.say(f"{name}: {request.told()}")
-        small = is_small(environment, pipeline, request)
-        raise typer.Exit(attempt(environment, dataclasses.replace(request, small=small)))
+        raise typer.Exit(attempt(environment, sized(environment, pipeline, request)))
     decided = decide(environment, pipeline, flows)
     plans.record(Layout.of(environment), name, decided.lags)
     print_plan(decided.lags)

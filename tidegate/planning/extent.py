@@ -6,6 +6,8 @@ holds. Starts no JVM.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,22 +74,31 @@ def of_source(environment: Environment, layout: Layout, pipeline: str, flow: Flo
             return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window, known)
 
 
-def is_small(environment: Environment, pipeline: Pipeline, request: RunRequest) -> bool:
-    """Whether a manual mode reads so little that C1-only compilation pays. What cannot be measured is not small.
+def sized(
+    environment: Environment, pipeline: Pipeline, request: RunRequest, extents: Iterable[Extent] | None = None
+) -> RunRequest:
+    """A request of a manual mode, completed: whether it reads so little that C1-only compilation pays.
 
-    Of tables all rows count, not those of the window: the log tells their size without a look at them.
+    Of tables all rows count, not those of the window: the log tells their size without a look at them. What cannot be
+    measured is not small.
+
+    Args:
+        environment: Places, and where the broker is.
+        pipeline: The pipeline.
+        request: Checked.
+        extents: What its flows read, if `tidegate.planning.preview.preview` has measured it.
     """
     layout = Layout.of(environment)
     try:
-        sizes = [
-            of_source(environment, layout, pipeline.name, flow, request.window).size
-            for flow in request.chosen(pipeline)
-            if request.concerns(flow)
-        ]
+        if extents is None:
+            concerned = [flow for flow in request.chosen(pipeline) if request.concerns(flow)]
+            extents = [of_source(environment, layout, pipeline.name, flow, request.window) for flow in concerned]
+        sizes = [extent.size for extent in extents]
     except TidegateError:
         # The run itself says what is wrong.
-        return False
-    return None not in sizes and sum(size or 0 for size in sizes) < SMALL_FIRST_BYTES
+        sizes = [None]
+    small = None not in sizes and sum(size or 0 for size in sizes) < SMALL_FIRST_BYTES
+    return dataclasses.replace(request, small=small)
 
 
 def rows_and_bytes(path: Path) -> tuple[int | None, int | None]:

@@ -14,8 +14,8 @@ from tests.cli.project import append
 from tests.written import drift_waits
 from tidegate import registry
 from tidegate.alerting.episodes import Event
-from tidegate.checkpoints import intervention
-from tidegate.ops import alert_history
+from tidegate.checkpoints import gap, intervention
+from tidegate.ops import alert_history, ledger
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 
@@ -133,6 +133,17 @@ def test_a_decision_about_the_quarantine_is_told_with_who_took_it_and_not_why(cl
     ), told
     assert "own test" not in told
     assert "never" in text(client().get("/tidegate/?q=silver.flights").text), "it is no batch"
+
+
+def test_messages_that_were_given_up_are_told_with_who_gave_them_up_and_not_why(client: Client, lake: Lake) -> None:
+    gap.accept(
+        lake.layout, "clickstream", "bronze", "clicks", "an id", {0: (10, 14)}, by="ada", reason="they were tests"
+    )
+    ledger.record_gaps(lake.layout, "clickstream", "bronze")
+    told = text(client().get("/tidegate/pipelines/clickstream/flows/bronze").text)
+    assert re.search(r"gap \d+ (?:s|min) ago gap 5 0 0 5 filtered by gap\(clicks 0:10-14\); .* gap by ada", told), told
+    assert "were tests" not in told
+    assert "never" in text(client().get("/tidegate/?q=bronze.clicks").text), "it is no batch"
 
 
 def test_batches_are_paged(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

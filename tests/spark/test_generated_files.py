@@ -1,0 +1,365 @@
+"""Five hundred generated files through whole pipelines: what a strict parser finds in them is in silver or in quarantine.
+
+The judge is Python's `csv` on the bytes that were landed, and DuckDB for the files that it can read; nothing is shared with
+the code. Single files: `intake/test_delimited.py` and `intake/test_reader.py`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import random
+import re
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.deployment import Deployment
+from tests.spark.intake.corpus import TEXTS, hostile_file
+from tests.spark.orders import Declare
+
+pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
+
+DECLARATION = """
+from tidegate.spec import ChangeFeed, Dialect, FileSource, Flow, Pipeline, Table
+
+DIALECTS = {
+    "comma": Dialect(),
+    "semicolon": Dialect(separator=";", encoding="latin-1"),
+    "tab": Dialect(separator="\\t", encoding="utf-16"),
+    "pipe": Dialect(separator="|", quote="'", blank_lines="skip"),
+}
+
+pipeline = Pipeline(
+    name="files",
+    flows=tuple(
+        flow
+        for name, dialect in DIALECTS.items()
+        for flow in (
+            Flow(
+                name=f"bronze_{name}",
+                source=FileSource(
+                    path=name,
+                    format="csv",
+                    schema="id INT NOT NULL, a STRING, b STRING, amount DECIMAL(12,2)",
+                    dialect=dialect,
+                    max_files_per_trigger=40,
+                ),
+                target=Table(f"bronze.{name}"),
+            ),
+            Flow(
+                name=f"silver_{name}",
+                source=ChangeFeed(f"bronze.{name}"),
+                transform="files:as_sent",
+                target=Table(f"silver.{name}"),
+            ),
+        )
+    ),
+)
+"""
+JOB = """
+def as_sent(rows):
+    return rows.select("_row_id", "_origin", "id", "a", "b", "amount")
+"""
+COLUMNS = ["id", "a", "b", "amount"]
+AMOUNTS = {
+    "": None,
+    "1.50": Decimal("1.50"),
+    "-3": Decimal(-3),
+    "1e2": Decimal(100),
+    "9999999999.99": Decimal("9999999999.99"),
+}
+ROW_ID = re.compile(r".*/([^/]+)@[0-9]+#([0-9]+)")
+Place = tuple[str, int]
+"""File and line of a record."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the files of one source are written."""
+
+    name: str
+    separator: str
+    quote: str
+    encoding: str
+    skips_blank: bool = False
+
+    def parsed(self, text: str) -> list[tuple[int, list[str]]]:
+        """The records by Python's strict parser, each with its first line; raises `csv.Error` where the grammar is broken."""
+        parser = csv.reader(io.StringIO(text, newline=""), delimiter=self.separator, quotechar=self.quote, strict=True)
+        found, line = [], 1
+        for cells in parser:
+            found.append((line, cells))
+            line = parser.line_num + 1
+        return found
+
+    def accepted(self, text: str) -> Counter[tuple[str, ...]]:
+        """The records that the strict parser accepts one by one; it goes on behind a line in which it fails."""
+        parser = csv.reader(text.splitlines(keepends=True), delimiter=self.separator, quotechar=self.quote, strict=True)
+        found: Counter[tuple[str, ...]] = Counter()
+        while True:
+            try:
+                found[tuple(next(parser))] += 1
+            except csv.Error:
+                continue
+            except StopIteration:
+                return found
+
+
+SOURCES = (
+    Written("comma", ",", '"', "utf-8"),
+    Written("semicolon", ";", '"', "latin-1"),
+    Written("tab", "\t", '"', "utf-16"),
+    Written("pipe", "|", "'", "utf-8", skips_blank=True),
+)
+
+
+@dataclass
+class Expected:
+    """What must be where, of one source."""
+
+    rows: dict[Place, tuple[Any, ...]] = field(default_factory=dict)
+    refused: dict[Place, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that are refused whole, with the rule."""
+    hostile: dict[str, str] = field(default_factory=dict)
+    """The text of each."""
+    plain: list[str] = field(default_factory=list)
+    """Files that DuckDB reads, too."""
+
+
+def cell(rng: random.Random, source: Written) -> str:
+    pieces = [*TEXTS, source.separator, source.quote, "\n", "\r\n", "\r"]
+    text = "".join(rng.choice(pieces) for _ in range(rng.choice([0, 1, 1, 2, 3])))
+    return text.encode(source.encoding, "replace").decode(source.encoding)
+
+
+def text_of(rng: random.Random, source: Written, end: str, *, spoiled: bool) -> str:
+    """A file with columns in any order; if it is spoiled, some of its records break a rule."""
+    names = rng.sample([*COLUMNS, "extra"], 5) if rng.random() < 0.3 else rng.sample(COLUMNS, 4)
+    out = io.StringIO(newline="")
+    quoting = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+    writer = csv.writer(out, delimiter=source.separator, quotechar=source.quote, lineterminator=end, quoting=quoting)
+    writer.writerow(names)
+    for number in range(rng.randrange(3, 9)):
+        record = {
+            "id": str(rng.randrange(10**6)),
+            "a": cell(rng, source),
+            "b": cell(rng, source),
+            "amount": rng.choice(list(AMOUNTS)),
+            "extra": "more",
+        }
+        broken = rng.randrange(6) if spoiled else 0
+        if broken == 1:
+            record["id"] = rng.choice(["x7", " 7", "7.5", ""])
+        elif broken == 2:
+            record["amount"] = rng.choice(["1.005", "1,5 ", "10000000000", "free"])
+        values = [record[name] for name in names]
+        if broken == 3:
+            values = values[:-1] if number % 2 else [*values, "one more"]
+        writer.writerow(values)
+        if broken == 4:
+            out.write(end)
+    text = out.getvalue()
+    return text if rng.random() < 0.7 else text.removesuffix(end)
+
+
+def judge(expected: Expected, source: Written, name: str, text: str) -> None:
+    """What becomes of each record of a file that keeps the grammar."""
+    (_, names), *records = source.parsed(text)
+    for line, cells in records:
+        place = (name, line)
+        if not cells:
+            if not source.skips_blank:
+                expected.refused[place] = "blank_line"
+        elif len(cells) != len(names):
+            expected.refused[place] = "malformed_line"
+        else:
+            record = dict(zip(names, cells, strict=True))
+            if not record["id"]:
+                expected.refused[place] = "required(id)"
+            elif not record["id"].isdecimal():
+                expected.refused[place] = "wrong_type(id)"
+            elif record["amount"] not in AMOUNTS:
+                expected.refused[place] = "wrong_type(amount)"
+            else:
+                extra = {"extra": record["extra"]} if "extra" in record else None
+                expected.rows[place] = (
+                    int(record["id"]), record["a"], record["b"], AMOUNTS[record["amount"]], extra,
+                )  # fmt: skip
+
+
+def generated(rng: random.Random, source: Written, number: int, expected: Expected) -> tuple[str, bytes]:
+    """One file, and what must become of it."""
+    end = rng.choice(["\n", "\r\n", "\r"])
+    name = f"{number}.csv"
+    text = text_of(rng, source, end, spoiled=number % 10 == 4)
+    content = text.encode(source.encoding)
+    match number % 20:
+        case 0 | 10:
+            content = (text.removesuffix(end) + end + f"7{source.separator}{source.quote}open{end}8{end}").encode(
+                source.encoding
+            )
+            expected.files[name] = "open_quote"
+        case 1 | 11:
+            name += ".gz"
+            content = gzip.compress(content[:20]) + gzip.compress(content[20:]) + bytes(512 if number % 3 else 0)
+        case 5:
+            name += ".bz2"
+            content = bz2.compress(content)
+        case 2:
+            name += ".gz"
+            content = gzip.compress(content + rng.randbytes(4000))[:2000]
+            expected.files[name] = "corrupt_compression"
+        case 7:
+            content = b""
+            expected.files[name] = "empty_file"
+        case 12 if source.encoding != "latin-1":
+            content += b"\xff\xfe\xff" if source.encoding == "utf-8" else b"\x00\xd8x"
+            expected.files[name] = "not_" + source.encoding.replace("-", "")
+        case 3 | 13:
+            swapped = str.maketrans(
+                {",": source.separator, source.separator: ",", '"': source.quote, source.quote: '"'}
+            )
+            text = hostile_file(rng).text.translate(swapped)
+            content = text.encode(source.encoding)
+            expected.hostile[name] = text
+            return name, content
+    if name not in expected.files:
+        judge(expected, source, name, text)
+        if name.endswith(".csv") and "\r" not in text and number % 10 != 4:
+            expected.plain.append(name)
+    return name, content
+
+
+def place_of(row_id: str) -> Place:
+    match = ROW_ID.fullmatch(row_id)
+    assert match is not None, row_id
+    return match[1], int(match[2])
+
+
+def by_place(rows: list[dict[str, Any]]) -> dict[Place, dict[str, Any]]:
+    """Each record once, or the test fails."""
+    found = {place_of(row["_row_id"]): row for row in rows}
+    assert len(found) == len(rows), "a record is there twice"
+    return found
+
+
+def check_source(deployment: Deployment, source: Written, expected: Expected) -> None:
+    bronze = by_place(deployment.table(f"bronze.{source.name}").to_pylist())
+    silver = by_place(deployment.table(f"silver.{source.name}").to_pylist())
+    refused = by_place(deployment.quarantined(f"silver_{source.name}", "files").to_pylist())
+    assert silver.keys() | refused.keys() == bronze.keys()
+    assert not silver.keys() & refused.keys()
+
+    files = deployment.quarantined(f"bronze_{source.name}", "files").to_pylist()
+    problems = {Path(json.loads(entry["source"])["path"]).name: entry["rules"] for entry in files}
+    assert len(problems) == len(files)
+    assert {name: rules for name, rules in problems.items() if name not in expected.hostile} == {
+        name: [rule] for name, rule in expected.files.items()
+    }
+
+    def told(row: dict[str, Any]) -> tuple[Any, ...]:
+        rescued = json.loads(row["_rescued"]) if row["_rescued"] else None
+        return row["id"], row["a"] or "", row["b"] or "", row["amount"], rescued
+
+    found = {place: told(row) for place, row in silver.items() if place[0] not in expected.hostile}
+    assert found == expected.rows
+    rules = {place: row["rules"] for place, row in refused.items() if place[0] not in expected.hostile}
+    assert rules == {place: [rule] for place, rule in expected.refused.items()}
+
+    for name, text in expected.hostile.items():
+        if name in problems:
+            assert problems[name] == ["open_quote"]
+            with pytest.raises(csv.Error):
+                source.parsed(text)
+        written = Counter((row["id"], row["a"] or "") for place, row in silver.items() if place[0] == name)
+        known = Counter(
+            {(int(cells[0]), cells[1]): count for cells, count in source.accepted(text).items()
+             if len(cells) == 2 and cells[0].isdecimal()}
+        )  # fmt: skip
+        assert written <= known, name
+
+
+def check_ledger(deployment: Deployment, source: Written, landed: int) -> None:
+    bronze, silver = (
+        [line for line in deployment.ledger("files") if line["flow"] == f"{layer}_{source.name}"]
+        for layer in ("bronze", "silver")
+    )
+    assert len(bronze) >= 5
+    assert max(line["files_listed"] for line in bronze) <= 40
+    assert sum(line["files_listed"] for line in bronze) == landed
+    for line in bronze:
+        assert line["files_listed"] == line["files_opened"] + line["files_quarantined"]
+    for line in silver:
+        assert line["read"] == line["written"] + line["quarantined"]
+    written = sum(line["written"] for line in bronze)
+    assert written == deployment.table(f"bronze.{source.name}").num_rows == sum(line["read"] for line in silver)
+
+
+def check_by_duckdb(deployment: Deployment, expected: Expected) -> None:
+    """Silver of the commas, beside what another engine reads of the same files."""
+    silver = deployment.table("silver.comma")
+    files = [str(deployment.environment.landing / "comma" / name) for name in expected.plain]
+    assert len(files) > 10
+    columns = "coalesce(a, '') AS a, coalesce(b, '') AS b"
+    own = f"SELECT parse_filename(split_part(_row_id, '@', 1)) AS file, id, {columns}, amount FROM silver"
+    judged = f"""
+        SELECT parse_filename(filename) AS file, id::INT AS id, {columns},
+               CASE amount WHEN '1e2' THEN 100 ELSE nullif(amount, '')::DECIMAL(12,2) END AS amount
+        FROM read_csv({files}, delim=',', quote='"', escape='"', header=true, all_varchar=true, union_by_name=true,
+                      auto_detect=false, new_line='\\n', filename=true, strict_mode=true, columns=NULL)
+    """.replace(", columns=NULL", "").replace("auto_detect=false, ", "")
+    names = {Path(name).name for name in files}
+    found = Counter(row for row in duckdb.sql(own).fetchall() if row[0] in names)
+    assert found == Counter(duckdb.sql(judged).fetchall())
+    assert found.total() > 50
+    assert silver.num_rows > found.total()
+
+
+def test_each_record_of_five_hundred_files_is_once_in_silver_or_in_quarantine(
+    deployment: Deployment, spark: Any, declare: Declare, tmp_path: Path
+) -> None:
+    (tmp_path / "pipelines" / "files.py").write_text(DECLARATION)
+    (tmp_path / "spark_jobs" / "files.py").write_text(JOB)
+    rng = random.Random(24)
+    expected = {source.name: Expected() for source in SOURCES}
+    files = [
+        (source.name, *generated(rng, source, number, expected[source.name]))
+        for number in range(125)
+        for source in SOURCES
+    ]
+    first, second = files[:320], files[320:]
+    for folder, name, content in first:
+        deployment.land(name, content, folder)
+
+    def land_on() -> None:
+        for folder, name, content in second:
+            deployment.land(name, content, folder)
+            pause.wait(0.1)
+
+    pause = threading.Event()
+    feeder = threading.Thread(target=land_on)
+    feeder.start()
+    states = [[flow.state for flow in deployment.run("files").flows]]
+    feeder.join()
+    states += [[flow.state for flow in deployment.run("files").flows] for _ in range(2)]
+
+    assert states == [["done"] * 8, ["done"] * 8, ["idle"] * 8]
+    for source in SOURCES:
+        check_source(deployment, source, expected[source.name])
+        check_ledger(deployment, source, landed=125)
+    check_by_duckdb(deployment, expected["comma"])
+    assert sum(len(each.rows) for each in expected.values()) > 1000
+    assert sum(len(each.refused) for each in expected.values()) > 50
+    rules = {rule for each in expected.values() for rule in (*each.refused.values(), *each.files.values())}
+    assert len(rules) == 10, rules
