@@ -90,3 +90,11 @@ def check_schema(declared: object, ddl: str) -> None:
     twice = sorted({c.name.lower() for c in columns if [d.name.lower() for d in columns].count(c.name.lower()) > 1})
     if twice:
         raise FieldError(type(declared).__name__, "schema", ", ".join(twice), "each field once, whatever its case")
+    for column in columns:
+        if re.search("map<(?!string,)", re.sub(r"\s+", "", column.type.lower())):
+            raise FieldError(
+                type(declared).__name__,
+                "schema",
+                f"{column.name} {column.type}",
+                "MAP<STRING, …>: values are read as JSON, whose names are texts. A transform makes other keys of them",
+            )

@@ -96,11 +96,10 @@ def judged_int(text: str) -> int | None:
 
 def judged_decimal(text: str) -> Decimal | None:
     """DECIMAL(12,2)."""
-    parts = number(text)
-    if parts is None or len(parts[1].rstrip("0")) > 2 or "e-" in text.lower() or parts[2] > 37:
+    if number(text) is None:
         return None
     value = Decimal(text)
-    return value if abs(value) < 10**10 else None
+    return value if abs(value) < 10**10 and (Fraction(value) * 100).denominator == 1 else None
 
 
 def judged_double(text: str) -> Any:
@@ -205,6 +204,7 @@ NUMBERS = st.one_of(
     st.floats(width=32).map(repr),
     st.floats().map(repr),
     st.decimals(-(10**11), 10**11, places=3).map(str),
+    st.from_regex(r"[0-9]{1,6}0{0,30}(\.0{0,30}[0-9]{0,4})?[eE][+-]?[0-9]{1,2}", fullmatch=True),
     st.text("0123456789+-.eEdfNaInity_ x\n\t\0\uff11\u0663", max_size=7),
 )
 DAYS = st.one_of(

@@ -115,6 +115,34 @@ def test_a_parquet_record_keeps_its_values_and_its_types(tmp_path: Path) -> None
     }]  # fmt: skip
 
 
+def test_a_parquet_map_keeps_all_its_entries_whatever_its_keys_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    by_name, by_day = pa.map_(pa.string(), pa.int32()), pa.map_(pa.date32(), pa.int32())
+    table = pa.table({
+        "twice": pa.array([[("a", 1), ("b", 3), ("a", 2)]], by_name),
+        "deep": pa.array([[{"m": [("a", 1), ("a", 2)]}]], pa.list_(pa.struct([("m", by_name)]))),
+        "day": pa.array([[(INSTANT.date(), 1)]], by_day),
+        "number": pa.array([[(7, None)]], pa.map_(pa.int64(), by_day)),
+        "empty": pa.array([[]], by_name),
+        "none": pa.array([None], by_name),
+    })  # fmt: skip
+    pq.write_table(table, path)
+
+    assert set(fields_of(path, "parquet").values()) == {
+        "map<string,int>", "map<string,map<string,int>>", "array<struct<m:map<string,int>>>",
+    }  # fmt: skip
+    assert read(path, "parquet") == [{
+        "twice": [["a", 1], ["b", 3], ["a", 2]], "deep": [{"m": [["a", 1], ["a", 2]]}], "day": {"2026-01-02": 1},
+        "number": {"7": None}, "empty": {}, "none": None,
+    }]  # fmt: skip
+
+
+def test_a_file_in_which_two_columns_have_one_name_is_refused_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"]), path)
+    assert problem_of(path, "parquet") == "repeated_header"
+
+
 def test_records_of_several_batches_are_numbered_through(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": range(5001)}), path, row_group_size=700)

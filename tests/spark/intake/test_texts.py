@@ -12,6 +12,7 @@ import pytest
 from tidegate.spark.intake.texts import Field, Texts, csv_reader, json_reader
 
 FIELDS = [Field(name="id", is_text=False), Field(name="note", is_text=True)]
+WHOLE = [Field(name="id", is_text=False, bits=32)]
 
 
 def of_json(raw: str) -> Texts:
@@ -29,6 +30,21 @@ def test_a_json_number_keeps_its_literal_wherever_it_stands(literal: str) -> Non
     text = of_json(f'{{"id": {literal}, "note": {literal}, "other": {{"deep": [{literal}, "{literal}"]}}}}')
     assert (text.declared, text.malformed) == ([literal, literal], None)
     assert text.unknown == {"other": f'{{"deep":[{literal},"{literal}"]}}'}
+
+
+@pytest.mark.parametrize(
+    ("literal", "text"),
+    [
+        ("7", "7"), ("7.0", "7"), ("1E3", "1000"), ("-1500e-2", "-15"), ("-0.0", "0"), ("0e99", "0"), ("0e-99", "0"),
+        ("2147483647.000", "2147483647"), ("-2147483648e0", "-2147483648"), ("2147483648.0", "2147483648.0"),
+        ("1e10", "1e10"), ("7.5", "7.5"), ("1e-7", "1e-7"), ("1e99999999999", "1e99999999999"),
+        ("1e-99999999999999999999", "1e-99999999999999999999"), ("1" * 5000 + ".0", "1" * 5000 + ".0"),
+        ('"7.0"', "7.0"),
+    ],
+)  # fmt: skip
+def test_a_whole_json_number_is_its_digits_where_they_fit_the_type(literal: str, text: str) -> None:
+    read = json_reader(WHOLE, ("",))(f'{{"id":{literal},"more":{literal}}}', None, None)
+    assert (read.declared, read.unknown) == ([text], {"more": literal.strip('"')})
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BLANKS = " \t\r\n"
 """What may stand around a value, where blanks are trimmed."""
 _MOST_ZEROS = 100
-"""Digits behind those of a DECIMAL that fit: the time to read a number grows with the square of its digits."""
+"""Zeros behind the fraction of a DECIMAL with which Spark reads it at once, and digits more that are rounded."""
 _DATE = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _MINUTE = r"[T ][0-9]{2}:[0-9]{2}"
 _SECOND = r":[0-9]{2}(?:\.[0-9]{1,6}0*)?"
@@ -33,6 +33,9 @@ _LOCAL = rf"{_DATE}(?:{_MINUTE}(?:{_SECOND})?)?"
 _USUAL = rf"(?!0001-01-01|9999-12-31){_DATE}(?:{_MINUTE}(?:{_SECOND}{_ZONE}?)?)?"
 """Times that Spark reads as they are, and that no zone takes out of the years 1 to 9999."""
 _WITH_ZONE = rf"{_DATE}{_MINUTE}(?:{_SECOND})?{_ZONE}"
+
+_WHOLE_DIGITS = 19
+"""Of the largest BIGINT."""
 
 _MARK = "\ufdd0"
 """Stands before each number of a JSON text while Spark reads it: a noncharacter, which no text that means anything holds."""
@@ -64,8 +67,7 @@ def cast(text: SparkColumn, kind: str, formats: Formats = PLAIN) -> SparkColumn:
     if plain in ("tinyint", "smallint", "int", "bigint"):
         return F.when(_is(text, rf"[+-]?{_whole(formats)}"), _point(text, formats).try_cast(kind))
     if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", plain):
-        pattern = _decimal(int(decimal[2]), formats)
-        return F.when(_is(text, pattern), _point(text, formats).try_cast(kind))
+        return _decimal(text, int(decimal[1]), int(decimal[2]), formats)
     match plain:
         case "float" | "double":
             return _floating(text, plain, formats)
@@ -115,14 +117,44 @@ def _point(text: SparkColumn, formats: Formats) -> SparkColumn:
     return F.translate(text, ",.", ".") if formats.decimal_comma else text
 
 
-def _decimal(scale: int, formats: Formats) -> str:
-    """A number other than zero with an exponent above 37 fits no DECIMAL, so none has one."""
+def _any_number(formats: Formats) -> str:
+    return rf"{_number(formats, _whole(formats), '[0-9]*')}(?:[eE][+-]?[0-9]+)?"
+
+
+def _decimal(text: SparkColumn, precision: int, scale: int, formats: Formats) -> SparkColumn:
+    """Spark reads the usual numbers as they are, and rounds or does not read the others: for these, see `_exact`."""
+    from pyspark.sql import functions as F
+
+    number, kind = _point(text, formats), f"decimal({precision},{scale})"
     whole = rf"(?:0*[0-9]{{1,38}}|{_whole(formats, 39)})" if formats.decimal_comma else "0*[0-9]{1,38}"
+    usual = _number(formats, whole, f"[0-9]{{0,{scale}}}0{{0,{_MOST_ZEROS}}}")
     if formats.rounding:
-        number = _number(formats, whole, f"[0-9]{{0,{scale + _MOST_ZEROS}}}")
-        return rf"{number}(?:[eE](?:\+?0*(?:[12]?[0-9]|3[0-7])|-0*[0-9]{{1,2}}))?"
-    number = _number(formats, whole, f"[0-9]{{0,{scale}}}0{{0,{_MOST_ZEROS}}}")
-    return rf"{number}(?:[eE]\+?0*(?:[12]?[0-9]|3[0-7]))?"
+        more = _number(formats, whole, f"[0-9]{{0,{scale + _MOST_ZEROS}}}")
+        usual = rf"{more}(?:[eE](?:\+?0*(?:[12]?[0-9]|3[0-7])|-0*[0-9]{{1,2}}))?"
+    exact = _exact(number, precision, scale)
+    return F.when(_is(text, usual), number.try_cast(kind)).when(_is(text, _any_number(formats)), exact)
+
+
+def _exact(number: SparkColumn, precision: int, scale: int) -> SparkColumn:
+    """A number, whatever its exponent and zeros, as the decimal that it is; NULL where that has too many digits.
+
+    Its digits without the zeros around them and the power of ten of the last one say whether it fits, before Spark reads it:
+    the time to read a number grows with the square of its digits, and with its exponent.
+    """
+    from pyspark.sql import functions as F
+
+    mantissa = F.substring_index(F.lower(number), "e", 1)
+    exponent = F.regexp_extract(F.concat(number, F.lit("e0")), r"[eE]\+?(-?[0-9]+)", 1).try_cast("bigint")
+    digits = F.translate(mantissa, "+-.", "")
+    kept = F.rtrim(digits, F.lit("0"))
+    behind_point = F.length(F.regexp_extract(mantissa, r"\.([0-9]*)", 1))
+    # Where it is longer, it is of no interest.
+    power = F.when(exponent.between(-(10**9), 10**9), exponent - behind_point + F.length(digits) - F.length(kept))
+    significant = F.ltrim(kept, F.lit("0"))
+    fits = (power >= -scale) & (power + F.length(significant) <= precision - scale)
+    plain = F.concat(F.regexp_extract(mantissa, "^-", 0), significant, F.lit("E"), power.cast("string"))
+    zero = F.lit(0).cast(f"decimal({precision},{scale})")
+    return F.when(significant == "", zero).when(fits, plain.try_cast(f"decimal({precision},{scale})"))
 
 
 def _floating(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
@@ -132,10 +164,9 @@ def _floating(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
     digits, exponent = (20, 1) if kind == "float" else (200, 2)
     bounded = _number(formats, _whole(formats, digits), "[0-9]*")
     usual = rf"{bounded}(?:[eE](?:-[0-9]+|\+?[0-9]{{1,{exponent}}}))?|NaN|-?Infinity"
-    any_number = rf"{_number(formats, _whole(formats), '[0-9]*')}(?:[eE][+-]?[0-9]+)?"
     value = _point(text, formats).try_cast(kind)
     finite = F.when(F.abs(value) < F.lit(float("inf")), value)
-    return F.when(_is(text, usual), value).when(_is(text, any_number), finite)
+    return F.when(_is(text, usual), value).when(_is(text, _any_number(formats)), finite)
 
 
 def _boolean(text: SparkColumn, formats: Formats) -> SparkColumn:
@@ -199,7 +230,8 @@ def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
 
     `from_json` rounds decimals and rewrites numbers, so each becomes a marked string first. It also makes a structure of NULLs
     of what is none; only a record has a place in which it tells so. What stands behind the end of a value it passes over:
-    hence the text stands in two places of the record, as a field and in a list, in which only one value whole is fine.
+    hence the text stands in two places of the record, as a field and in a list, in which only one value whole is fine. And
+    of a name that stands twice in one object it takes the last: a VARIANT refuses these.
     Each step is a lambda, whose argument is a value and not an expression: so each is done once.
     """
     from pyspark.sql import functions as F
@@ -222,10 +254,12 @@ def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
     def parse(json: SparkColumn) -> SparkColumn:
         parts = (f'{{"{_MARK}value":', json, f',"{_MARK}list":[', json, f'],"{_MARK}end":true}}')
         whole = F.concat(*[F.lit(part) if isinstance(part, str) else part for part in parts])
-        return F.from_json(whole, record, options)
+        return F.struct(F.from_json(whole, record, options).alias("read"), F.try_parse_json(json).alias("variant"))
 
     def read(it: SparkColumn) -> SparkColumn:
-        return F.when(it[f"{_MARK}corrupt"].isNull() & it[f"{_MARK}end"], it[f"{_MARK}value"])
+        found = it["read"]
+        fine = found[f"{_MARK}corrupt"].isNull() & found[f"{_MARK}end"] & it["variant"].isNotNull()
+        return F.when(fine, found[f"{_MARK}value"])
 
     def both(texts: SparkColumn) -> SparkColumn:
         return F.struct(texts.alias("texts"), _values(texts, of, formats).alias("values"))
@@ -255,7 +289,7 @@ def _texts_of(kind: DataType) -> DataType:
 
 def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn:
     from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+    from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType
 
     match kind:
         case StructType():
@@ -270,10 +304,14 @@ def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn
             bare = F.regexp_replace(texts, F.lit(rf'"?{_MARK}([-+0-9.eE]++)"?'), F.lit("$1"))
             return F.when(texts.contains(_MARK), bare).otherwise(texts)
     number, value = F.translate(texts, _MARK, ""), kind.simpleString()
-    if not formats.decimal_comma:
+    if isinstance(kind, IntegralType):
+        # 7.0 and 1e3 are whole numbers of JSON.
+        exact = _exact(number, _WHOLE_DIGITS, 0).try_cast(value)
+    elif formats.decimal_comma:
+        # JSON's own numbers have a point, whatever the source writes elsewhere.
+        exact = cast(number, value, dataclasses.replace(formats, decimal_comma=False))
+    else:
         return cast(number, value, formats)
-    # JSON's own numbers have a point, whatever the source writes elsewhere.
-    exact = cast(number, value, dataclasses.replace(formats, decimal_comma=False))
     return F.when(texts.startswith(_MARK), exact).otherwise(cast(texts, value, formats))
 
 

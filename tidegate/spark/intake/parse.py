@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.drift import normal
 from tidegate.spark.intake import messages
 from tidegate.spark.intake.texts import Field, Texts, csv_reader, dialect_of, header_names, header_problem, json_reader
 from tidegate.spark.intake.values import as_values, text_name
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from tidegate.schema.writers import WriterSchema
     from tidegate.spec import Dialect
+
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+"""Of the types of whole numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +170,9 @@ def _texts(
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.functions import arrow_udf
 
-    fields = [Field(name=column.name, is_text=column.is_text) for column in columns]
+    fields = [
+        Field(name=column.name, is_text=column.is_text, bits=_BITS.get(normal(column.type), 0)) for column in columns
+    ]
     make = csv_reader if source.format == "csv" else json_reader
 
     def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:

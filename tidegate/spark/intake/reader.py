@@ -35,7 +35,7 @@ class CheckedFile:
     records: int = 0
     problem: str | None = None
     """Why it cannot be used: ``empty_file``, ``vanished``, ``not_a_file``, ``unreadable``, ``corrupt_compression``,
-    ``corrupt_file``, ``not_<encoding>``, ``line_too_long``, ``open_quote``, ``changed_while_read``."""
+    ``corrupt_file``, ``repeated_header``, ``not_<encoding>``, ``line_too_long``, ``open_quote``, ``changed_while_read``."""
     line: int | None = None
     """Where the problem lies, from 1."""
 
@@ -110,6 +110,8 @@ class FileReader:
             self._problem = "unreadable" if error.errno else "corrupt_compression"
         except records.CorruptFileError:
             self._problem = "corrupt_file"
+        except records.RepeatedFieldError:
+            self._problem = "repeated_header"
         except UnicodeError:
             self._problem = self._dialect.undecodable
         except EndlessLineError:

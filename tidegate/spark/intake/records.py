@@ -71,6 +71,10 @@ class CorruptFileError(ValueError):
     """A decoder cannot read the file."""
 
 
+class RepeatedFieldError(ValueError):
+    """Two columns have one name, so a record by names would lose one."""
+
+
 def texts(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
     """A file's fields, and its records as JSON text.
 
@@ -80,10 +84,13 @@ def texts(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
 
     Raises:
         CorruptFileError: It is damaged; also while the records are read.
+        RepeatedFieldError: Two of its columns have one name.
         OSError: The system does not give it to us.
     """
     with _decoding():
         fields, read = _parquet(path) if kind == "parquet" else _avro(path)
+    if len({name for name, _ in fields}) < len(fields):
+        raise RepeatedFieldError
 
     def guarded() -> Iterator[str]:
         with _decoding():
@@ -128,10 +135,46 @@ def _parquet(path: str) -> tuple[Fields, Iterator[str]]:
     def texts() -> Iterator[str]:
         with file:
             for batch in file.iter_batches(batch_size=_ROWS):
-                for record in batch.to_pylist(maps_as_pydicts="lossy"):
-                    yield as_json(record)
+                for record in batch.to_pylist():
+                    yield as_json(_by_names(record, mapped) if mapped else record)
 
+    mapped = {field.name: field.type for field in file.schema_arrow if _has_map(field.type)}
     return [(field.name, _arrow_type(field.type)) for field in file.schema_arrow], texts()
+
+
+def _has_map(kind: pyarrow.DataType) -> bool:
+    import pyarrow as pa
+
+    inner = (kind.field(place).type for place in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
+    return pa.types.is_map(kind) or any(map(_has_map, inner))
+
+
+def _by_names(record: dict[str, Any], mapped: dict[str, pyarrow.DataType]) -> dict[str, Any]:
+    return {name: _shaped(value, mapped[name]) if name in mapped else value for name, value in record.items()}
+
+
+def _shaped(value: Any, kind: pyarrow.DataType) -> Any:
+    """A map is an object. If a key stands in it twice, it is a list of its pairs, which no MAP fits: so none is lost."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        pairs = [(_name(key), _shaped(item, kind.item_type)) for key, item in value]
+        named = dict(pairs)
+        return named if len(named) == len(pairs) else [list(pair) for pair in pairs]
+    if pa.types.is_struct(kind):
+        return {field.name: _shaped(value[field.name], field.type) for field in kind}
+    if pa.types.is_nested(kind) and hasattr(kind, "value_type"):
+        return [_shaped(each, kind.value_type) for each in value]
+    return value
+
+
+def _name(key: Any) -> str:
+    """The key of a map as the name that JSON needs."""
+    if isinstance(key, str):
+        return key
+    return as_json(key) if isinstance(key, bool | int | float | dict | list) else _plain(key)
 
 
 def _avro(path: str) -> tuple[Fields, Iterator[str]]:
@@ -160,7 +203,7 @@ def _arrow_type(kind: pyarrow.DataType) -> str:
     if pa.types.is_struct(kind):
         return f"struct<{','.join(f'{field.name}:{_arrow_type(field.type)}' for field in kind)}>"
     if pa.types.is_map(kind):
-        return f"map<{_arrow_type(kind.key_type)},{_arrow_type(kind.item_type)}>"
+        return f"map<string,{_arrow_type(kind.item_type)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return f"array<{_arrow_type(kind.value_type)}>"
     return _ARROW.get(str(kind), "string")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
 from tidegate.spark.intake.delimited import splitter
@@ -16,6 +17,9 @@ from tidegate.spec.dialect import Dialect
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 """Those that a header is tried with when it does not fit the declared one."""
+
+_WHOLE_DIGITS = 19
+"""Of the largest BIGINT."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Field:
     name: str
     is_text: bool
     """Its type is STRING."""
+    bits: int = 0
+    """Of a type of whole numbers, else 0."""
 
 
 class Reader(Protocol):
@@ -119,12 +125,18 @@ class _Number(str):
     __slots__ = ()
 
 
+class _Fraction(_Number):
+    """One with a fraction or an exponent."""
+
+    __slots__ = ()
+
+
 def json_reader(fields: Sequence[Field], null_values: Sequence[str]) -> Reader:
     """Reads records that are one JSON object each."""
     declared = {each.name for each in fields}
     nulls = frozenset(null_values)
     decoder = json.JSONDecoder(
-        object_pairs_hook=_unique, parse_float=_Number, parse_int=_Number, parse_constant=_refuse
+        object_pairs_hook=_unique, parse_float=_Fraction, parse_int=_Number, parse_constant=_refuse
     )
     refused = [None] * len(fields)
 
@@ -144,6 +156,8 @@ def json_reader(fields: Sequence[Field], null_values: Sequence[str]) -> Reader:
         values = []
         for each in fields:
             text = texts.get(each.name)
+            if each.bits and isinstance(record.get(each.name), _Fraction):
+                text = _as_whole(record[each.name], each.bits)
             # An empty JSON string is a text, where texts are declared.
             values.append(None if text in nulls and not (each.is_text and text == "") else text)
         unknown = {name: text for name, text in texts.items() if text is not None and name not in declared}
@@ -157,6 +171,19 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         raise ValueError("a name stands twice in one object")
     return record
+
+
+def _as_whole(literal: str, bits: int) -> str:
+    """A JSON number such as 7.0 or 1e3 by its digits, where it is a whole number of so many bits; else as it was written."""
+    try:
+        number = Decimal(literal)
+    except InvalidOperation:
+        # An exponent of nineteen digits.
+        return literal
+    if number and not 0 <= number.adjusted() < _WHOLE_DIGITS:
+        return literal
+    whole = int(number)
+    return str(whole) if number == whole and -(1 << (bits - 1)) <= whole < 1 << (bits - 1) else literal
 
 
 def _refuse(constant: str) -> Any:
