@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -56,6 +57,19 @@ def test_the_time_is_estimated_from_the_flows_own_history(filled: Project) -> No
         )
         filled.record(orders(), line)
     assert seen(filled, *window)["silver"]["seconds"] == 3.2, "4 rows: 2.8 s and 0.1 s for each"
+
+
+def test_an_increment_names_the_files_that_are_read_and_counts_those_that_are_not(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project")
+    project.declare(orders())
+    folder = project.folder / "landing" / "orders"
+    folder.mkdir()
+    for name in ("0.csv", "0.tmp"):
+        (folder / name).write_text("order_id\n1\n")
+    told = project.run("plan", "orders")
+    files = r"bronze: reads 1 new file in orders: 0\.csv; not read: 1 file in the folder that does not fit \S+, ~"
+    assert re.search(files, told.out), told.out
+    assert "silver: reads what flow bronze writes, " in told.out
 
 
 def test_an_increment_is_told_as_fully_as_a_manual_mode(filled: Project) -> None:

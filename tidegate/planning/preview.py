@@ -157,7 +157,7 @@ def _of_increment(
     return FlowPreview(
         flow=flow.name,
         reads=Extent(
-            what=f"{lag.reason}: {lag.ahead}" if lag.ahead else lag.reason,
+            what=_news(lag),
             rows=lag.rows,
             size=lag.bytes,
             rows_exact=lag.rows_exact,
@@ -170,6 +170,12 @@ def _of_increment(
         busy=_busy(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, "incremental", rows, None),
     )
+
+
+def _news(lag: Lag) -> str:
+    """What an increment reads, for a sentence that begins with "reads"; names of files stand by the files that are read."""
+    what, passed_over, rest = lag.reason.removeprefix("reads ").partition("; not read: ")
+    return f"{what}: {lag.ahead}{passed_over}{rest}" if lag.ahead else what + passed_over + rest
 
 
 def _of_rows(flow: Flow, rows: int | None) -> str:
