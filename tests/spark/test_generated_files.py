@@ -144,13 +144,21 @@ def cell(rng: random.Random, source: Written) -> str:
     return text.encode(source.encoding, "replace").decode(source.encoding)
 
 
+def line_of(rng: random.Random, source: Written, cells: list[str]) -> str:
+    """A record; quotes stand where they must, and at times where they may."""
+    special, quote = f"{source.separator}{source.quote}\r\n", source.quote
+    return source.separator.join(
+        quote + cell.replace(quote, quote * 2) + quote
+        if any(character in special for character in cell) or rng.random() < 0.2
+        else cell
+        for cell in cells
+    )
+
+
 def text_of(rng: random.Random, source: Written, end: str, *, spoiled: bool) -> str:
     """A file with columns in any order; if it is spoiled, some of its records break a rule."""
     names = rng.sample([*COLUMNS, "extra"], 5) if rng.random() < 0.3 else rng.sample(COLUMNS, 4)
-    out = io.StringIO(newline="")
-    quoting = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-    writer = csv.writer(out, delimiter=source.separator, quotechar=source.quote, lineterminator=end, quoting=quoting)
-    writer.writerow(names)
+    lines = [line_of(rng, source, names)]
     for number in range(rng.randrange(3, 9)):
         record = {
             "id": str(rng.randrange(10**6)),
@@ -167,11 +175,10 @@ def text_of(rng: random.Random, source: Written, end: str, *, spoiled: bool) -> 
         values = [record[name] for name in names]
         if broken == 3:
             values = values[:-1] if number % 2 else [*values, "one more"]
-        writer.writerow(values)
+        lines.append(line_of(rng, source, values))
         if broken == 4:
-            out.write(end)
-    text = out.getvalue()
-    return text if rng.random() < 0.7 else text.removesuffix(end)
+            lines.append("")
+    return end.join(lines) + (end if rng.random() < 0.7 else "")
 
 
 def judge(expected: Expected, source: Written, name: str, text: str) -> None:
@@ -204,6 +211,9 @@ def generated(rng: random.Random, source: Written, number: int, expected: Expect
     end = rng.choice(["\n", "\r\n", "\r"])
     name = f"{number}.csv"
     text = text_of(rng, source, end, spoiled=number % 10 == 4)
+    if number % 10 in (6, 8, 9):
+        # DuckDB takes one kind of line break at a time.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     content = text.encode(source.encoding)
     match number % 20:
         case 0 | 10:
@@ -309,22 +319,25 @@ def check_ledger(deployment: Deployment, source: Written, landed: int) -> None:
 
 def check_by_duckdb(deployment: Deployment, expected: Expected) -> None:
     """Silver of the commas, beside what another engine reads of the same files."""
-    silver = deployment.table("silver.comma")
-    files = [str(deployment.environment.landing / "comma" / name) for name in expected.plain]
-    assert len(files) > 10
-    columns = "coalesce(a, '') AS a, coalesce(b, '') AS b"
-    own = f"SELECT parse_filename(split_part(_row_id, '@', 1)) AS file, id, {columns}, amount FROM silver"
-    judged = f"""
-        SELECT parse_filename(filename) AS file, id::INT AS id, {columns},
-               CASE amount WHEN '1e2' THEN 100 ELSE nullif(amount, '')::DECIMAL(12,2) END AS amount
-        FROM read_csv({files}, delim=',', quote='"', escape='"', header=true, all_varchar=true, union_by_name=true,
-                      auto_detect=false, new_line='\\n', filename=true, strict_mode=true, columns=NULL)
-    """.replace(", columns=NULL", "").replace("auto_detect=false, ", "")
-    names = {Path(name).name for name in files}
-    found = Counter(row for row in duckdb.sql(own).fetchall() if row[0] in names)
-    assert found == Counter(duckdb.sql(judged).fetchall())
-    assert found.total() > 50
-    assert silver.num_rows > found.total()
+    assert len(expected.plain) > 20
+    judged: Counter[tuple[Any, ...]] = Counter()
+    for name in expected.plain:
+        path = deployment.environment.landing / "comma" / name
+        (names, *_) = csv.reader([path.read_text(encoding="utf-8").split("\n")[0]])
+        read = f"""
+            SELECT '{name}', id::INT, coalesce(a, ''), coalesce(b, ''),
+                   CASE amount WHEN '1e2' THEN 100 ELSE nullif(amount, '')::DECIMAL(12,2) END
+            FROM read_csv('{path}', delim=',', quote='"', escape='"', header=true, all_varchar=true, auto_detect=false,
+                          new_line='\\n', strict_mode=true, columns={dict.fromkeys(names, "VARCHAR")})
+        """
+        judged.update(duckdb.sql(read).fetchall())
+    assert judged.total() > 100
+    silver = deployment.table("silver.comma").to_pylist()
+    rows = [(place_of(row["_row_id"])[0], row) for row in silver]
+    found = Counter(
+        (name, row["id"], row["a"] or "", row["b"] or "", row["amount"]) for name, row in rows if name in expected.plain
+    )
+    assert found == judged
 
 
 def test_each_record_of_five_hundred_files_is_once_in_silver_or_in_quarantine(
