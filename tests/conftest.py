@@ -69,7 +69,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         {
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": submit_conf(environment, small=True)["spark.driver.extraJavaOptions"],
+            **submit_conf(environment, small=True),
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },

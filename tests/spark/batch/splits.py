@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.flow_context import changes, table, transaction
 from tidegate.report import BatchRecord
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.batch.split import Decision, Split, arrived_rows
+from tidegate.spark.batch.split import Decision, Split, check_arrived, settle
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -27,10 +27,13 @@ def split(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> Sp
     return result
 
 
-def write(context: FlowContext, result: Split) -> None:
-    """Write the target as the micro-batch does; the commit takes as many rows as were planned."""
+def write(context: FlowContext, result: Split) -> BatchRecord:
+    """Write the target as the micro-batch does; the ledger's line."""
     commit = result.write(transaction(context, result.planned.batch_id, result.planned))
-    assert arrived_rows(commit) == result.arriving
+    check_arrived(context, result, commit)
+    record = settle(result.planned, commit, result.settled)
+    assert record.imbalance() == 0
+    return record
 
 
 def counts(record: BatchRecord) -> dict[str, int]:

@@ -10,8 +10,9 @@ import pytest
 
 from tests.spark.flow_context import GOLD, changes, flow_context, stand, table, transaction
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.spark.batch.groups import compare, split_groups
-from tidegate.spark.batch.split import Decision, Split, arrived_rows
+from tidegate.spark.batch.groups import replacement, split_groups
+from tidegate.spark.batch.split import Decision, Split, check_arrived, settle
+from tidegate.spark.lake import local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +32,18 @@ def daily(rows: DataFrame) -> DataFrame:
     return rows.groupBy("day").agg(F.count("*").alias("orders"), F.sum("amount").cast("int").alias("total"))
 
 
+@pytest.fixture(params=["few"])
+def few_or_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is few comes to the driver; many groups stay frames. Most tests look at few."""
+    if request.param == "many":
+        monkeypatch.setattr(local, "ROWS", 0)
+
+
+BOTH = pytest.mark.parametrize("few_or_many", ["few", "many"], indirect=True)
+
+
 @pytest.fixture
-def gold(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
+def gold(few_or_many: None, spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
     def make(transform: Callable[[DataFrame], DataFrame] = daily, **more: Any) -> FlowContext:
         return flow_context(spark, tmp_path, GOLD, transform=transform, **more)
 
@@ -58,18 +69,27 @@ def split(context: FlowContext, *fed: tuple[Any, ...], version: int = 0, batch_i
     return result
 
 
-def counts(result: Split) -> dict[str, int]:
-    names = ("read", "groups", "upserted", "deleted", "unchanged")
-    return {name: number for name in names if (number := getattr(result.planned, name))}
-
-
-def write(context: FlowContext, result: Split) -> list[tuple[Any, ...]]:
-    """The target's rows behind the write."""
+def write(context: FlowContext, result: Split) -> dict[str, int]:
+    """Write the target; all counts of the ledger's line that are not 0."""
     commit = result.write(transaction(context, result.planned.batch_id))
-    assert arrived_rows(commit) == result.arriving
+    check_arrived(context, result, commit)
+    line = settle(result.planned, commit, result.settled)
+    assert line.imbalance() == 0
+    names = ("read", "groups", "upserted", "deleted", "unchanged")
+    return {name: number for name in names if (number := getattr(line, name))}
+
+
+def fed_by(context: FlowContext, version: int) -> list[Any]:
+    """The changes that a version of the target tells its readers."""
+    feed = context.spark.read.format("delta").option("readChangeFeed", "true")
+    return feed.option("startingVersion", version).load(str(context.target)).collect()
+
+
+def stored(context: FlowContext) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table(context.target)]
 
 
+@BOTH
 def test_the_groups_that_the_feed_names_are_recomputed_and_no_other(gold: Callable[..., FlowContext]) -> None:
     """A group of NULL is one beside the others; the group that a row left is named by its pre-image alone."""
     given: list[int] = []
@@ -93,23 +113,24 @@ def test_the_groups_that_the_feed_names_are_recomputed_and_no_other(gold: Callab
     )
 
     assert sorted(given) == [1, 2, 3, 5, 6, 7]
-    assert counts(result) == {"read": 5, "groups": 5, "upserted": 4, "deleted": 1}
     assert (result.planned.kind, result.arriving) == ("recompute", 5)
     assert (result.planned.flow, result.planned.app_id) == ("gold", "orders/gold/v1/0")
-    assert write(context, result) == [(1, 2, 30), (2, 1, 30), (3, 1, 40), (7, 1, 70), (9, 9, 9), (None, 2, 110)]
+    assert write(context, result) == {"read": 5, "groups": 5, "upserted": 4, "deleted": 1}
+    assert stored(context) == [(1, 2, 30), (2, 1, 30), (3, 1, 40), (7, 1, 70), (9, 9, 9), (None, 2, 110)]
 
 
+@BOTH
 def test_a_group_of_null_is_compared_with_the_tables_and_can_be_deleted(gold: Callable[..., FlowContext]) -> None:
     context = gold()
     source(context, (3, 1, 30), (4, None, 40))
-    standing(context, (None, 1, 40), (1, 1, 30))
-    assert counts(split(context, (4, None, 40), (3, 1, 30))) == {"read": 2, "groups": 2, "unchanged": 2}
+    standing(context, (None, 1, 40), (1, 1, 30), (3, 1, 30))
+    assert write(context, split(context, (4, None, 40), (3, 1, 30))) == {"read": 2, "groups": 2, "unchanged": 2}
     source(context, (3, 1, 30))
 
-    result = split(context, (4, None, 40, "delete"), version=1)
+    result = split(context, (4, None, 40, "delete"), version=1, batch_id=1)
 
-    assert counts(result) == {"read": 1, "groups": 1, "deleted": 1}
-    assert write(context, result) == [(1, 1, 30)]
+    assert write(context, result) == {"read": 1, "groups": 1, "deleted": 1}
+    assert stored(context) == [(1, 1, 30), (3, 1, 30)]
 
 
 def test_a_group_is_named_once_however_many_of_its_rows_changed(gold: Callable[..., FlowContext]) -> None:
@@ -118,8 +139,8 @@ def test_a_group_is_named_once_however_many_of_its_rows_changed(gold: Callable[.
 
     result = split(context, (1, 1, 10), (2, 1, 20))
 
-    assert counts(result) == {"read": 2, "groups": 1, "upserted": 1}
-    assert write(context, result) == [(1, 2, 30)]
+    assert write(context, result) == {"read": 2, "groups": 1, "upserted": 1}
+    assert stored(context) == [(1, 2, 30)]
 
 
 def test_a_group_that_comes_out_the_same_or_was_never_there_is_unchanged_and_not_written(
@@ -127,13 +148,13 @@ def test_a_group_that_comes_out_the_same_or_was_never_there_is_unchanged_and_not
 ) -> None:
     context = gold()
     source(context, (1, 1, 10), (2, 2, None))
-    standing(context, (1, 1, 10), (2, 1, None))
+    write(context, split(context, (1, 1, 10), (2, 2, None)))
 
-    result = split(context, (1, 1, 10), (2, 2, None), (9, 9, 9, "delete"))
+    result = split(context, (1, 1, 10), (2, 2, None), (9, 9, 9, "delete"), batch_id=1)
 
-    assert counts(result) == {"read": 3, "groups": 3, "unchanged": 3}
-    assert result.arriving == 0
-    assert write(context, result) == [(1, 1, 10), (2, 1, None)]
+    assert write(context, result) == {"read": 3, "groups": 3, "unchanged": 3}
+    assert stored(context) == [(1, 1, 10), (2, 1, None)]
+    assert fed_by(context, 1) == [], "who follows the table hears nothing of it"
 
 
 def test_tombstones_of_the_source_are_no_rows(gold: Callable[..., FlowContext]) -> None:
@@ -142,7 +163,8 @@ def test_tombstones_of_the_source_are_no_rows(gold: Callable[..., FlowContext]) 
     source(context, (1, 1, 10, False), (2, 1, 20, True), (3, 1, 30, None), (4, 2, 40, True), columns=columns)
     standing(context, (1, 2, 40), (2, 1, 40))
 
-    assert counts(split(context, (2, 1, 20), (4, 2, 40))) == {"read": 2, "groups": 2, "deleted": 1, "unchanged": 1}
+    result = split(context, (2, 1, 20), (4, 2, 40))
+    assert write(context, result) == {"read": 2, "groups": 2, "deleted": 1, "unchanged": 1}
 
 
 def test_the_source_is_read_as_of_the_last_version_of_the_batch(gold: Callable[..., FlowContext]) -> None:
@@ -153,7 +175,7 @@ def test_the_source_is_read_as_of_the_last_version_of_the_batch(gold: Callable[.
     standing(context, (1, 1, 11))
 
     fed = (1, 1, 10, "insert", 0), (1, 1, 11, "update_postimage", 1)
-    assert counts(split(context, *fed)) == {"read": 2, "groups": 1, "unchanged": 1}
+    assert write(context, split(context, *fed)) == {"read": 2, "groups": 1, "unchanged": 1}
 
 
 def test_a_source_whose_version_was_vacuumed_is_read_as_it_is_now(gold: Callable[..., FlowContext]) -> None:
@@ -166,9 +188,10 @@ def test_a_source_whose_version_was_vacuumed_is_read_as_it_is_now(gold: Callable
         file.unlink()
     standing(context, (1, 1, 12))
 
-    assert counts(split(context, (1, 1, 10))) == {"read": 1, "groups": 1, "unchanged": 1}
+    assert write(context, split(context, (1, 1, 10))) == {"read": 1, "groups": 1, "unchanged": 1}
 
 
+@BOTH
 def test_a_batch_without_changes_is_nothing(gold: Callable[..., FlowContext]) -> None:
     context = gold()
     source(context, (1, 1, 10))
@@ -191,6 +214,7 @@ def test_the_transform_is_given_no_column_of_ours_but_what_was_rescued(gold: Cal
     assert given == ["id", "day", "amount", "_rescued"]
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("transform", "error", "message"),
     [
@@ -223,26 +247,28 @@ def test_a_column_that_the_transform_adds_is_a_change_where_it_has_a_value(gold:
 
     result = split(context, (1, 1, 10), (2, 2, 20))
 
-    assert counts(result) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
-    assert write(context, result) == [(1, 1, 10, "busy"), (2, 1, 20, None)]
+    assert write(context, result) == {"read": 2, "groups": 2, "upserted": 1, "unchanged": 1}
+    assert stored(context) == [(1, 1, 10, "busy"), (2, 1, 20, None)]
 
 
-def test_compare_says_of_each_named_key_what_becomes_of_it(gold: Callable[..., FlowContext]) -> None:
+def test_a_difference_in_bookkeeping_alone_is_no_change(gold: Callable[..., FlowContext]) -> None:
+    from tidegate.spark.lake import sinks
+
     context = gold()
     standing(context, (1, 1, 10), (2, 1, 20), (3, 1, 30), (None, 1, 40))
     groups = context.spark.createDataFrame(
         [(1, 2, 10), (2, 1, 21), (None, 1, 40), (5, 1, 50)], "day int, orders bigint, total int"
     )
     named = context.spark.createDataFrame([(1,), (2,), (3,), (4,), (5,), (None,)], "day int")
+    due = replacement(context, groups, named)
 
-    def operations(bookkeeping: tuple[str, ...] = ()) -> dict[int | None, str]:
-        result = compare(context, groups, named, bookkeeping).collect()
-        assert len(result) == 6
-        return {row["day"]: row["_op"] for row in result}
-
-    rest = {2: "upsert", 3: "delete", 4: "unchanged", 5: "upsert", None: "unchanged"}
-    assert operations() == {1: "upsert", **rest}
-    assert operations(("orders",)) == {1: "unchanged", **rest}, "a difference in bookkeeping alone is no change"
+    assert {row["day"]: row["_op"] for row in due.collect()} == {
+        **dict.fromkeys((1, 2, 5, None), "upsert"),
+        **dict.fromkeys((3, 4), "delete"),
+    }
+    commit = sinks.replace_groups(due, context.target, ("day",), transaction(context, 0), ignored=("orders",))
+    assert stored(context) == [(1, 1, 10), (2, 1, 21), (5, 1, 50), (None, 1, 40)]
+    assert commit.metrics["numSourceRows"] == 6
 
 
 def busy(severity: str, **more: Any) -> dict[str, Any]:
@@ -255,7 +281,9 @@ def test_a_group_that_breaks_a_rule_is_recorded_and_written(gold: Callable[..., 
     context = gold(suite=[busy("warning"), busy("critical", mostly=0.1)])
     source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
 
-    assert write(context, split(context, (1, 1, 10), (3, 2, 30))) == [(1, 2, 30), (2, 1, 30)]
+    write(context, split(context, (1, 1, 10), (3, 2, 30)))
+
+    assert stored(context) == [(1, 2, 30), (2, 1, 30)]
 
     (verdict,) = context.report.verdicts
     assert verdict.outcome == "passed", "nothing is in quarantine"

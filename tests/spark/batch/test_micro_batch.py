@@ -121,7 +121,10 @@ def test_a_batch_goes_to_quarantine_target_ledger_and_report(latest: Callable[..
     assert context.report.docs is not None and (context.layout.lake / context.report.docs).exists()
     for path in (context.quarantine, context.target):
         assert tables.transactions(context.spark, path) == {"orders/latest/v1/0": 0}
-        assert tables.find_commit(path, context.app_id, 0, 0).metadata["planned"] == batch.planned.to_json()
+        assert tables.find_commit(path, context.app_id, 0, 0).metadata["planned"] == {
+            **batch.planned.to_json(),
+            "settled": "",
+        }
 
 
 def test_a_batch_that_is_run_again_changes_nothing_and_is_not_split_again(latest: Callable[..., FlowContext]) -> None:

@@ -64,12 +64,14 @@ def test_a_source_row_is_one_entry_with_every_rule_once(spark: SparkSession) -> 
         "_row_id string, raw string, _errors array<string>",
     ).selectExpr("_row_id", "_errors", origin)
 
-    by_id = {row["_row_id"]: row.asDict() for row in quarantine.from_rows(rows).collect()}
+    by_id = {row["_row_id"]: row.asDict() for row in quarantine.from_rows(rows, one_to_one=False).collect()}
 
     assert sorted(by_id["a"].pop("rules")) == ["x", "y", "z"]
     assert by_id["a"] == {"_row_id": "a", "level": "row", "record": "text of a", "source": "{}"}
     assert by_id["b"]["rules"] == ["x"]
     assert len(by_id) == 2
+    alone = quarantine.from_rows(rows.where("_row_id = 'b'"), one_to_one=True).collect()
+    assert [(row["_row_id"], row["rules"], row["record"]) for row in alone] == [("b", ["x"], "text of b")]
 
 
 def test_an_entry_is_open_and_says_when_by_which_batch_and_by_which_suite(spark: SparkSession, tmp_path: Path) -> None:

@@ -41,7 +41,11 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
         batch_id=1,
     )
 
-    assert counts(result.planned) == {
+    assert result.planned.filtered == {"odd": 5}
+    assert result.planned.rules == {"null_key(id)": 2, "null_sequence(at)": 1}
+    assert (result.planned.flow, result.planned.batch_id, result.planned.app_id) == ("latest", 1, "orders/latest/v1/0")
+    assert (result.planned.kind, result.arriving) == ("upsert", 5)
+    assert counts(write(context, result)) == {
         "read": 15,
         "written": 4,
         "deduplicated": 2,
@@ -49,10 +53,6 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
         "quarantined": 3,
         "filtered": 5,
     }
-    assert result.planned.filtered == {"odd": 5}
-    assert result.planned.rules == {"null_key(id)": 2, "null_sequence(at)": 1}
-    assert (result.planned.flow, result.planned.batch_id, result.planned.app_id) == ("latest", 1, "orders/latest/v1/0")
-    assert (result.planned.kind, result.arriving) == ("upsert", 4)
 
 
 @pytest.mark.usefixtures("standing")
@@ -71,9 +71,7 @@ def test_a_row_is_written_only_when_its_order_is_higher_than_that_of_the_table(l
         batch_id=1,
     )
 
-    assert counts(result.planned) == {"read": 7, "written": 4, "superseded": 3}
-    assert result.arriving == 4
-    write(context, result)
+    assert counts(write(context, result)) == {"read": 7, "written": 4, "superseded": 3}
     assert [(row["id"], row["amount"], row["_deleted"], row["_batch_id"]) for row in table(context.target)] == [
         (1, 11, False, 1),
         (2, 20, False, 0),
@@ -211,14 +209,12 @@ def test_rows_derived_anew_replace_what_stands_under_their_keys_whatever_its_ord
     rows = (1, 5, 10, "update_postimage", 3), (2, 1, 21), (8, 1, 80, "insert", 2), (8, 0, 79), (None, 1, 0)
     result = anew(context, [1, 2, 3, 7, 8], *rows)
 
-    record = result.planned
-    assert (record.kind, record.groups, record.upserted, record.deleted, record.unchanged) == ("rederive", 5, 2, 1, 2)
-    assert counts(record) == {"read": 5, "written": 3, "quarantined": 1, "deduplicated": 1}
-    assert result.arriving == 3
     assert result.passed is not None
     passed = sorted(row["_row_id"] for row in result.passed.collect())
     assert passed == ["1|3|update_postimage", "2|1|insert", "8|1|insert", "8|2|insert"]
-    write(context, result)
+    record = write(context, result)
+    assert (record.kind, record.groups, record.upserted, record.deleted, record.unchanged) == ("rederive", 5, 2, 1, 2)
+    assert counts(record) == {"read": 5, "written": 3, "quarantined": 1, "deduplicated": 1}
     assert stored(context, "id", "at", "amount", "_batch_id") == [
         (1, 5, 10, 0),
         (2, 1, 21, 7),

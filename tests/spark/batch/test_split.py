@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from tests.spark.flow_context import LATEST, flow_context
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.report import BatchRecord
-from tidegate.spark.batch.split import Decision, Split, arrived_rows, check_arrived, check_balance, decide
+from tidegate.spark.batch.split import Decision, Split, arrived_rows, check_arrived, check_balance, decide, settle
 from tidegate.spark.lake import sinks
 from tidegate.spark.lake.sinks import Transaction
 from tidegate.spark.lake.tables import Commit
@@ -105,3 +106,37 @@ def test_of_a_merge_the_rows_that_were_copied_do_not_count() -> None:
     assert arrived_rows(Commit(version=1, metrics=merged, metadata={})) == 321
     assert arrived_rows(Commit(version=1, metrics={"numOutputRows": 7}, metadata={})) == 7
     assert arrived_rows(Commit(version=1, metrics={}, metadata={})) == 0
+
+
+def merge_commit(read: int, *counts: int) -> Commit:
+    """Of a MERGE that read so many rows; ``counts`` are inserted, updated and deleted ones."""
+    names = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+    return Commit(version=5, metrics={"numSourceRows": read, **dict(zip(names, counts, strict=True))}, metadata={})
+
+
+def test_what_a_merge_left_as_it_was_is_superseded_or_unchanged() -> None:
+    rows = settle(record(read=7, written=6, quarantined=1), merge_commit(6, 1, 2, 0), "rows")
+    assert (rows.written, rows.superseded, rows.imbalance(), rows.target_version) == (3, 3, 0, 5)
+
+    groups = dataclasses.replace(record(read=0, written=0), kind="recompute", groups=9, upserted=7, deleted=2)
+    settled = settle(groups, merge_commit(9, 1, 2, 1), "groups")
+    assert (settled.upserted, settled.deleted, settled.unchanged, settled.imbalance()) == (3, 1, 5, 0)
+
+    first = Commit(version=0, metrics={"numOutputRows": 7}, metadata={})
+    settled = settle(groups, first, "groups")
+    assert (settled.upserted, settled.deleted, settled.unchanged) == (7, 0, 2), "a table's first commit is an append"
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    "commit",
+    [merge_commit(5, 1, 1, 0), merge_commit(7, 1, 1, 0), merge_commit(6, 6, 1, 0)],
+    ids=["less", "more", "twice"],
+)
+def test_a_merge_must_read_as_many_rows_as_were_planned_and_write_no_more(latest: FlowContext, commit: Commit) -> None:
+    planned = record(read=6, written=6)
+    split = Split(planned=planned, refused=None, write=lambda _: commit, arriving=6, settled="rows")
+    check_arrived(latest, split, merge_commit(6, 1, 1, 0))
+
+    with pytest.raises(LedgerImbalanceError, match="6 rows were to arrive"):
+        check_arrived(latest, split, commit)

@@ -17,6 +17,7 @@ from tidegate.spec import FileSource, KafkaSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.schema.ddl import Column
     from tidegate.spec import FileFormat
 
 pytestmark = pytest.mark.jvm
@@ -55,6 +56,13 @@ def read(parsed: parse.Parsed) -> list[dict[str, Any]]:
     return [{**row, "broken": row["_origin"]["broken"]} for row in rows]
 
 
+def writers_in(feed: DataFrame, landing: FileSource) -> dict[int, tuple[Column, ...]]:
+    """The fields that the files' headers list."""
+    measured = feed.agg(*parse.header_measure(feed, landing)).first()
+    assert measured is not None
+    return parse.writers_in(measured, landing)
+
+
 def fields(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["id"], row["at"], row["amount"], row["note"]
 
@@ -79,7 +87,8 @@ def test_fields_of_a_csv_line_go_by_its_own_files_header(spark: SparkSession) ->
     ]
     assert [row["_rescued"] for row in rows] == [None, None, {"gate": "B12"}, None], "fields that the schema lacks"
     assert [row["broken"] for row in rows] == [[]] * 4
-    writers = [[field.name for field in parsed.writers[row["_origin"]["writer"]]] for row in rows]
+    listed = writers_in(feed, source())
+    writers = [[field.name for field in listed[row["_origin"]["writer"]]] for row in rows]
     assert writers == [["id", "at", "amount", "note"], ["note", "id", "at"], ["id", "note", "gate"], ["id", "gate"]]
     assert parsed.writers_tell_all
 
@@ -131,7 +140,7 @@ def test_of_a_file_whose_header_cannot_be_used_every_record_says_so(
     assert (refused["broken"], fields(refused), refused["_rescued"]) == ([rule], (None,) * 4, None)
     assert (fine["broken"], fine["id"]) == ([], 5)
     assert refused["_origin"]["raw"] == "1,2,3"
-    assert [len(names) for names in parsed.writers.values()] == [4], "its header is no drift"
+    assert [len(names) for names in writers_in(feed, source()).values()] == [4], "its header is no drift"
 
 
 def test_a_json_line_is_typed_by_name_and_one_that_cannot_be_read_goes_on_with_its_reason(spark: SparkSession) -> None:
@@ -145,17 +154,18 @@ def test_a_json_line_is_typed_by_name_and_one_that_cannot_be_read_goes_on_with_i
     assert [row["broken"] for row in rows] == [[], ["malformed_json"], ["malformed_json"], []]
     assert rows[0]["_rescued"] == {"gate": '{"no":5}'}, "an unknown field without a value is none"
     assert [row["_origin"]["raw"] for row in rows] == list(lines)
-    assert (parsed.writers, parsed.writers_tell_all) == ({}, False)
+    assert (parse.header_measure(feed, source("json")), parsed.writers_tell_all) == ([], False)
 
 
 def test_a_typed_files_header_tells_its_writers_types(spark: SparkSession) -> None:
     header = json.dumps([["id", "int"], ["amount", "string"]])
 
-    parsed = parse.parse(bronze(spark, ('{"id": 1, "amount": "2.5"}', header)), source("parquet"))
+    feed = bronze(spark, ('{"id": 1, "amount": "2.5"}', header))
+    parsed = parse.parse(feed, source("parquet"))
 
     (row,) = read(parsed)
     assert fields(row) == (1, None, 2.5, None)
-    told = parsed.writers[row["_origin"]["writer"]]
+    told = writers_in(feed, source("parquet"))[row["_origin"]["writer"]]
     assert [(field.name, field.type) for field in told] == [("id", "int"), ("amount", "string")]
     assert parsed.writers_tell_all
 

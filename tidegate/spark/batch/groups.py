@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +12,30 @@ from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import local, sinks, tables
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """The groups that a change feed names."""
+
+    keys: DataFrame
+    """One row for each."""
+    rows: pyarrow.Table | None
+    """The same, where they are few."""
+    count: int
+    read: int
+    """Rows of the feed but for pre-images."""
+    version: int
+    """The last one of the feed."""
+    bounds: Column
+    """A predicate on the source that Delta skips files by."""
 
 
 def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -29,54 +49,138 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
         GateRefusedError: A critical expectation is below its ``mostly``. A gold gate never quarantines: a withheld
             group would leave a stale one.
     """
-    from pyspark.sql import functions as F
-
     keys = context.flow.target.keys
-    feed = batch.agg(F.max("_commit_version"), F.count_if(F.col("_change_type") != "update_preimage")).first()
-    if feed is None or feed[0] is None:
+    named = _named(context, batch)
+    if named is None:
         return None
-    affected = batch.select(*keys).distinct().persist()
-    context.persisted.append(affected)
-    named = affected.count()
-    groups = _recomputed(context, affected, feed[0]).persist()
-    context.persisted.append(groups)
-    _check_groups(context, groups, affected, batch_id)
+    groups, rows = _made(context, named, batch_id)
     if context.gate is not None:
         _judge(context, groups, batch_id)
-    changes = compare(context, groups, affected).persist()
-    context.persisted.append(changes)
-    counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
-    upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
+    due = replacement(context, groups, named.keys, rows, named.rows)
+    upserted = groups.count() if rows is None else rows.num_rows
     record = BatchRecord(
         flow=context.flow.name,
         batch_id=batch_id,
         app_id=context.app_id,
         kind="recompute",
-        read=feed[1],
-        groups=named,
+        read=named.read,
+        groups=named.count,
         upserted=upserted,
-        deleted=deleted,
-        unchanged=counts.get("unchanged", 0),
+        deleted=named.count - upserted,
     )
-    due = changes.where("_op != 'unchanged'")
     return Split(
         planned=record,
         refused=None,
         write=lambda txn: sinks.replace_groups(due, context.target, keys, txn),
-        arriving=upserted + deleted,
+        arriving=named.count if tables.exists(context.target) else upserted,
+        settled="groups",
     )
 
 
-def _recomputed(context: FlowContext, affected: DataFrame, version: int) -> DataFrame:
+def _named(context: FlowContext, batch: DataFrame) -> Named | None:
+    from pyspark.sql import functions as F
+
+    keys = context.flow.target.keys
+    feed = batch.groupBy(*keys).agg(
+        F.max("_commit_version").alias("_version"),
+        F.count_if(F.col("_change_type") != "update_preimage").alias("_read"),
+    )
+    rows = local.collect(feed)
+    if rows is not None:
+        import pyarrow.compute as pc
+
+        if not rows.num_rows:
+            return None
+        fields = feed.select(*keys).schema
+        return Named(
+            keys=local.to_frame(batch.sparkSession, rows.select(keys), fields),
+            rows=rows.select(keys),
+            count=rows.num_rows,
+            read=pc.sum(rows["_read"]).as_py(),
+            version=pc.max(rows["_version"]).as_py(),
+            bounds=_within({key: _ends(rows[key]) for key in keys}),
+        )
+    feed = feed.persist()
+    context.persisted.append(feed)
+    facts = feed.agg(
+        F.count("*").alias("_count"),
+        F.sum("_read").alias("_read"),
+        F.max("_version").alias("_version"),
+        *[F.count_if(F.col(key).isNull()).alias(f"nulls_{key}") for key in keys],
+        *[F.min(key).alias(f"min_{key}") for key in keys],
+        *[F.max(key).alias(f"max_{key}") for key in keys],
+    ).first()
+    assert facts is not None
+    if not facts["_count"]:
+        return None
+    ends = {key: None if facts[f"nulls_{key}"] else (facts[f"min_{key}"], facts[f"max_{key}"]) for key in keys}
+    return Named(
+        keys=feed.select(*keys),
+        rows=None,
+        count=facts["_count"],
+        read=facts["_read"],
+        version=facts["_version"],
+        bounds=_within(ends),
+    )
+
+
+def _ends(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
+    """Least and greatest value, where Arrow orders them as Spark does and a literal of them is of the column's type."""
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    kind = column.type
+    ordered = types.is_integer(kind) or types.is_date(kind) or types.is_string(kind)
+    # A literal without a time zone is taken for local time.
+    if column.null_count or not (ordered or (types.is_timestamp(kind) and kind.tz)):
+        return None
+    ends = pc.min_max(column).as_py()
+    return ends["min"], ends["max"]
+
+
+def _within(ends: dict[str, tuple[Any, Any] | None]) -> Column:
+    from pyspark.sql import functions as F
+
+    bounds = [F.col(key).between(F.lit(pair[0]), F.lit(pair[1])) for key, pair in ends.items() if pair is not None]
+    return reduce(lambda left, right: left & right, bounds, F.lit(True))
+
+
+def _made(context: FlowContext, named: Named, batch_id: int) -> tuple[DataFrame, pyarrow.Table | None]:
+    """What the transform makes of the named groups, checked; as a table too where they are few."""
+    groups = _recomputed(context, named)
+    keys, transform = context.flow.target.keys, context.flow.transform
+    missing = [key for key in keys if key not in groups.columns]
+    if missing:
+        raise SpecError(
+            f"flow {context.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}; "
+            "let it, or declare other keys"
+        )
+    if named.rows is not None and groups.select(*keys).schema.simpleString() == named.keys.schema.simpleString():
+        rows = local.collect(groups, named.count)
+        # More rows than groups: the check of the frame says what is wrong.
+        if rows is not None and _ids(rows, keys) <= _ids(named.rows, keys) and len(_ids(rows, keys)) == rows.num_rows:
+            return local.to_frame(groups.sparkSession, rows, groups.schema), rows
+    groups = groups.persist()
+    context.persisted.append(groups)
+    _check_groups(context, groups, named.keys, batch_id)
+    return groups, None
+
+
+def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """The keys of some rows; by their text, because not every value can be looked up (arrays) or equals itself (NaN)."""
+    return set(zip(*[map(repr, rows[key].to_pylist()) for key in keys], strict=True))
+
+
+def _recomputed(context: FlowContext, named: Named) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = context.flow.target.keys
     assert context.source_table is not None and context.transform is not None
-    source = _source_as_of(affected.sparkSession, context.source_table, version)
+    source = _source_as_of(named.keys.sparkSession, context.source_table, named.version)
     if "_deleted" in source.columns:
         source = source.where(~F.coalesce("_deleted", F.lit(False)))
-    source = source.where(_bounds(affected, keys))
-    wanted = affected.select([F.col(key).alias(f"_k_{key}") for key in keys])
+    source = source.where(named.bounds)
+    wanted = named.keys.select([F.col(key).alias(f"_k_{key}") for key in keys])
     match = [F.col(key).eqNullSafe(F.col(f"_k_{key}")) for key in keys]
     rows = source.join(F.broadcast(wanted), match, "left_semi")
     own = [column for column in rows.columns if not column.startswith("_") or column == "_rescued"]
@@ -86,38 +190,16 @@ def _recomputed(context: FlowContext, affected: DataFrame, version: int) -> Data
 def _source_as_of(spark: SparkSession, path: Path, version: int) -> DataFrame:
     """The source at the feed's version; the newest one when VACUUM took that version's files."""
     rows = tables.read(spark, path, version)
+    if tables.version(spark, path) == version:
+        # VACUUM leaves the files of the newest version alone.
+        return rows
     files = rows.inputFiles()
     vacuumed = any(not Path(decoded(file)).exists() for file in files)
     return tables.read(spark, path) if vacuumed else rows
 
 
-def _bounds(affected: DataFrame, keys: tuple[str, ...]) -> Column:
-    """Literal min-max predicates on the keys, so that Delta skips files by their statistics."""
-    from functools import reduce
-
-    from pyspark.sql import functions as F
-
-    facts = affected.agg(
-        *[F.min(key).alias(f"min_{key}") for key in keys],
-        *[F.max(key).alias(f"max_{key}") for key in keys],
-        *[F.count_if(F.col(key).isNull()).alias(f"nulls_{key}") for key in keys],
-    ).first()
-    assert facts is not None
-    bounds = [
-        F.col(key).between(F.lit(facts[f"min_{key}"]), F.lit(facts[f"max_{key}"]))
-        for key in keys
-        if not facts[f"nulls_{key}"] and facts[f"min_{key}"] is not None
-    ]
-    return reduce(lambda left, right: left & right, bounds, F.lit(True))
-
-
 def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, batch_id: int) -> None:
     keys, name = context.flow.target.keys, context.flow.transform
-    missing = [key for key in keys if key not in groups.columns]
-    if missing:
-        raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} does not return the key {', '.join(missing)}; let it, or declare other keys"
-        )
     made, distinct = groups.count(), groups.select(*keys).distinct().count()
     if made != distinct:
         raise SpecError(
@@ -154,46 +236,53 @@ def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
         raise GateRefusedError(verdict)
 
 
-def compare(
-    context: FlowContext, groups: DataFrame, affected: DataFrame, bookkeeping: tuple[str, ...] = ()
+def replacement(
+    context: FlowContext,
+    groups: DataFrame,
+    named: DataFrame,
+    rows: pyarrow.Table | None = None,
+    named_rows: pyarrow.Table | None = None,
 ) -> DataFrame:
-    """What becomes of each named key when its rows are replaced by those that were made for it.
+    """The source of a MERGE that replaces what the table holds under some keys by the rows that were made for them.
 
     Args:
-        context: The flow; its target is compared with.
-        groups: One row for each key that is made.
-        affected: The keys that are named.
-        bookkeeping: Columns in which a difference alone is no change.
+        context: The flow.
+        groups: At most one row for each key.
+        named: The keys.
+        rows: The rows of ``groups``, where they are few.
+        named_rows: Those of ``named``.
 
     Returns:
-        The columns of ``groups`` and ``_op``: ``upsert``, ``delete`` or ``unchanged`` (also: named, and in neither table).
+        One row for each key: the columns of ``groups``, and ``_op``: ``upsert``, or ``delete`` where no row was made.
     """
     from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
 
-    keys, spark = context.flow.target.keys, groups.sparkSession
+    keys = context.flow.target.keys
     measures = [column for column in groups.columns if column not in keys]
-    live = (
-        tables.read(spark, context.target)
-        if tables.exists(context.target)
-        else spark.createDataFrame([], groups.schema)
-    )
+    if rows is not None and named_rows is not None:
+        fields = [StructField(field.name, field.dataType) for field in groups.select(*keys, *measures).schema]
+        schema = StructType([*fields, StructField("_op", StringType())])
+        return local.to_frame(groups.sparkSession, _with_deletes(rows, named_rows, keys, measures), schema)
     new = groups.select(
         *[F.col(key).alias(f"_n_{key}") for key in keys], F.struct(*[F.col(m) for m in groups.columns]).alias("_new")
     )
-    known = [column for column in measures if column in live.columns]
-    old = live.select(
-        *[F.col(key).alias(f"_o_{key}") for key in keys], F.struct(F.lit(1).alias("_"), *known).alias("_old")
-    )
-    joined = affected.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
-    joined = joined.join(old, [F.col(key).eqNullSafe(F.col(f"_o_{key}")) for key in keys], "left")
-    same = F.lit(True)
-    for column in (measure for measure in measures if measure not in bookkeeping):
-        old_value = F.col(f"_old.{column}") if column in known else F.lit(None)
-        same = same & F.col(f"_new.{column}").eqNullSafe(old_value)
-    op = (
-        F.when(F.col("_new").isNull() & F.col("_old").isNull(), F.lit("unchanged"))
-        .when(F.col("_new").isNull(), F.lit("delete"))
-        .when(F.col("_old").isNotNull() & same, F.lit("unchanged"))
-        .otherwise(F.lit("upsert"))
-    )
-    return joined.select(*keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias("_op"))
+    joined = named.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
+    op = F.when(F.col("_new").isNull(), F.lit("delete")).otherwise(F.lit("upsert"))
+    due = joined.select(*keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias("_op"))
+    context.persisted.append(due.persist())
+    return due
+
+
+def _with_deletes(
+    rows: pyarrow.Table, named: pyarrow.Table, keys: tuple[str, ...], measures: list[str]
+) -> pyarrow.Table:
+    import pyarrow as pa
+
+    made = _ids(rows, keys)
+    ids = zip(*[map(repr, named[key].to_pylist()) for key in keys], strict=True)
+    gone = named.filter(pa.array([each not in made for each in ids], pa.bool_()))
+    parts = []
+    for part, op in ((rows.select([*keys, *measures]), "upsert"), (gone, "delete")):
+        parts.append(part.append_column("_op", pa.array([op] * part.num_rows, pa.string())))
+    return pa.concat_tables(parts, promote_options="default")

@@ -24,7 +24,7 @@ from tidegate.spark.batch import ledger, quarantine
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.raw import split_files, split_messages
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.batch.split import Decision, Split, check_arrived, check_balance, decide
+from tidegate.spark.batch.split import Decision, Split, check_arrived, check_balance, decide, settle
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.sinks import Transaction
 from tidegate.spec import FileSource, KafkaSource
@@ -86,7 +86,7 @@ def take(
             if split is None:
                 return
             check_balance(context, split.planned)
-            txn = Transaction(app_id=context.app_id, batch_id=batch_id, planned=split.planned.to_json())
+            txn = split.transaction(context.app_id)
             # 3. quarantine
             if not decision.quarantined:
                 write_quarantine(context, split, batch_id, txn, planned_at_ms)
@@ -134,7 +134,7 @@ def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchR
     """Step 4: the target, in one DML that carries the batch's ids and its planned ledger line."""
     commit = split.write(txn)
     check_arrived(context, split, commit)
-    return dataclasses.replace(split.planned, target_version=commit.version)
+    return settle(split.planned, commit, split.settled)
 
 
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
@@ -148,4 +148,5 @@ def record_batch(context: FlowContext, record: BatchRecord) -> None:
 def _recorded_in_target(context: FlowContext, batch_id: int) -> BatchRecord:
     newest = tables.version(context.spark, context.target)
     commit = tables.find_commit(context.target, context.app_id, batch_id, newest)
-    return dataclasses.replace(BatchRecord.from_json(commit.metadata["planned"]), target_version=commit.version)
+    planned = commit.metadata["planned"]
+    return settle(BatchRecord.from_json(planned), commit, planned.get("settled", ""))

@@ -32,17 +32,21 @@ def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     return spark.createDataFrame([tuple(row.values()) for row in rows], ARRIVED)
 
 
-def from_rows(refused: DataFrame) -> DataFrame:
+def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
     """Refused rows as `ARRIVED` rows: one per source row, whatever the transform made of it.
 
     Args:
         refused: Rows with ``_row_id``, ``_origin`` and ``_errors``.
+        one_to_one: Whether each source row made one of them.
     """
     from pyspark.sql import functions as F
 
-    by_source = refused.groupBy("_row_id").agg(
-        F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("rules"), F.first("_origin").alias("_origin")
-    )
+    if one_to_one:
+        by_source = refused.withColumn("rules", F.array_distinct("_errors"))
+    else:
+        by_source = refused.groupBy("_row_id").agg(
+            F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("rules"), F.first("_origin").alias("_origin")
+        )
     return by_source.select(
         "_row_id",
         F.lit("row").alias("level"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate import report
 from tidegate.checkpoints import refusal
@@ -14,7 +14,7 @@ from tidegate.spark.intake import contracts, parse
 from tidegate.spark.lake import sinks, tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
     from tidegate.spark.context import FlowContext
 
@@ -45,23 +45,27 @@ def split_rows(
         GateRefusedError: A critical expectation is below its ``mostly``.
         ContractRefusedError: The records drifted from a frozen contract.
     """
-    records, drift = _records(context, batch)
-    read, checksum = _census(records)
-    if read == 0:
-        return None
+    feed = _arriving(context, batch)
+    drift = contracts.Drift(context) if context.landing is not None else None
+    records = drift.parse(feed) if drift is not None else parse.keyed_feed(feed, context.source_keys)
     output = _transformed(context, records).persist()
     context.persisted.append(output)
-    one_to_one = _census(output) == (read, checksum)
+    before, after = _census(records if drift is None else feed, output, drift)
+    if before["_rows"] == 0:
+        return None
+    one_to_one = (before["_rows"], before["_ids"]) == (after["_rows"], after["_ids"])
     if not one_to_one:
         _check_ids(context, batch_id, records, output)
     if drift is not None:
-        output = drift.settle(output, batch_id, decided=decision.quarantined)
+        output = drift.settle(output, before, after, batch_id, decided=decision.quarantined)
     flagged, verdict = _flagged(context, output, batch_id, decision)
     if not one_to_one:
         flagged = _refuse_whole_rows(flagged)
-    fated = _with_fates(context, flagged, against_table=anew is None).persist()
+    # Where a row makes one row, the MERGE counts those that an equal or newer row of the table supersedes.
+    settled = anew is None and one_to_one and context.replay is None and bool(context.flow.target.keys)
+    fated = _with_fates(context, flagged, against_table=anew is None and not settled).persist()
     context.persisted.append(fated)
-    planned, arriving = _count(context, fated, batch_id, read, one_to_one)
+    planned, arriving = _count(context, fated, batch_id, before["_rows"], one_to_one)
     if verdict is not None:
         if context.gate is not None and one_to_one:
             context.gate.check_split(planned.rules)
@@ -69,7 +73,7 @@ def split_rows(
     if drift is not None:
         drift.record(batch_id)
     winners = _as_stored(context, fated, batch_id)
-    refused = quarantine.from_rows(fated.where("_fate = 0"))
+    refused = quarantine.from_rows(fated.where("_fate = 0"), one_to_one=one_to_one)
     keys = context.flow.target.keys
     if anew is not None:
         passed = fated.where("_fate <> 0").select("_row_id").distinct()
@@ -81,6 +85,7 @@ def split_rows(
             sinks.upsert(winners, context.target, keys, txn) if keys else sinks.append(winners, context.target, txn)
         ),
         arriving=arriving,
+        settled="rows" if settled else "",
     )
 
 
@@ -95,25 +100,17 @@ def _as_replacement(
 ) -> Split:
     """The rows of some keys replace what the table holds under these keys; a row that did not change stays untouched."""
     keys = context.flow.target.keys
-    changes = groups.compare(context, winners, anew, bookkeeping=BOOKKEEPING).persist()
-    context.persisted.append(changes)
-    counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
-    upserted, deleted, unchanged = (counts.get(op, 0) for op in ("upsert", "delete", "unchanged"))
-    line = dataclasses.replace(
-        planned,
-        kind="rederive",
-        groups=upserted + deleted + unchanged,
-        upserted=upserted,
-        deleted=deleted,
-        unchanged=unchanged,
-    )
-    due = changes.where("_op != 'unchanged'")
+    due = groups.replacement(context, winners, anew)
+    counts = {row["_op"]: row["count"] for row in due.groupBy("_op").count().collect()}
+    upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
+    line = dataclasses.replace(planned, kind="rederive", groups=upserted + deleted, upserted=upserted, deleted=deleted)
     return Split(
         planned=line,
         refused=refused if line.quarantined or tables.exists(context.quarantine) else None,
         passed=passed,
-        write=lambda txn: sinks.replace_groups(due, context.target, keys, txn),
-        arriving=upserted + deleted,
+        write=lambda txn: sinks.replace_groups(due, context.target, keys, txn, ignored=BOOKKEEPING),
+        arriving=upserted + deleted if tables.exists(context.target) else upserted,
+        settled="groups",
     )
 
 
@@ -123,26 +120,38 @@ def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
     Raises:
         SpecError: The transform drops what it must carry, or does not make the keys.
     """
-    records, _ = _records(context, batch)
-    return _transformed(context, records)
-
-
-def _records(context: FlowContext, batch: DataFrame) -> tuple[DataFrame, contracts.Drift | None]:
-    from pyspark.sql import functions as F
-
+    feed = _arriving(context, batch)
     if context.landing is not None:
-        drift = contracts.Drift(context)
-        return drift.parse(batch.where("_change_type = 'insert'")), drift
-    return parse.keyed_feed(batch.where(F.col("_change_type") != "update_preimage"), context.source_keys), None
+        return _transformed(context, contracts.Drift(context).parse(feed))
+    return _transformed(context, parse.keyed_feed(feed, context.source_keys))
 
 
-def _census(rows: DataFrame) -> tuple[int, Any]:
-    """Number of rows and a sum over their ids: equal on both sides of a transform that makes one row of each row."""
+def _arriving(context: FlowContext, batch: DataFrame) -> DataFrame:
+    """The changes that are rows: of bronze the appends, of a keyed table all but pre-images."""
+    if context.landing is not None:
+        return batch.where("_change_type = 'insert'")
+    return batch.where("_change_type <> 'update_preimage'")
+
+
+def _census(records: DataFrame, output: DataFrame, drift: contracts.Drift | None) -> tuple[Row, Row]:
+    """What one query says of the records, before or behind the parser, and of what the transform made of them.
+
+    Returns:
+        Of each side ``_rows``, their number, and ``_ids``, a sum over their ids: equal where the transform makes one row of
+        each row. Also what `contracts.Drift` measures.
+    """
     from pyspark.sql import functions as F
 
-    found = rows.select("_row_id").agg(F.count("*"), F.sum(F.xxhash64("_row_id").cast("decimal(38,0)"))).first()
-    assert found is not None
-    return found[0], found[1]
+    counted = [
+        F.count("*").alias("_rows"),
+        F.sum(F.xxhash64("_row_id").cast("decimal(38,0)")).alias("_ids"),
+    ]
+    before = records.agg(
+        F.lit(0).alias("_side"), *counted, *(drift.measures_of_feed(records) if drift is not None else ())
+    )
+    after = output.agg(F.lit(1).alias("_side"), *counted, *(drift.measures() if drift is not None else ()))
+    rows = sorted(before.unionByName(after, allowMissingColumns=True).collect(), key=lambda row: row["_side"])
+    return rows[0], rows[1]
 
 
 def _transformed(context: FlowContext, records: DataFrame) -> DataFrame:

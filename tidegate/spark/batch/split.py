@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from tidegate.errors import LedgerImbalanceError
 from tidegate.report import BatchRecord
@@ -27,6 +27,10 @@ class Decision:
     """The target holds the batch: only its record may be missing."""
 
 
+Settled = Literal["", "rows", "groups"]
+"""What only the MERGE itself can say: which rows an equal or newer one supersedes, or which groups come out the same."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Split:
     """The fate of every row of a batch, and how it gets into the target."""
@@ -40,7 +44,14 @@ class Split:
     passed: DataFrame | None = None
     """``_row_id`` of all rows that a replay of a window let pass; None for a batch of the stream."""
     arriving: int
-    """Rows that the target's commit must report as inserted, updated or deleted."""
+    """Rows that the target's commit must report as inserted, updated or deleted; with ``settled``, as read."""
+    settled: Settled = ""
+    """What of ``planned`` is counted by the target's commit: the MERGE compares, so that nobody reads the target before."""
+
+    def transaction(self, app_id: str) -> Transaction:
+        """Under which the batch is written; its commit remembers what was planned."""
+        planned = {**self.planned.to_json(), "settled": self.settled}
+        return Transaction(app_id=app_id, batch_id=self.planned.batch_id, planned=planned)
 
 
 def decide(context: FlowContext, batch_id: int) -> Decision:
@@ -99,19 +110,39 @@ def check_balance(context: FlowContext, record: BatchRecord) -> None:
 
 
 def check_arrived(context: FlowContext, split: Split, commit: tables.Commit) -> None:
-    """The target's own commit says that it took what was planned.
+    """Refuse a commit of the target that did not take what was planned.
 
     Raises:
         LedgerImbalanceError: Another number of rows arrived.
     """
-    arrived = arrived_rows(commit)
-    if arrived != split.arriving:
+    merged = split.settled and "numSourceRows" in commit.metrics
+    arrived = commit.metrics["numSourceRows"] if merged else arrived_rows(commit)
+    if arrived != split.arriving or (merged and arrived_rows(commit) > split.arriving):
         raise LedgerImbalanceError(
             context.flow.name,
             split.planned.batch_id,
             split.planned.to_json(),
             f"{split.arriving} rows were to arrive in {context.target}, its commit {commit.version} reports {arrived}",
         )
+
+
+def settle(planned: BatchRecord, commit: tables.Commit, settled: Settled) -> BatchRecord:
+    """The ledger line of a written batch: what was planned, with what its MERGE counted.
+
+    Args:
+        planned: The line as it was before the write: every row that is compared counts as written, every group as changed.
+        commit: The target's.
+        settled: What the MERGE compared.
+    """
+    line = replace(planned, target_version=commit.version)
+    if settled == "rows":
+        written = arrived_rows(commit)
+        return replace(line, written=written, superseded=planned.superseded + planned.written - written)
+    if settled == "groups":
+        deleted = commit.metrics.get("numTargetRowsDeleted", 0)
+        upserted = arrived_rows(commit) - deleted
+        return replace(line, upserted=upserted, deleted=deleted, unchanged=planned.groups - upserted - deleted)
+    return line
 
 
 def arrived_rows(commit: tables.Commit) -> int:

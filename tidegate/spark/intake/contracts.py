@@ -25,10 +25,10 @@ from tidegate.spark.intake.values import MASK_BITS
 from tidegate.spec import Formats, KafkaSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from tidegate.spark.context import FlowContext
 
@@ -85,11 +85,34 @@ class Drift:
         self.parsed = parse.parse(feed, self.source, self.terms, lookup if named else None)
         return self.parsed.rows
 
-    def settle(self, output: DataFrame, batch_id: int, *, decided: bool) -> DataFrame:
+    def measures_of_feed(self, feed: DataFrame) -> list[SparkColumn]:
+        """Aggregates over bronze rows, by which `settle` knows the files' headers."""
+        return parse.header_measure(feed, self.source)
+
+    def measures(self) -> list[SparkColumn]:
+        """Aggregates over what the transform made, by which `settle` sees what the batch brings."""
+        from pyspark.sql import functions as F
+
+        masks = []
+        for word in range(self._words):
+            filled, unfit = (F.col(f"_origin.{name}")[word] for name in ("filled", "unfit"))
+            masks += [
+                F.bit_or(filled).alias(f"_filled_{word}"),
+                F.bit_or(filled.bitwiseAND(F.bitwise_not(unfit))).alias(f"_fitting_{word}"),
+            ]
+        return [F.max(F.size("_origin.unknown")).alias("_most_unknown"), *masks]
+
+    @property
+    def _words(self) -> int:
+        return (len(self.columns) + MASK_BITS - 1) // MASK_BITS
+
+    def settle(self, output: DataFrame, fed: Row, measured: Row, batch_id: int, *, decided: bool) -> DataFrame:
         """Class what the batch brings, and do what the contract says.
 
         Args:
             output: What the transform made; every row carries ``_origin``, and ``_broken`` (the rules that refuse it).
+            fed: The values of `measures_of_feed`.
+            measured: The values of `measures`.
             batch_id: The batch.
             decided: The split stands already: nothing is refused any more.
 
@@ -100,7 +123,7 @@ class Drift:
         Raises:
             ContractRefusedError: The contract is frozen and nobody has answered; the history has it.
         """
-        seen = self._observe(output)
+        seen = self._observe(output, {**self.parsed.writers, **parse.writers_in(fed, self.source)}, measured)
         taken = {name.lower() for name in output.columns}
         evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in taken}
         taken |= {name.lower() for name in evolved}
@@ -132,21 +155,15 @@ class Drift:
             told = "; ".join(f"{line.change.told()} ({line.decision})" for line in added)
             self.context.report.notes.append(f"batch {batch_id}: {told}")
 
-    def _observe(self, output: DataFrame) -> list[Change]:
+    def _observe(self, output: DataFrame, listed: Mapping[int, tuple[Column, ...]], measured: Row) -> list[Change]:
         """What is different, each change once."""
-        from pyspark.sql import functions as F
-
-        words = range(0, (len(self.columns) + MASK_BITS - 1) // MASK_BITS)
-        masks = []
-        for word in words:
-            filled, unfit = (F.col(f"_origin.{name}")[word] for name in ("filled", "unfit"))
-            masks += [F.bit_or(filled), F.bit_or(filled.bitwiseAND(F.bitwise_not(unfit)))]
-        found = output.agg(F.max(F.size("_origin.unknown")), *masks).first()
-        assert found is not None
-        filled_names, fitting = (_names(self.columns, found[1 + kind :: 2]) for kind in (0, 1))
-        self.unknown = self._unknown_names(output) if (found[0] or 0) > 0 else {}
+        filled_names, fitting = (
+            _names(self.columns, tuple(measured[f"_{kind}_{word}"] for word in range(self._words)))
+            for kind in ("filled", "fitting")
+        )
+        self.unknown = self._unknown_names(output) if (measured["_most_unknown"] or 0) > 0 else {}
         self.bringing: dict[Change, list[int]] = {}
-        for writer, fields in self.parsed.writers.items():
+        for writer, fields in listed.items():
             for change in self._of_writer(fields):
                 self.bringing.setdefault(change, []).append(writer)
         if not self.parsed.writers_tell_all:

@@ -22,10 +22,9 @@ from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from tidegate.schema.writers import WriterSchema
-    from tidegate.spec import Dialect
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 """Of the types of whole numbers."""
@@ -37,11 +36,12 @@ class Parsed:
 
     rows: DataFrame
     writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)
-    """The fields that a file's header or a registered schema lists, by ``_origin.writer``; a CSV header tells no types."""
+    """The fields that registered schemas list, by ``_origin.writer``. Those of files' headers: `writers_in`."""
     writers_tell_all: bool = True
     """Whether every record follows one of them. What JSON holds without a schema is seen in the rows alone."""
 
 
+_HEADERS = "_headers"
 Lookup = Callable[[int], "WriterSchema | None"]
 """A writer's schema by the id that messages name; None where the registry knows of none."""
 
@@ -76,26 +76,38 @@ def parse(
     records = _file_records(feed)
     texts = _texts(records, source, columns, source.null_values)
     rows = as_values(texts, columns, source.null_values, chosen, formats=source.formats)
-    if source.format == "json":
-        return Parsed(rows=rows, writers_tell_all=False)
-    headers = _headers(feed)
-    if source.format == "csv":
-        names = {column.name for column in columns}
-        usable = {
-            writer: tuple(Column(name, "") for name in header_names(header, dialect))
-            for writer, (header, dialect) in headers.items()
-            if header_problem(header, dialect, names) is None
-        }
-        return Parsed(rows=rows, writers=usable)
-    typed = {writer: tuple(Column(*pair) for pair in json.loads(header)) for writer, (header, _) in headers.items()}
-    return Parsed(rows=rows, writers=typed)
+    return Parsed(rows=rows, writers_tell_all=source.format != "json")
 
 
-def _headers(feed: DataFrame) -> dict[int, tuple[str, Dialect]]:
-    """The distinct headers of a batch: one small query over dictionary-encoded columns."""
-    known = feed.select("_header", _dialect(feed).alias("_dialect"), _writer(feed).alias("writer")).distinct()
-    found = sorted(known.collect(), key=lambda row: (row["_header"] or "", row["_dialect"] or ""))
-    return {row["writer"]: (row["_header"] or "", dialect_of(row["_dialect"])) for row in found}
+def header_measure(feed: DataFrame, source: FileSource | KafkaSource) -> list[SparkColumn]:
+    """The aggregate by which `writers_in` knows the headers of a batch of bronze rows; none where files have no header."""
+    from pyspark.sql import functions as F
+
+    if isinstance(source, KafkaSource) or source.format == "json":
+        return []
+    known = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
+    return [F.collect_set(known).alias(_HEADERS)]
+
+
+def writers_in(measured: Row, source: FileSource | KafkaSource) -> dict[int, tuple[Column, ...]]:
+    """The fields that each header of a batch lists, by ``_origin.writer``; a CSV header tells no types.
+
+    Args:
+        measured: What `header_measure` found.
+        source: The landing source.
+    """
+    if _HEADERS not in measured:
+        return {}
+    found = sorted(measured[_HEADERS], key=lambda each: (each["header"] or "", each["dialect"] or ""))
+    if source.format != "csv":
+        return {each["writer"]: tuple(Column(*pair) for pair in json.loads(each["header"])) for each in found}
+    names = {column.name for column in parse_ddl("schema", source.schema)}
+    headers = [(each["writer"], each["header"] or "", dialect_of(each["dialect"])) for each in found]
+    return {
+        writer: tuple(Column(name, "") for name in header_names(header, dialect))
+        for writer, header, dialect in headers
+        if header_problem(header, dialect, names) is None
+    }
 
 
 def _dialect(feed: DataFrame) -> SparkColumn:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+_LARGE_BYTES = 256 * 1024 * 1024
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -71,7 +73,7 @@ def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction)
     from delta.tables import DeltaTable
 
     same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
-    with _transaction(spark, txn):
+    with _transaction(spark, path, txn):
         (
             DeltaTable.forPath(spark, str(path))
             .alias("t")
@@ -84,8 +86,17 @@ def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction)
     return _committed(spark, path, txn)
 
 
-def replace_groups(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
-    """Write the groups whose ``_op`` is ``upsert`` and delete those whose ``_op`` is ``delete``, in one MERGE.
+def replace_groups(
+    changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...] = ()
+) -> tables.Commit:
+    """Make the table equal to the rows of some keys, in one MERGE that changes only what differs.
+
+    Args:
+        changes: One row for each key, with ``_op``: ``upsert``, or ``delete`` where the key has no row any more.
+        path: The table.
+        keys: Of the table.
+        txn: Of the batch.
+        ignored: Columns in which a difference alone is no change (bookkeeping).
 
     Raises:
         SpecDriftError: The groups lack a column of the table or change its type.
@@ -97,19 +108,24 @@ def replace_groups(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: T
     _check_columns(spark, groups, path)
     from delta.tables import DeltaTable
 
+    live = set(tables.read(spark, path).columns)
+    measures = [column for column in groups.columns if column not in (*keys, *ignored)]
+    differs = " OR ".join(
+        f"NOT (t.`{column}` <=> s.`{column}`)" if column in live else f"s.`{column}` IS NOT NULL" for column in measures
+    )
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
-    with _transaction(spark, txn):
-        (
+    with _transaction(spark, path, txn):
+        merger = (
             DeltaTable.forPath(spark, str(path))
             .alias("t")
             .merge(changes.alias("s"), same_key)
             .withSchemaEvolution()
             .whenMatchedDelete("s._op = 'delete'")
-            .whenMatchedUpdate(set=values)
-            .whenNotMatchedInsert("s._op = 'upsert'", values=values)
-            .execute()
         )
+        if differs:
+            merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({differs})", set=values)
+        merger.whenNotMatchedInsert("s._op = 'upsert'", values=values).execute()
     return _committed(spark, path, txn)
 
 
@@ -141,7 +157,7 @@ def merge(
         merger = merger.whenMatchedUpdate(condition, set=dict(values))
     condition, columns = inserts
     merger = merger.whenNotMatchedInsert(condition, values={name: F.col(f"s.{name}") for name in columns})
-    with _transaction(spark, txn):
+    with _transaction(spark, path, txn):
         merger.execute()
     return _committed(spark, path, txn)
 
@@ -172,7 +188,7 @@ def swap(
         [f"NOT (t.`{column}` <=> s.`{column}`)" for column in compared]
         + [f"s.`{column}` IS NOT NULL" for column in added]
     )
-    with _transaction(spark, txn):
+    with _transaction(spark, path, txn):
         merge = (
             DeltaTable.forPath(spark, str(path))
             .alias("t")
@@ -206,15 +222,20 @@ def fits(rows: DataFrame, live: DataFrame) -> bool:
 
 
 @contextmanager
-def _transaction(spark: SparkSession, txn: Transaction) -> Iterator[None]:
+def _transaction(spark: SparkSession, path: Path, txn: Transaction) -> Iterator[None]:
     settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
+    adaptive = spark.conf.get(_ADAPTIVE)
     try:
         for name, value in settings.items():
             spark.conf.set(name, value)
+        if tables.size(spark, path) > _LARGE_BYTES:
+            # A run that reads little plans statically (`tidegate.launch`), but joins it with all of this table.
+            spark.conf.set(_ADAPTIVE, "true")
         yield
     finally:
         for name in settings:
             spark.conf.unset(name)
+        spark.conf.set(_ADAPTIVE, str(adaptive))
 
 
 def _committed(spark: SparkSession, path: Path, txn: Transaction) -> tables.Commit:

@@ -44,6 +44,12 @@ def version(spark: SparkSession, path: Path) -> int:
     return int(_snapshot(spark, path).version())
 
 
+def size(spark: SparkSession, path: Path) -> int:
+    """Bytes of the newest version's files, as its checksum tells them; 0 where it has none."""
+    checksum = _snapshot(spark, path).checksumOpt()
+    return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else 0
+
+
 def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
     """Every ``txnAppId`` that wrote to the table, with the last version it wrote; empty without a table.
 
