@@ -13,12 +13,14 @@ import pytest
 from pipelines.flights import pipeline
 from tests.airflow.in_process import EventsByAsset, InProcessRun
 from tests.airflow.lake import Lake
+from tidegate.airflow.dag import build_dag
 from tidegate.checkpoints.checkpoint import write_sidecar
-from tidegate.errors import RequestError
+from tidegate.errors import RequestError, SourceUnavailableError
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.request import RunRequest
+from tidegate.spec import Flow, KafkaSource, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -198,6 +200,49 @@ def test_a_backfill_of_a_pipeline_without_intervals_is_refused(dag: Any, landed:
     assert run.execute("plan") == "failed"
     assert RequestError.__name__ not in run.message
     assert "has no schedule with data intervals" in run.message
+
+
+@pytest.fixture
+def mixed(landed: Lake, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The DAG of a pipeline that reads a folder with a file, one that is missing, and a topic whose broker is away."""
+    monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
+    bronze = pipeline.flow("bronze")
+    lost = dataclasses.replace(
+        bronze, name="lost", source=dataclasses.replace(bronze.source, path="lost"), target=Table("bronze.lost")
+    )
+    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
+    return build_dag(Pipeline(name="mixed", flows=(lost, clicks, bronze)))
+
+
+def test_a_source_that_cannot_be_read_leaves_the_run_to_the_flows_that_have_work(mixed: Any, landed: Lake) -> None:
+    run = InProcessRun(mixed)
+    assert run.execute("plan") == "success"
+    reason = run.xcom("plan", "reason")
+    assert "lost: landing folder" in reason and "clicks: no Kafka broker" in reason
+    assert "bronze: 1 new file in flights" in reason
+    request = RunRequest.read(landed.layout, "mixed", run_key(run.run_id), run.xcom("plan", "request"))
+    assert (request.flows, request.small) == ((), True), "the application tells of each flow how it fared"
+    behind = {flow: plans.read(landed.layout, "mixed", flow)[0].behind for flow in ("lost", "clicks", "bronze")}
+    assert behind == {"lost": None, "clicks": None, "bronze": 1}
+
+
+def test_without_other_work_the_error_of_a_flow_is_red_in_plan_and_tried_again_if_one_heals(
+    mixed: Any, landed: Lake
+) -> None:
+    run = InProcessRun(mixed, {"flows": ["lost"]})
+    assert run.execute("plan") == "failed"
+    assert "landing folder" in run.message
+    with pytest.raises(SourceUnavailableError):
+        InProcessRun(mixed, {"flows": ["lost", "clicks"]}).execute("plan")
+
+
+def test_a_dry_run_tells_what_would_be_done_and_ends_with_the_error(
+    mixed: Any, landed: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = InProcessRun(mixed, {"flows": ["lost", "bronze"], "dry_run": True})
+    assert run.execute("plan") == "failed"
+    assert "landing folder" in run.message
+    assert "bronze: reads 1 new file in flights" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------------------- how each flow fared

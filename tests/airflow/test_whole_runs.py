@@ -148,6 +148,32 @@ sys.exit(75 if nth == 1 else 0)
     assert [report is not None and report.error is None for report in reports] == [False, True]
 
 
+def test_a_transient_error_of_one_flow_is_its_own_once_the_tries_are_used_up(
+    runs: Any, dag: Any, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tidegate.airflow.retry.FIRST_DELAY", timedelta(0))
+    spark_submit(
+        """
+if nth == 1:
+    wrote("bronze", 3, 7000)
+silver = report.flow("silver")
+silver.state = "failed"
+silver.error = {"kind": "SourceUnavailableError", "message": "the broker is away.", "transient": True}
+report.flow("gold").state = "skipped"
+report.ended_at = now()
+report.write(path)
+sys.exit(75)
+"""
+    )
+    events = len(runs.events("bronze.flights"))
+    run = runs.start(dag)
+    assert run.state == "failed"
+    assert runs.states(run) == GREEN | {"silver": "failed", "gold": "upstream_failed"}
+    assert int((tmp_path / "submissions").read_text()) == dag.task_dict["run"].retries + 1
+    (event,) = runs.events("bronze.flights")[events:]
+    assert event["rows"] == 3
+
+
 def test_a_terminal_error_of_the_application_is_not_tried_again(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, tmp_path: Path
 ) -> None:

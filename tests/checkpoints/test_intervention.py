@@ -10,7 +10,7 @@ from tests.cli.project import Project, orders
 from tidegate.checkpoints import checkpoint, intervention
 from tidegate.errors import CheckpointCorruptError, RequestError
 from tidegate.spec import Pipeline
-from tidegate.status.lag import plan
+from tidegate.status.lag import measure, plan
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_damaged_list_is_named_and_not_taken_for_an_empty_one(project: Project
     path = project.layout.interventions("orders", "bronze")
     path.write_text('{"act": "off", "by"')
     with pytest.raises(CheckpointCorruptError, match=r"interventions\.jsonl"):
-        plan(project.environment, pipeline, pipeline.flows)
+        measure(project.environment, pipeline, pipeline.flow("bronze"))
 
 
 def test_the_commands_decide_and_tell(project: Project, pipeline: Pipeline) -> None:

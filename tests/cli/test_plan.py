@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.cli.project import Project, orders
+from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
 
 NO_JAVA = {"JAVA_HOME": "/nowhere"}
 """Whatever asks for Java ends with 78: proof that nothing did, where it ends otherwise."""
@@ -56,9 +59,53 @@ def test_a_source_that_is_away_does_not_hide_the_other_flows_of_the_plan(project
     told = project.run("plan", pipeline.name)
     assert told.code == 75
     assert "error" in told.row("no Kafka broker")
-    assert "yes" in told.row("silver ", "all of bronze.clicks")
+    assert "no" in told.row("silver ", "waits: flow bronze does not get through")
+    assert "clicks: a run would end with the error of flow bronze" in told.out
     found = project.run("plan", pipeline.name, "--json")
-    assert (found.code, found.json["work"], found.json["flows"][0]["error"]["transient"]) == (75, None, True)
+    assert (found.code, found.json["work"], found.json["flows"][0]["error"]["transient"]) == (75, False, True)
+
+
+@pytest.fixture
+def mixed(project: Project) -> Project:
+    """A landing folder with a file, beside one that is missing and a topic whose broker is away."""
+    (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
+    lost = replace(files, name="lost", source=replace(files.source, path="lost"), target=Table("bronze.lost"))
+    below = Flow(name="below", source=ChangeFeed("bronze.lost"), transform="orders:clean", target=Table("silver.lost"))
+    project.declare(Pipeline(name="mixed", flows=(lost, below, replace(topic, name="clicks"), files)))
+    project.land("1.csv", "order_id,amount\nA-1,1.0\n")
+    return project
+
+
+def test_plan_lists_flows_that_fail_beside_those_with_work_and_ends_with_their_code(mixed: Project) -> None:
+    told = mixed.run("plan", "mixed")
+    assert told.code == 78, "a person's before one that heals by waiting"
+    assert "error" in told.row("lost ", "landing folder")
+    assert told.row("below ").endswith("waits: flow lost does not get through")
+    assert "error" in told.row("clicks ", "no Kafka broker")
+    assert "yes" in told.row("bronze ", "1 new file in orders")
+    assert "mixed: a run would find work, and fail in flows lost, clicks" in told.out
+    assert told.row("bronze: reads 1 new file")
+    found = mixed.run("plan", "mixed", "--json")
+    assert (found.code, found.json["work"]) == (78, True)
+    errors = {flow["flow"]: flow["error"] and flow["error"]["kind"] for flow in found.json["flows"]}
+    assert errors == {"lost": "SourceError", "below": None, "clicks": "SourceUnavailableError", "bronze": None}
+
+
+def test_a_run_goes_on_to_the_application_for_the_flows_that_have_work(mixed: Project) -> None:
+    told = mixed.run("run", "mixed", **NO_JAVA)
+    assert told.code == 78
+    assert "JAVA_HOME" in told.err
+
+
+@pytest.mark.parametrize(("flows", "code"), [(("lost", "clicks"), 78), (("clicks",), 75)])
+def test_a_run_in_which_only_failing_flows_have_something_to_do_ends_with_their_error_and_starts_no_jvm(
+    mixed: Project, flows: tuple[str, ...], code: int
+) -> None:
+    told = mixed.run("run", "mixed", *(word for flow in flows for word in ("--flow", flow)), **NO_JAVA)
+    assert told.code == code
+    assert "JAVA_HOME" not in told.err
+    assert ("landing folder" if code == 78 else "no Kafka broker") in told.err
+    assert not mixed.layout.reports("mixed").exists()
 
 
 def test_a_run_without_news_says_so_and_starts_no_jvm(drained: Project) -> None:

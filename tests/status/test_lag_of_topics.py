@@ -37,8 +37,10 @@ from tidegate.status.standing import Standing
 
 def test_without_a_broker_the_error_is_transient(place: Place) -> None:
     environment = replace(place.environment, kafka="127.0.0.1:1")
-    with pytest.raises(SourceUnavailableError):
-        lag.plan(environment, CLICKS, CLICKS.flows)
+    (flow,) = CLICKS.flows
+    with pytest.raises(SourceUnavailableError) as raised:
+        lag.measure(environment, CLICKS, flow)
+    assert raised.value.transient
 
 
 @pytest.mark.jvm
@@ -147,6 +149,9 @@ def test_a_topic_made_anew_is_told_however_far_it_goes_and_the_next_version_read
         clicks.measure()
 
     assert (raised.value.topic, raised.value.exit_code, raised.value.transient) == (topic, 78, False)
+    pipeline = clicks.pipeline()
+    (planned,) = lag.plan(clicks.environment, pipeline, pipeline.flows).lags
+    assert (planned.failed, planned.reason) == (True, raised.value.message), "it is the error of that flow"
     told = clicks.measure(version=2)
     assert (told.behind, told.ahead, told.first) == (sent, f"offsets 0:0-{sent - 1}", True)
 

@@ -21,7 +21,7 @@ import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Connection, Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from tidegate.airflow import attempt
 from tidegate.airflow.links import HistoryLink
@@ -29,6 +29,7 @@ from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.launch import application, arguments, submit_conf, submit_environment
 from tidegate.layout import Layout
+from tidegate.report import RunReport
 from tidegate.request import RunRequest, fresh_id
 
 CONNECTION = "spark_default"
@@ -46,7 +47,8 @@ class RunFlows(SparkSubmitOperator):
     """Runs the pipeline's flows in one Spark application.
 
     Green when the application did its work, also when a gate refused a batch: that is the flow's own task to show. Red
-    when the application ended with an exit code; `ReportRetryPolicy` then decides by the report whether to try again.
+    when the application ended with an exit code; `ReportRetryPolicy` then decides by the report whether to try again. An
+    error of a flow that heals by waiting is tried again, and is its own task's to show once the tries are used up.
 
     Each try is an application of its own, so the provider's ``durable`` is off: it would attach a new attempt to the
     old application, which writes the old attempt's report. If the old one still runs, it holds the lease, and the
@@ -63,7 +65,8 @@ class RunFlows(SparkSubmitOperator):
 
         Raises:
             AirflowFailException: There is no request or no connection; only a person can help.
-            AirflowException: The application ended with an exit code other than 0.
+            AirflowException: The application ended with an exit code other than 0, and may be tried again or did not get to
+                its flows.
         """
         dag_id, key = attempt.key_of(context)
         attempt_id = fresh_id("a")
@@ -86,7 +89,13 @@ class RunFlows(SparkSubmitOperator):
             self.env_vars = submit_environment(environment, master=master)
         except TidegateError as error:
             raise AirflowFailException(error.message) from error
-        super().execute(context)
+        try:
+            super().execute(context)
+        except (AirflowException, RuntimeError) as error:
+            ti = context["ti"]
+            if ti.try_number <= ti.max_tries or not _only_flows_failed(attempt.report_of_attempt(context)):
+                raise
+            self.log.warning("%s; that was the last try, and the tasks of the flows show which failed", error)
 
     def on_kill(self) -> None:
         """End the application, on this machine or wherever it went."""
@@ -174,6 +183,13 @@ class SubmitHook(SparkSubmitHook):
     def _end_processes(self) -> None:
         if self._submit_sp is not None:
             end_group(self._submit_sp, GRACE_SECONDS)
+
+
+def _only_flows_failed(report: RunReport | None) -> bool:
+    """Whether the application came to its end, and what failed are single flows."""
+    if report is None or report.ended_at is None or report.error is not None:
+        return False
+    return any(flow.state == "failed" for flow in report.flows)
 
 
 def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from tidegate.planning.preview import Preview, preview
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
-from tidegate.status.lag import Lag, plan
+from tidegate.status.lag import Lag, Plan, plan
 from tidegate.window import Window
 
 _BACKFILL = "backfill"
@@ -39,6 +39,8 @@ class PlanRun(BaseOperator, SkipMixin):
     A short circuit that ignores the trigger rules below it: with no work every later task is skipped and the run is
     green. With work it stores the checked request for the job and pushes its id. Without, no flow's task will run, so
     it sends the events that a crash swallowed after the last batch.
+
+    A flow whose source cannot be read is left to its own task while another flow has work; else it is this one's error.
     """
 
     inherits_from_skipmixin = True
@@ -91,6 +93,8 @@ class PlanRun(BaseOperator, SkipMixin):
             check_compatible(layout, self._pipeline, flow)
         decided = plan(environment, self._pipeline, chosen) if request.mode == "incremental" else None
         seen = self._tell_preview(environment, request, decided.lags if decided is not None else None)
+        if decided is not None:
+            self._check(decided)
         if request.dry_run:
             return None, f"dry run: {decided.reason if decided is not None else request.told()}; nothing was run"
         extents = [flow.reads for flow in seen.flows] if seen is not None else None
@@ -134,8 +138,15 @@ class PlanRun(BaseOperator, SkipMixin):
             self.log.info("%s", asked)
         gauges.tell_lags(self._pipeline.name, decided.lags)
         if not decided.work:
+            self._check(decided)
             return None, decided.reason
         return dataclasses.replace(request, small=decided.small), decided.reason
+
+    def _check(self, decided: Plan) -> None:
+        """Raise the error of a flow that would fail; of several one that heals by waiting, so that Airflow tries again."""
+        if decided.errors:
+            self.log.error("%s", decided.reason)
+            raise decided.errors[-1]
 
     def _request(self, context: Context) -> RunRequest:
         """What a person asked for; a run of a backfill replays its data interval."""

@@ -32,7 +32,8 @@ def plan(
     What is read, what is rewritten, whom it touches, who holds the tables now, how long it may take by the flow's own
     history, and the exact commands: for an increment as for a replay, a reingest or a full refresh.
 
-    The exit code is 0 whether there is work or none; a declaration or a source that would stop the run gives its own.
+    The exit code is 0 whether there is work or none; a declaration that would stop the run, or a source that would stop
+    its flow, gives its own.
     """
     from tidegate.cli import console
     from tidegate.errors import TidegateError
@@ -53,12 +54,13 @@ def plan(
     seen = preview(environment, pipeline, request, decided.lags)
     if as_json:
         console.print_json({**_plain(pipeline, decided), "preview": seen.to_json()})
-        return
-    print_plan(decided.lags)
-    console.say(f"{name}: {conclusion(decided)}")
-    if decided.work:
-        for line in seen.lines():
+    else:
+        print_plan(decided.lags)
+        console.say(f"{name}: {conclusion(decided)}", style="error" if decided.errors else "")
+        for line in seen.lines() if decided.work else ():
             console.say(f"  {line}")
+    if decided.errors:
+        raise typer.Exit(decided.errors[0].exit_code)
 
 
 def _tell_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
@@ -78,7 +80,7 @@ def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]
     """Check the lake and the declarations against their checkpoints, then ask the sources.
 
     Raises:
-        TidegateError: What would stop the run before its first batch.
+        TidegateError: What would stop the whole run before its first batch.
     """
     from tidegate.checkpoints import checkpoint
     from tidegate.layout import Layout
@@ -99,7 +101,7 @@ def print_plan(lags: tuple[Lag, ...]) -> None:
     rows = [
         (
             lag.flow,
-            "yes" if lag.has_work else "no",
+            "error" if lag.failed else "yes" if lag.has_work else "no",
             console.count(lag.rows, exact=lag.rows_exact),
             console.size(lag.bytes, exact=lag.bytes_exact),
             lag.reason,
@@ -111,6 +113,10 @@ def print_plan(lags: tuple[Lag, ...]) -> None:
 
 def conclusion(decided: Plan) -> str:
     """The plan in a few words."""
+    if failed := [lag.flow for lag in decided.lags if lag.failed]:
+        flows = f"flow {failed[0]}" if len(failed) == 1 else f"flows {', '.join(failed)}"
+        what = "a run would find work, and fail in" if decided.work else "a run would end with the error of"
+        return f"{what} {flows}"
     if decided.work:
         return "a run would find work"
     waits = any(lag.refused for lag in decided.lags)
@@ -118,7 +124,7 @@ def conclusion(decided: Plan) -> str:
 
 
 def _plain(pipeline: Pipeline, decided: Plan) -> dict[str, Any]:
-    flows = [{**lag.to_json(), "error": None} for lag in decided.lags]
+    flows = [lag.to_json() for lag in decided.lags]
     return {"format": 1, "pipeline": pipeline.name, "work": decided.work, "small": decided.small, "flows": flows}
 
 

@@ -29,7 +29,8 @@ def run(
 ) -> None:
     """Run a pipeline's flows once, without Airflow: one increment each, then stop.
 
-    When nothing is new it says so and starts no JVM. Ctrl-C stops the job; the next run finishes the batch in hand.
+    When nothing is new it says so and starts no JVM. A flow whose source cannot be read fails alone, with the flows behind
+    it; the others run. Ctrl-C stops the job; the next run finishes the batch in hand.
 
     Exit codes: 0 all is well or nothing was new; 65 a gate refused a batch; the code of the error when a flow or the
     whole job failed (75 when it heals by waiting, 78 when a person must mend something); 70 when the job crashed
@@ -52,6 +53,8 @@ def run(
     plans.record(Layout.of(environment), name, decided.lags)
     print_plan(decided.lags)
     if not decided.work and not force:
+        if decided.errors:
+            raise decided.errors[0]
         console.say(f"{name}: {conclusion(decided)}; no JVM was started (--force runs anyway)")
         return
     raise typer.Exit(attempt(environment, dataclasses.replace(request, small=decided.small)))

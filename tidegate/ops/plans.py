@@ -70,7 +70,7 @@ def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
 
 
 def _told(lag: Lag) -> dict[str, Any]:
-    told: dict[str, Any] = {"behind": lag.behind, "rows": lag.rows}
+    told: dict[str, Any] = {"behind": lag.behind if lag.error is None else None, "rows": lag.rows}
     return told | {"begins": lag.begins} if lag.begins else told
 
 

@@ -25,6 +25,7 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidegate.checkpoints.intervention import Intervention
     from tidegate.spark.context import FlowContext
     from tidegate.spark.gate import Suite
 
@@ -61,6 +62,7 @@ class _Job:
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
         self.suites: dict[str, Suite] = {}
         self.suite_error: Exception | None = None
+        self.off: dict[str, Intervention] = {}
         self.blocked: dict[str, TidegateError] = {}
 
     def run(self) -> RunReport:
@@ -152,6 +154,10 @@ class _Job:
         self.layout.open()
         for flow, told in zip(flows, self.report.flows, strict=True):
             try:
+                off = intervention.switched_off(self.layout, pipeline.name, flow.name)
+                if off is not None:
+                    self.off[flow.name] = off
+                    continue
                 checkpoint.check_compatible(self.layout, pipeline, flow)
                 told.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
             except TidegateError as error:
@@ -192,8 +198,7 @@ class _Job:
                 told.state, stopped[flow.name] = "skipped", flow.name
                 log.info("%s: skipped, because %s did not get through", flow.name, upstream.name)
                 continue
-            off = intervention.switched_off(self.layout, pipeline.name, flow.name)
-            if off is not None:
+            if (off := self.off.get(flow.name)) is not None:
                 told.state = "skipped"
                 told.notes.append(off.told())
                 log.info("%s: skipped, because it was %s", flow.name, off.told())

@@ -15,10 +15,11 @@ import pendulum
 from tidegate import fingerprints, identity
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, intervention, lease, progress, refusal
-from tidegate.errors import SpecError
+from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, plans
 from tidegate.probes import delta
+from tidegate.report import describe_error
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status import backlog, topic_backlog
 from tidegate.wording import count, span
@@ -75,10 +76,18 @@ class Lag:
     """Of a topic: partition to the first offset that it holds."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """Of a topic: partition to the offset that is read next, of those that hold one."""
+    error: TidegateError | None = None
+    """Why nobody can tell how far the flow is behind; then there are no numbers."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run of the flow would end with `error`; one that is switched off does not run."""
+        return self.error is not None and not self.switched_off
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        return dataclasses.asdict(self)
+        error = None if self.error is None else describe_error(self.error)
+        return dataclasses.asdict(dataclasses.replace(self, error=None)) | {"error": error}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +96,7 @@ class Plan:
 
     work: bool
     reasons: tuple[str, ...]
-    """One per flow with work, or one per flow when none has: ``silver: 2 new versions of bronze.flights``."""
+    """One per flow with work or an error, or one per flow when none has work: ``silver: 2 new versions of bronze.flights``."""
     lags: tuple[Lag, ...]
     """In graph order. A flow below one with work has work."""
     small: bool
@@ -97,6 +106,12 @@ class Plan:
     def reason(self) -> str:
         """All reasons in one line."""
         return "; ".join(self.reasons)
+
+    @property
+    def errors(self) -> tuple[TidegateError, ...]:
+        """Of the flows that would fail; those that need a person come before those that heal by waiting."""
+        found = [lag.error for lag in self.lags if lag.error is not None and lag.failed]
+        return tuple(sorted(found, key=lambda error: error.transient))
 
 
 def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
@@ -153,10 +168,8 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
 def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) -> Plan:
     """Decide whether a run of these flows has work.
 
-    A flow below one that has work has work too; a flow below a refused one has none, because nothing gets past it.
-
-    Raises:
-        TidegateError: As `measure`.
+    A flow below one that has work has work too; a flow below one that was refused or fails has none, because nothing gets
+    past it. What `measure` raises is the error of that flow alone.
     """
     lags: dict[str, Lag] = {}
     stopped: set[str] = set()
@@ -165,9 +178,9 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
     for flow in pipeline.flows:
         if flow not in flows:
             continue
-        lag = measure(environment, pipeline, flow)
+        lag = _measured(environment, pipeline, flow)
         above = pipeline.upstream_of(flow)
-        if lag.refused:
+        if lag.refused or lag.failed:
             stopped.add(flow.name)
         elif above is not None and above.name in stopped:
             stopped.add(flow.name)
@@ -179,7 +192,8 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
             and not (lag.has_work or lag.switched_off)
         ):
             lag = dataclasses.replace(lag, has_work=True, reason=f"reads what flow {above.name} writes")
-        swapping = swapping or _swap_waits(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
+        if lag.error is None:
+            swapping = swapping or _swap_waits(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
         lags[flow.name] = lag
     work = any(lag.has_work for lag in lags.values())
     told = [lag for lag in lags.values() if lag.has_work or not work or lag.switched_off or lag.flow in stopped]
@@ -189,6 +203,32 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
         lags=tuple(lags.values()),
         small=not swapping and _is_small(tuple(lags.values())),
     )
+
+
+def _measured(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
+    """The flow's lag, or why there is none."""
+    off = None
+    try:
+        off = intervention.switched_off(Layout.of(environment), pipeline.name, flow.name)
+        return measure(environment, pipeline, flow)
+    except TidegateError as error:
+        return Lag(
+            flow=flow.name,
+            kind=flow.source.identity()["kind"],
+            rows=None,
+            bytes=None,
+            rows_exact=True,
+            bytes_exact=True,
+            behind=0,
+            pending_batch=None,
+            has_work=False,
+            refused=False,
+            switched_off=off is not None,
+            reason=" ".join(error.message.split()) if off is None else off.told(),
+            position="",
+            first=False,
+            error=error,
+        )
 
 
 def _backlog(
@@ -307,7 +347,8 @@ def _expiry(layout: Layout, pipeline: Pipeline, flow: Flow, found: Backlog) -> s
     return f"; at the present rate the topic will have deleted unread messages in ~{span(left)}: run the flow, or keep them longer"
 
 
-def _is_small(lags: tuple[Lag, ...]) -> bool:
+def _is_small(all_lags: tuple[Lag, ...]) -> bool:
+    lags = [lag for lag in all_lags if lag.error is None]
     if any(lag.bytes is None for lag in lags):
         return False
     total = sum(lag.bytes or 0 for lag in lags)
