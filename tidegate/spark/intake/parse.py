@@ -16,7 +16,7 @@ from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.schema.drift import normal
 from tidegate.spark.intake import messages
-from tidegate.spark.intake.texts import Field, Texts, csv_reader, dialect_of, header_names, header_problem, json_reader
+from tidegate.spark.intake.texts import Field, dialect_of, header_names, header_problem, json_reader
 from tidegate.spark.intake.values import as_values, text_name
 from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
@@ -182,20 +182,17 @@ def _texts(
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.functions import arrow_udf
 
+    from tidegate.spark.intake.batches import CsvTexts, of_each
+
     fields = [
         Field(name=column.name, is_text=column.is_text, bits=_BITS.get(normal(column.type), 0)) for column in columns
     ]
-    make = csv_reader if source.format == "csv" else json_reader
+    is_csv = source.format == "csv"
 
     def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:
-        reader = make(fields, null_values)
-        nothing = Texts([None] * len(fields))
-        triples = zip(raw.to_pylist(), header.to_pylist(), dialect.to_pylist(), strict=True)
-        texts = [nothing if text is None else reader(text, *file) for text, *file in triples]
-        arrays = [pa.array([each.declared[place] for each in texts], pa.string()) for place in range(len(fields))]
-        arrays.append(pa.array([list(each.unknown.items()) for each in texts], pa.map_(pa.string(), pa.string())))
-        arrays.append(pa.array([each.malformed for each in texts], pa.string()))
-        return pa.StructArray.from_arrays(arrays, [f"_{place}" for place in range(len(arrays))])
+        if is_csv:
+            return CsvTexts(fields, null_values)(raw, header, dialect)
+        return of_each(raw, header, dialect, json_reader(fields, null_values), len(fields))
 
     kinds = [*["string"] * len(fields), "map<string,string>", "string"]
     schema = ", ".join(f"_{place}: {kind}" for place, kind in enumerate(kinds))
