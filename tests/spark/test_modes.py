@@ -27,7 +27,7 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import rows
-from tidegate.spark.intake import landing
+from tidegate.spark.intake import contracts, landing
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
@@ -171,11 +171,12 @@ def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bo
         tell_drift=lambda *_: None,
     )
     told = cast("FlowContext", context)
-    records, drift = rows._records(told, arrived.bronze)
-    assert drift is not None
+    drift = contracts.Drift(told)
+    feed = rows._arriving(told, arrived.bronze)
     found, refused = {}, None
     try:
-        output = drift.settle(rows._transformed(told, records), 0, decided=False)
+        output = rows._transformed(told, drift.parse(feed))
+        output = drift.settle(output, *rows._census(feed, output, drift), 0, decided=False)
         drift.record(0)
         found = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
     except ContractRefusedError as error:

@@ -80,7 +80,10 @@ def test_a_file_that_cannot_be_used_says_why_and_where(tmp_path: Path) -> None:
     assert problem(plain, CONTENT, Dialect(encoding="utf-16"))[0] == "not_utf16"
     assert problem(plain, b'id,a\n1,"x\n2,y\n3,z\n') == ("open_quote", 2)
     assert problem(plain, b"id\n" + b"x" * (LONGEST_RECORD + 1)) == ("line_too_long", None)
-    assert problem(plain, b'id\n"' + (b"x" * 999 + b"\n") * (LONGEST_RECORD // 1000 + 1) + b'"\n') == ("line_too_long", 2)
+    assert problem(plain, b'id\n"' + (b"x" * 999 + b"\n") * (LONGEST_RECORD // 1000 + 1) + b'"\n') == (
+        "line_too_long",
+        2,
+    )
     assert problem(plain, b"") == ("empty_file", None)
     assert read(tmp_path / "gone.csv")[2].problem == "vanished"
     os.mkfifo(tmp_path / "pipe.csv")
