@@ -65,6 +65,23 @@ def test_a_flow_is_blocked_by_the_one_right_above_it_and_not_by_one_beside_it(or
     assert runnable()
 
 
+def test_a_source_that_cannot_be_read_fails_no_flow_that_is_off_and_a_damaged_list_of_decisions_its_own_flow(
+    orders: Orders,
+) -> None:
+    pipeline, layout = registry.load("orders"), orders.deployment.layout
+    intervention.switch(layout, "orders", "bronze", on=False, by="ada", reason="the folder has moved")
+    damaged = layout.interventions("orders", "gold")
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text('{"act": "off", "by"')
+    job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
+    job.report.flows = [FlowReport(flow=f.name, target=f.target.name, checkpoint_version=1) for f in pipeline.flows]
+
+    job._preflight(pipeline, pipeline.flows)
+
+    assert job.off.keys() == {"bronze"}
+    assert {name: type(error).__name__ for name, error in job.blocked.items()} == {"gold": "CheckpointCorruptError"}
+
+
 def test_an_error_of_the_whole_run_stands_in_its_report(orders: Orders) -> None:
     request = dataclasses.replace(orders.deployment.request("orders"), dag_id="nobody")
 
