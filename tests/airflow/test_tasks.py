@@ -20,7 +20,7 @@ from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.request import RunRequest
-from tidegate.spec import Flow, KafkaSource, Pipeline, Table
+from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -207,9 +207,8 @@ def mixed(landed: Lake, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The DAG of a pipeline that reads a folder with a file, one that is missing, and a topic whose broker is away."""
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
     bronze = pipeline.flow("bronze")
-    lost = dataclasses.replace(
-        bronze, name="lost", source=dataclasses.replace(bronze.source, path="lost"), target=Table("bronze.lost")
-    )
+    source = FileSource(path="lost", format="csv", schema="a INT")
+    lost = dataclasses.replace(bronze, name="lost", source=source, target=Table("bronze.lost"))
     clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
     return build_dag(Pipeline(name="mixed", flows=(lost, clicks, bronze)))
 

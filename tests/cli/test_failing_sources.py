@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from tests.cli.project import Project, orders
 from tidegate.report import RunReport
-from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 pytestmark = pytest.mark.jvm
 
@@ -18,7 +18,8 @@ pytestmark = pytest.mark.jvm
 def test_rows_of_a_file_arrive_beside_a_folder_that_is_missing_and_a_broker_that_is_away(tmp_path: Path) -> None:
     project = Project.scaffolded(tmp_path / "project")
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
-    lost = replace(files, name="lost", source=replace(files.source, path="lost"), target=Table("bronze.lost"))
+    source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
+    lost = replace(files, name="lost", source=source, target=Table("bronze.lost"))
     below = Flow(name="below", source=ChangeFeed("bronze.lost"), transform="sample:clean", target=Table("silver.lost"))
     project.declare(Pipeline(name="mixed", flows=(lost, below, replace(topic, name="clicks"), files)))
     project.land("1.csv", "order_id,amount\nA-1,1.0\nA-2,2.5\n")

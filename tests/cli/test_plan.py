@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 NO_JAVA = {"JAVA_HOME": "/nowhere"}
 """Whatever asks for Java ends with 78: proof that nothing did, where it ends otherwise."""
@@ -69,7 +69,8 @@ def test_a_source_that_is_away_does_not_hide_the_other_flows_of_the_plan(project
 def mixed(project: Project) -> Project:
     """A landing folder with a file, beside one that is missing and a topic whose broker is away."""
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
-    lost = replace(files, name="lost", source=replace(files.source, path="lost"), target=Table("bronze.lost"))
+    source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
+    lost = replace(files, name="lost", source=source, target=Table("bronze.lost"))
     below = Flow(name="below", source=ChangeFeed("bronze.lost"), transform="orders:clean", target=Table("silver.lost"))
     project.declare(Pipeline(name="mixed", flows=(lost, below, replace(topic, name="clicks"), files)))
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
