@@ -28,7 +28,7 @@ def collect(frame: DataFrame, limit: int | None = None) -> pyarrow.Table | None:
 
     most = ROWS if limit is None else limit
     try:
-        to_arrow_schema(frame.schema)
+        to_arrow_schema(frame.schema, timezone="UTC")
     except PySparkTypeError:
         return None
     rows = frame.limit(most + 1).toArrow()

@@ -1,0 +1,64 @@
+"""Rows that go through the driver come back as they were, whatever their types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidegate.spark.lake import local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.jvm
+
+VALUES = (
+    "7",
+    "7L",
+    "7Y",
+    "7S",
+    "true",
+    "'text'",
+    "X'00FF'",
+    "0.1F",
+    "-0.0D",
+    "double('NaN')",
+    "1.10BD",
+    "12345678901234567890.123456789012345678BD",
+    "date'0001-01-01'",
+    "timestamp'2026-01-01 09:30:00.123456'",
+    "timestamp'1677-01-01 00:00:00'",
+    "timestamp_ntz'2026-10-25 02:30:00'",
+    "interval '1' day",
+    "array('a', null)",
+    "map('a', 1.5BD)",
+    "named_struct('at', timestamp'2026-01-01 00:00:00', 'names', array('x'))",
+)
+
+
+def test_each_type_comes_back_as_it_was(spark: SparkSession) -> None:
+    columns = ", ".join(f"{value} AS c{number}" for number, value in enumerate(VALUES))
+    values = spark.sql(f"SELECT {columns}")
+    nothing = spark.range(1).selectExpr(*[f"CAST(NULL AS {kind}) AS {name}" for name, kind in values.dtypes])
+    frame = values.unionAll(nothing)
+
+    rows = local.collect(frame)
+
+    assert rows is not None and rows.num_rows == 2
+    back = local.to_frame(spark, rows, frame.schema)
+    assert back.schema == frame.schema
+    assert "LocalRelation" in back._jdf.queryExecution().optimizedPlan().toString()
+    assert [repr(row) for row in back.collect()] == [repr(row) for row in frame.collect()]
+
+
+def test_many_rows_and_types_that_arrow_lacks_stay_where_they_are(spark: SparkSession) -> None:
+    assert local.collect(spark.range(3), 3) is not None
+    assert local.collect(spark.range(4), 3) is None
+    assert local.collect(spark.sql("SELECT make_interval(1) AS i")) is None
+
+
+def test_no_rows_are_few(spark: SparkSession) -> None:
+    rows = local.collect(spark.range(0))
+    assert rows is not None and rows.num_rows == 0
+    assert local.to_frame(spark, rows, spark.range(0).schema).count() == 0
