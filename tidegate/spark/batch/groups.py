@@ -158,7 +158,8 @@ def _made(context: FlowContext, named: Named, batch_id: int) -> tuple[DataFrame,
     if named.rows is not None and groups.select(*keys).schema.simpleString() == named.keys.schema.simpleString():
         rows = local.collect(groups, named.count)
         # More rows than groups: the check of the frame says what is wrong.
-        if rows is not None and _ids(rows, keys) <= _ids(named.rows, keys) and len(_ids(rows, keys)) == rows.num_rows:
+        made = set() if rows is None else set(_ids(rows, keys))
+        if rows is not None and len(made) == rows.num_rows and made.issubset(_ids(named.rows, keys)):
             return local.to_frame(groups.sparkSession, rows, groups.schema), rows
     groups = groups.persist()
     context.persisted.append(groups)
@@ -166,9 +167,9 @@ def _made(context: FlowContext, named: Named, batch_id: int) -> tuple[DataFrame,
     return groups, None
 
 
-def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """The keys of some rows; by their text, because not every value can be looked up (arrays) or equals itself (NaN)."""
-    return set(zip(*[map(repr, rows[key].to_pylist()) for key in keys], strict=True))
+def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The key of each row; by its text, because not every value can be looked up (arrays) or equals itself (NaN)."""
+    return list(zip(*[map(repr, rows[key].to_pylist()) for key in keys], strict=True))
 
 
 def _recomputed(context: FlowContext, named: Named) -> DataFrame:
@@ -279,9 +280,8 @@ def _with_deletes(
 ) -> pyarrow.Table:
     import pyarrow as pa
 
-    made = _ids(rows, keys)
-    ids = zip(*[map(repr, named[key].to_pylist()) for key in keys], strict=True)
-    gone = named.filter(pa.array([each not in made for each in ids], pa.bool_()))
+    made = set(_ids(rows, keys))
+    gone = named.filter(pa.array([each not in made for each in _ids(named, keys)], pa.bool_()))
     parts = []
     for part, op in ((rows.select([*keys, *measures]), "upsert"), (gone, "delete")):
         parts.append(part.append_column("_op", pa.array([op] * part.num_rows, pa.string())))
