@@ -1,7 +1,7 @@
-"""What a command costs with all that it starts: processor time, wall time, memory, Spark's jobs and SQL executions.
+"""Measures a command and its descendants: processor time, wall time, memory, Spark jobs and SQL executions.
 
-Linux only: whoever measures takes in what its children leave behind, so that no worker of Spark that outlives its JVM is
-missed.
+Linux only: the measuring process becomes the subreaper of its descendants, so that it also measures Spark workers that outlive
+their JVM.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from pathlib import Path
 import psutil
 
 ROLES = ("JVM", "driver", "workers", "other")
-"""The JVM; the Python that drives it; the Python workers of its tasks; the command itself and what is too short to see."""
+"""The JVM; the Python process of the driver; the Python workers of tasks; the command and processes too short to sample."""
 _PR_SET_CHILD_SUBREAPER = 36
-_LOOK_SECONDS = 0.5
+_SAMPLE_SECONDS = 0.5
 _COUNTED = ("SparkListenerJobStart", "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of one command."""
+    """The cost of one command."""
 
     processor: float
-    """Seconds, of the whole tree of processes, in user and system mode."""
+    """Processor seconds of the whole process tree, in user and system mode."""
     wall: float
-    """Seconds."""
+    """Elapsed seconds."""
     roles: Mapping[str, float]
-    """``processor`` by `ROLES`, as seen from outside twice a second; what was not seen counts as ``other``."""
+    """``processor`` by `ROLES`, sampled twice a second; time that no sample contains counts as ``other``."""
     peaks: Mapping[str, int]
-    """Bytes of resident memory at most, by `ROLES`, as seen twice a second; what processes share counts for each."""
+    """Maximum bytes of resident memory by `ROLES`, sampled twice a second; shared memory counts for each process."""
     jobs: int
-    """Spark jobs."""
+    """Number of Spark jobs."""
     executions: int
-    """Spark's SQL executions."""
+    """Number of SQL executions of Spark."""
 
-    def told(self) -> str:
-        """For people."""
+    def summary(self) -> str:
+        """All values except memory, as one line."""
         parts = ", ".join(f"{role} {self.roles[role]:.1f}" for role in ROLES)
         return (
             f"{self.jobs:3d} jobs, {self.executions:3d} executions, processor {self.processor:6.1f} s ({parts}), "
@@ -56,18 +56,18 @@ class Cost:
 
 
 def measure(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Cost:
-    """Run a command to its end. Whatever Spark it starts writes an event log, which is read and thrown away.
+    """Run a command to its end. Its Spark applications write temporary event logs for the counts.
 
     Args:
-        command: Its parts.
-        environ: Its environment variables.
-        log: What it says is added here.
+        command: The command with its arguments.
+        environ: The command's environment variables.
+        log: Its output is appended to this file.
 
     Raises:
-        SystemExit: It failed; the message says where its log is.
+        SystemExit: The command failed.
     """
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise SystemExit("this system does not let a process take in what its children leave behind")
+        raise SystemExit("this process cannot become a subreaper (prctl PR_SET_CHILD_SUBREAPER failed)")
     with tempfile.TemporaryDirectory(prefix="events-") as events, log.open("ab") as output:
         started = time.monotonic()
         process = subprocess.Popen(
@@ -77,89 +77,89 @@ def measure(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Co
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
-        with _Look() as look:
+        with _Sampler() as sampler:
             code, wall, processor = 1, 0.0, 0.0
             with contextlib.suppress(ChildProcessError):
                 while True:
-                    # Of all children, also those that were taken in; each tells what its own children took.
+                    # Includes adopted descendants. The usage of a process includes that of its reaped children.
                     pid, status, used = os.wait4(-1, 0)
                     processor += used.ru_utime + used.ru_stime
                     if pid == process.pid:
                         code, wall = os.waitstatus_to_exitcode(status), time.monotonic() - started
                         process.returncode = code
         if code:
-            raise SystemExit(f"{Path(command[0]).name} ended with {code}; its log: {log}")
-        roles = look.processor()
+            raise SystemExit(f"{Path(command[0]).name} exited with {code}; see its log {log}")
+        roles = sampler.processor()
         roles["other"] += max(0.0, processor - sum(roles.values()))
         counted = count_events(Path(events))
         jobs, executions = (counted[event] for event in _COUNTED)
         return Cost(
-            processor=processor, wall=wall, roles=roles, peaks=dict(look.peaks), jobs=jobs, executions=executions
+            processor=processor, wall=wall, roles=roles, peaks=dict(sampler.peaks), jobs=jobs, executions=executions
         )
 
 
 def count_events(folder: Path) -> Counter[str]:
-    """The events of all event logs in a folder, by their name."""
-    found: Counter[str] = Counter()
+    """The number of events per name in all event logs of a folder."""
+    counts: Counter[str] = Counter()
     for path in folder.iterdir():
         with path.open(encoding="utf-8") as lines:
-            found.update(json.loads(line)["Event"] for line in lines)
-    return found
+            counts.update(json.loads(line)["Event"] for line in lines)
+    return counts
 
 
 def import_of_great_expectations(environ: Mapping[str, str], log: Path) -> float:
-    """Processor seconds that a job with a gate pays for the import, beyond PySpark's own."""
-    without, beyond = (
+    """Processor seconds that the import of Great Expectations adds to that of PySpark."""
+    without, with_gate = (
         measure([sys.executable, "-c", code], environ, log).processor
         for code in (
             "import pyspark.sql.functions",
             "import pyspark.sql.functions; from tidegate.spark import gate; gate.warm_up()",
         )
     )
-    return beyond - without
+    return with_gate - without
 
 
 def _event_log(folder: Path) -> list[str]:
     """Flags for spark-submit's JVM.
 
-    A configuration folder would do too, but stands on the class path: then the JVM would refuse the class data archive.
+    System properties, because a configuration folder would be on the class path, and the JVM would refuse the class data archive.
     """
     settings = {"enabled": "true", "dir": folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
     return [f"-Dspark.eventLog.{name}={value}" for name, value in settings.items()]
 
 
-class _Look:
-    """Looks at all processes below this one, again and again, in a thread of its own."""
+class _Sampler:
+    """Samples all descendants of this process periodically, in a thread."""
 
     def __init__(self) -> None:
         self.peaks: Counter[str] = Counter()
-        self._seen: dict[tuple[int, float], tuple[str, float]] = {}
-        self._over = threading.Event()
+        self._usage: dict[tuple[int, float], tuple[str, float]] = {}
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> _Look:
+    def __enter__(self) -> _Sampler:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
 
     def processor(self) -> dict[str, float]:
-        """Seconds by role."""
+        """Processor seconds by role."""
         seconds: dict[str, float] = defaultdict(float, dict.fromkeys(ROLES, 0.0))
-        for role, each in self._seen.values():
+        for role, each in self._usage.values():
             seconds[role] += each
         return seconds
 
     def _run(self) -> None:
         own = psutil.Process()
-        while not self._over.wait(_LOOK_SECONDS):
+        while not self._stop.wait(_SAMPLE_SECONDS):
             resident: Counter[str] = Counter()
             for process in own.children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess), process.oneshot():
                     role, times = _role(process), process.cpu_times()
-                    self._seen[process.pid, process.create_time()] = (role, times.user + times.system)
+                    self._usage[process.pid, process.create_time()] = (role, times.user + times.system)
                     resident[role] += process.memory_info().rss
             self.peaks |= resident
 

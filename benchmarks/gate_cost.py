@@ -1,13 +1,12 @@
-"""What a gate costs: the same flow with a suite of six expectations and without, in pairs that take turns.
+"""The cost of a gate: the same flow with a suite of six expectations and without a gate, in alternating pairs.
 
-``make benchmark-gate`` lands a file of a million orders once, then derives a silver table from them again and again:
-one flow with a gate and its twin without, the order turning from pair to pair. Each has a table and a checkpoint of its
-own, so each does the whole work. What is compared is the flow's own time, without the start of Spark and of Great
-Expectations, and the processor time of Python and the JVM meanwhile, which other work on the machine does not stretch.
-The first pair warms the JVM up and is not counted.
+``make benchmark-gate`` lands a file of a million orders once, then derives a silver table from it several times: with one
+flow that has a gate and with one that has none, in alternating order. Each has its own table and checkpoint, so each does
+the whole work. The benchmark compares the flow's own time, without the start of Spark and Great Expectations, and the
+processor time of Python and the JVM, which other work on the machine affects less. The first pair warms the JVM up and is
+not counted.
 
-All rows are good unless ``--bad`` says otherwise: rows that break a rule are written to quarantine too, which the twin
-without a gate does not do.
+By default all rows are valid. With ``--bad``, the flow with a gate also writes rows to quarantine, which the other does not.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ pipeline = Pipeline(
 )
 ''')
 
-TRANSFORM = '''"""A transform as people write them: texts put right, a column more."""
+TRANSFORM = '''"""A typical transform: cleaned texts and an additional column."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 
 def clean(orders: DataFrame) -> DataFrame:
-    """Countries in capitals, and what a piece costs."""
+    """Country codes in capitals, and the price of a piece."""
     return orders.withColumns({"country": F.upper(F.trim("country")), "each": F.col("amount") / F.col("pieces")})
 '''
 
@@ -89,28 +88,28 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--bad", type=float, default=0.0, help="share of rows that break a rule")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gate-cost-") as folder:
-        _measure(Path(folder), asked.rows, asked.pairs, asked.bad)
+        _measure(Path(folder), arguments.rows, arguments.pairs, arguments.bad)
 
 
 def _measure(folder: Path, rows: int, pairs: int, bad: float) -> None:
     names = [(f"plain_{number}", f"gated_{number}") for number in range(pairs + 1)]
     _write_project(folder / "project", [name for pair in names for name in pair])
     _land(folder / "landing" / "orders", rows, bad)
-    for name, place in (("PROJECT", "project"), ("LAKE", "lake"), ("LANDING", "landing")):
-        os.environ[f"TIDEGATE_{name}"] = str(folder / place)
+    for name, subfolder in (("PROJECT", "project"), ("LAKE", "lake"), ("LANDING", "landing")):
+        os.environ[f"TIDEGATE_{name}"] = str(folder / subfolder)
     sys.path.insert(0, str(folder / "project"))
     _run("landing")
     walls, processors = [], []
     for number, (plain, gated) in enumerate(names):
         order = (plain, gated) if number % 2 else (gated, plain)
-        taken = {name: _run(name) for name in order}
-        wall, processor = (taken[gated][part] / taken[plain][part] for part in (0, 1))
-        counted = "" if number else "  (warms up, not counted)"
+        seconds = {name: _run(name) for name in order}
+        wall, processor = (seconds[gated][part] / seconds[plain][part] for part in (0, 1))
+        counted = "" if number else "  (warm-up, not counted)"
         print(
-            f"pair {number}: without {taken[plain][0]:6.2f} s (processor {taken[plain][1]:6.2f} s), "
-            f"with {taken[gated][0]:6.2f} s ({taken[gated][1]:6.2f} s): ratio {wall:.3f} ({processor:.3f}){counted}",
+            f"pair {number}: without {seconds[plain][0]:6.2f} s (processor {seconds[plain][1]:6.2f} s), "
+            f"with {seconds[gated][0]:6.2f} s ({seconds[gated][1]:6.2f} s): ratio {wall:.3f} ({processor:.3f}){counted}",
             flush=True,
         )
         if number:
@@ -122,7 +121,7 @@ def _measure(folder: Path, rows: int, pairs: int, bad: float) -> None:
 
 
 def _run(name: str) -> tuple[float, float]:
-    """One run; the seconds of its flow, and of processor time."""
+    """Run a pipeline; returns the seconds of its flow and the processor seconds."""
     from tidegate import registry
     from tidegate.environment import Environment
     from tidegate.request import RunRequest, fresh_id
@@ -138,7 +137,7 @@ def _run(name: str) -> tuple[float, float]:
 
 
 def _processor_seconds() -> float:
-    """Of this process and its JVM."""
+    """Processor seconds of this process and its JVM."""
     import psutil
 
     own = psutil.Process()
@@ -163,23 +162,23 @@ def _write_project(project: Path, names: list[str]) -> None:
 
 
 def _land(folder: Path, rows: int, share: float) -> None:
-    """Orders, a share of which breaks a rule."""
-    chance = random.Random(2013)
+    """Land a file of orders, a share of which breaks a rule."""
+    rng = random.Random(2013)
     folder.mkdir(parents=True)
     with (folder / "orders.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["order_id", "customer", "country", "kind", "amount", "pieces", "ordered_at", "updated_at"])
         for number in range(rows):
-            bad = chance.random() < share
+            bad = rng.random() < share
             day = f"2026-01-{1 + number % 28:02d}"
             writer.writerow(
                 [
                     f"o{number:08d}",
-                    "" if bad and number % 2 else f"c{chance.randrange(50_000)}",
-                    chance.choice(COUNTRIES).lower(),
-                    chance.choice(["shop", "phone", "web"]),
-                    -1 if bad else round(chance.random() * 900, 2),
-                    chance.randrange(1, 9),
+                    "" if bad and number % 2 else f"c{rng.randrange(50_000)}",
+                    rng.choice(COUNTRIES).lower(),
+                    rng.choice(["shop", "phone", "web"]),
+                    -1 if bad else round(rng.random() * 900, 2),
+                    rng.randrange(1, 9),
                     f"{day} 10:00:00",
                     f"{day} 11:00:00",
                 ]

@@ -1,11 +1,11 @@
-"""The pipeline `flights` as one would write it by hand: three flows in one Spark application, without Tidegate.
+"""The pipeline `flights` written by hand: three flows in one Spark application, without Tidegate.
 
-`benchmarks/increment.py` starts it beside ``tidegate run flights``. It reads CSV as RFC 4180 has it, casts every field on
-its own, holds the suite's six rules against every row, sets rows aside that break one, and writes each table once per batch,
-whatever is run again. It shares the two transforms with the pipeline and nothing else.
+`benchmarks/increment.py` compares it with ``tidegate run flights``. It reads CSV by RFC 4180, casts every field separately,
+checks the six rules of the suite for every row, quarantines rows that break one, and writes each table once per batch, also
+in reruns. It shares only the two transforms with the pipeline.
 
-What it does not do: a threshold that stops a batch, a split that stands when code changes in between, a ledger that
-balances, verdicts, pages, checks of checkpoints and declarations, a header in another order or with a new column.
+It has no threshold that refuses a batch, no split that is stable across code changes, no ledger that balances, no verdicts,
+no pages, no checks of checkpoints and declarations, and no support for headers in another order or with a new column.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ CHECKS = {
     "be_between(air_time)": "air_time BETWEEN 1 AND 1200",
     "lengths_to_equal(carrier)": "length(carrier) = 2",
 }
-"""What must hold, unless it is unknown."""
+"""Conditions that no row may violate; NULL is accepted."""
 
 
 def main(lake: str, landing: str) -> None:
-    """Take in what is new, flow by flow."""
+    """Process the new input, flow by flow."""
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     bronze, silver, gold = f"{lake}/bronze", f"{lake}/silver", f"{lake}/gold"
     schema = StructType.fromDDL(SCHEMA)
     assert isinstance(schema, StructType)
 
-    def take_files(batch: DataFrame, number: int) -> None:
+    def write_bronze(batch: DataFrame, number: int) -> None:
         _append(batch, bronze, "bronze", number)
 
-    def take_records(batch: DataFrame, number: int) -> None:
-        judged = _judged(batch.where("_change_type = 'insert'"), schema).persist()
-        refused = judged.where(F.size("errors") > 0)
+    def write_silver(batch: DataFrame, number: int) -> None:
+        checked = _checked(batch.where("_change_type = 'insert'"), schema).persist()
+        refused = checked.where(F.size("errors") > 0)
         if not refused.isEmpty():
             _append(refused.select("errors", "_origin.*"), f"{lake}/quarantine", "quarantine", number)
         latest_first = Window.partitionBy("flight_id").orderBy(F.col("published_on").desc())
         passed = (
-            judged.where((F.size("errors") == 0) & F.col("_filtered").isNull())
+            checked.where((F.size("errors") == 0) & F.col("_filtered").isNull())
             .withColumn("_rank", F.row_number().over(latest_first))
             .where("_rank = 1")
             .drop("_rank", "_filtered", "_origin", "_row_id", "errors")
@@ -76,20 +76,20 @@ def main(lake: str, landing: str) -> None:
             _once(batch.sparkSession, "silver", number, merge.execute)
         else:
             _append(passed, silver, "silver", number)
-        judged.unpersist()
+        checked.unpersist()
 
-    def take_changes(batch: DataFrame, number: int) -> None:
+    def write_gold(batch: DataFrame, number: int) -> None:
         session = batch.sparkSession
-        # A pre-image names the group that a flight left.
-        touched = batch.select("day", "carrier").distinct().persist()
-        flights = session.read.format("delta").load(silver).join(F.broadcast(touched), ["day", "carrier"], "left_semi")
+        # Pre-images contain the previous group of a flight.
+        changed = batch.select("day", "carrier").distinct().persist()
+        flights = session.read.format("delta").load(silver).join(F.broadcast(changed), ["day", "carrier"], "left_semi")
         groups = daily_delay(flights)
         if DeltaTable.isDeltaTable(session, gold):
-            due = touched.join(groups, ["day", "carrier"], "left")
+            updates = changed.join(groups, ["day", "carrier"], "left")
             merge = (
                 DeltaTable.forPath(session, gold)
                 .alias("t")
-                .merge(due.alias("s"), "t.day = s.day AND t.carrier = s.carrier")
+                .merge(updates.alias("s"), "t.day = s.day AND t.carrier = s.carrier")
                 .whenMatchedDelete("s.flights IS NULL")
                 .whenMatchedUpdateAll()
                 .whenNotMatchedInsertAll("s.flights IS NOT NULL")
@@ -97,16 +97,16 @@ def main(lake: str, landing: str) -> None:
             _once(session, "gold", number, merge.execute)
         else:
             _append(groups, gold, "gold", number)
-        touched.unpersist()
+        changed.unpersist()
 
-    _drain(_files(spark, landing, schema), f"{lake}/checkpoints/bronze", take_files)
-    _drain(_changes(spark).load(bronze), f"{lake}/checkpoints/silver", take_records)
-    _drain(_changes(spark).load(silver), f"{lake}/checkpoints/gold", take_changes)
+    _run(_files(spark, landing, schema), f"{lake}/checkpoints/bronze", write_bronze)
+    _run(_changes(spark).load(bronze), f"{lake}/checkpoints/silver", write_silver)
+    _run(_changes(spark).load(silver), f"{lake}/checkpoints/gold", write_gold)
     spark.stop()
 
 
 def _files(spark: SparkSession, landing: str, schema: StructType) -> DataFrame:
-    """Records as they stand in the files, all fields as text, with where they came from."""
+    """The records of the files, all fields as text, with their path and time."""
     texts = StructType([StructField(field.name, StringType()) for field in schema])
     return (
         spark.readStream.format("csv")
@@ -128,8 +128,8 @@ def _changes(spark: SparkSession) -> DataStreamReader:
     return spark.readStream.format("delta").option("readChangeFeed", "true").option("maxBytesPerTrigger", "1g")
 
 
-def _judged(records: DataFrame, schema: StructType) -> DataFrame:
-    """What `clean` makes of the records, and ``errors``: what each breaks."""
+def _checked(records: DataFrame, schema: StructType) -> DataFrame:
+    """The records after `clean`, with ``errors``: the rules that each breaks."""
     typed = {field.name: F.col(field.name).try_cast(field.dataType) for field in schema}
     broken: list[Column] = [F.when(F.col("_malformed").isNotNull(), F.lit("malformed"))]
     for field in schema:
@@ -150,25 +150,25 @@ def _judged(records: DataFrame, schema: StructType) -> DataFrame:
         ).alias("_origin"),
     )
     checks = F.array(*[F.when(~F.expr(rule), F.lit(name)) for name, rule in CHECKS.items()])
-    held = F.when(F.col("_filtered").isNull(), F.array_compact(checks)).otherwise(F.array())
+    violated = F.when(F.col("_filtered").isNull(), F.array_compact(checks)).otherwise(F.array())
     return clean(rows).withColumn(
-        "errors", F.when(F.size("_origin.broken") > 0, F.col("_origin.broken")).otherwise(held)
+        "errors", F.when(F.size("_origin.broken") > 0, F.col("_origin.broken")).otherwise(violated)
     )
 
 
-def _drain(stream: DataFrame, checkpoint: str, take: Callable[[DataFrame, int], None]) -> None:
-    query = stream.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).trigger(availableNow=True)
+def _run(stream: DataFrame, checkpoint: str, write: Callable[[DataFrame, int], None]) -> None:
+    query = stream.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).trigger(availableNow=True)
     query.start().awaitTermination()
 
 
 def _append(rows: DataFrame, path: str, name: str, number: int) -> None:
-    """Append once, however often the batch is run."""
+    """Append a batch; a rerun of the batch writes nothing."""
     writer = rows.write.format("delta").mode("append").option("txnAppId", f"flights/{name}")
     writer.option("txnVersion", number).save(path)
 
 
 def _once(spark: SparkSession, name: str, number: int, write: Callable[[], object]) -> None:
-    """The same for a MERGE, which takes the ids from its session."""
+    """The same for a MERGE, which reads the transaction ids from its session."""
     ids = {"txnAppId": f"flights/{name}", "txnVersion": str(number)}
     for key, value in ids.items():
         spark.conf.set(f"spark.databricks.delta.write.{key}", value)

@@ -1,9 +1,9 @@
-"""How long the overview in Airflow takes: 50 flows with 1,000 batches each, by default.
+"""Response times of the overview in Airflow, by default for 50 flows with 1,000 batches each.
 
-``python benchmarks/pages.py`` makes a lake in a temporary folder with ledgers, verdicts, quarantine tables, checkpoints and
-Delta tables, asks for pages as the app does, without its routes and Airflow's session in front of it, and prints the first
-answer's time and the median and the slowest of the next ones. While it asks, a writer adds batches. The lines are written
-as a job writes them, one commit a batch; every flow stands where its checkpoint and its source say.
+``python benchmarks/pages.py`` creates a lake in a temporary folder with ledgers, verdicts, quarantine tables, checkpoints and
+Delta tables. It renders pages as the app does, without HTTP and Airflow's session, and prints the time of the first page, and
+the median and the maximum of the next ones. Meanwhile a writer adds batches, one commit per batch as a job does. The status
+of every flow is read from its checkpoint and its source.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pipeline = Pipeline(name="{name}", flows=(
 ))
 """
 _KEPT_BATCHES = 100
-"""So many batches Spark keeps in a checkpoint (``spark.sql.streaming.minBatchesToRetain``)."""
+"""Number of batches that Spark keeps in a checkpoint (``spark.sql.streaming.minBatchesToRetain``)."""
 
 
 def main() -> None:
@@ -38,15 +38,15 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=50)
     parser.add_argument("--batches", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=30)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        names = [f"p{number:02}" for number in range(asked.flows // 2)]
-        _make(folder, names, asked.batches)
-        _measure(folder, names, asked.rounds)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        names = [f"p{number:02}" for number in range(arguments.flows // 2)]
+        _create_lake(folder, names, arguments.batches)
+        _measure(folder, names, arguments.rounds)
 
 
-def _make(folder: Path, names: list[str], batches: int) -> None:
+def _create_lake(folder: Path, names: list[str], batches: int) -> None:
     (folder / "pipelines").mkdir()
     (folder / "pipelines/__init__.py").touch()
     for name in names:
@@ -75,23 +75,23 @@ def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:
-    """The other pipelines' tables are the first one's: making fifty thousand commits would take an hour.
+    """Copy the tables of the first pipeline for the others, because fifty thousand commits would take an hour.
 
-    As links: nobody changes a file of a Delta table.
+    The copies are hard links, because files of Delta tables are never changed.
     """
     import os
     import shutil
 
-    leave = shutil.ignore_patterns("*.lock")
+    no_locks = shutil.ignore_patterns("*.lock")
     for name in names[1:]:
-        for place in (layout.ops(first, "ledger"), layout.ops(first, "verdicts"), layout.quarantine(first, "silver")):
-            target = Path(str(place).replace(f"/{first}/", f"/{name}/"))
-            shutil.copytree(place, target, ignore=leave, copy_function=os.link)
+        for table in (layout.ops(first, "ledger"), layout.ops(first, "verdicts"), layout.quarantine(first, "silver")):
+            target = Path(str(table).replace(f"/{first}/", f"/{name}/"))
+            shutil.copytree(table, target, ignore=no_locks, copy_function=os.link)
 
 
 def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
     counts = {"read": 1000 + batch, "written": 990 + batch, "quarantined": 10}
-    told = {
+    fields = {
         "flow": flow,
         "kind": "append",
         "app_id": f"p/{flow}/v1/0",
@@ -101,14 +101,14 @@ def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
         "seconds": 4.2,
         **_attempt(batch),
     }
-    return {name: told.get(name, counts.get(name, 0)) for name in names}
+    return {name: fields.get(name, counts.get(name, 0)) for name in names}
 
 
 def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
     results = [{"rule": f"between(column_{number})", "success": True, "severity": "critical"} for number in range(10)]
-    told = {"flow": flow, "app_id": f"p/{flow}/v1/0", "batch_id": batch, "outcome": "split", **_attempt(batch)}
-    told["results"] = json.dumps(results)
-    return {name: told.get(name, "x") for name in names}
+    fields = {"flow": flow, "app_id": f"p/{flow}/v1/0", "batch_id": batch, "outcome": "split", **_attempt(batch)}
+    fields["results"] = json.dumps(results)
+    return {name: fields.get(name, "x") for name in names}
 
 
 def _attempt(batch: int) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def _quarantine(path: Path) -> None:
 
 
 def _fill(layout: Any, name: str) -> None:
-    """Both tables of a pipeline, and the checkpoints that have read all but what landed last."""
+    """Create both tables of a pipeline, and checkpoints that have read all files except the last one."""
     import pyarrow
     from deltalake import DeltaTable, write_deltalake
 
-    from tests.written import Checkpoint, delta_offset
+    from tests.spark_files import Checkpoint, delta_offset
 
     for table in (f"bronze.{name}", f"silver.{name}"):
         layout.table(table).parent.mkdir(parents=True, exist_ok=True)
@@ -175,23 +175,23 @@ def _measure(folder: Path, names: list[str], rounds: int) -> None:
     from tidegate.airflow.pages.views import Views
     from tidegate.environment import Environment
 
-    places = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
-    environment = Environment.read(places | {"TIDEGATE_PROJECT": str(folder)})
+    folders = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
+    environment = Environment.read(folders | {"TIDEGATE_PROJECT": str(folder)})
     _check(environment)
-    shown = Views(environment)
+    views = Views(environment)
 
     def overview() -> float:
         started = time.perf_counter()
         page = render.page(
-            "overview.html", root="/tidegate", airflow="", address="/", **shown.overview(set(names), "", "")
+            "overview.html", root="/tidegate", airflow="", address="/", **views.overview(set(names), "", "")
         )
         assert page.count('class="plot spark"') == 2 * len(names)
         return time.perf_counter() - started
 
     def flow(page: int) -> float:
         started = time.perf_counter()
-        found = shown.flow(names[-1], "silver", page)
-        render.page("flow.html", root="/tidegate", airflow="", address="/", **found)
+        content = views.flow(names[-1], "silver", page)
+        render.page("flow.html", root="/tidegate", airflow="", address="/", **content)
         return time.perf_counter() - started
 
     print(f"{2 * len(names)} flows: the first overview {overview():.2f} s, the first flow page {flow(1):.2f} s")
@@ -199,27 +199,27 @@ def _measure(folder: Path, names: list[str], rounds: int) -> None:
     writer = threading.Thread(target=_write, args=(folder, names, stop))
     writer.start()
     try:
-        _tell("overview", [_pause(overview) for _ in range(rounds)])
-        _tell("flow", [_pause(lambda page=page: flow(page)) for page in range(1, 11)])
+        _print_times("overview", [_delayed(overview) for _ in range(rounds)])
+        _print_times("flow", [_delayed(lambda page=page: flow(page)) for page in range(1, 11)])
     finally:
         stop.set()
         writer.join()
 
 
 def _check(environment: Any) -> None:
-    """Fails unless every flow can be read: an error is told more quickly than a standing."""
+    """Check that the status of every flow can be read, because errors would be faster than a status."""
     from tidegate import registry
-    from tidegate.status import standing
+    from tidegate.status import flow_status
 
-    for told in standing.gather(environment, list(registry.declarations().items()), patience=60):
-        assert told.error is None and told.lag is not None, f"{told.pipeline}/{told.flow}: {told.error}"
-        assert told.lag.behind == 1, f"{told.pipeline}/{told.flow}: {told.lag.reason}"
+    for status in flow_status.gather(environment, list(registry.declarations().items()), patience=60):
+        assert status.error is None and status.lag is not None, f"{status.pipeline}/{status.flow}: {status.error}"
+        assert status.lag.behind == 1, f"{status.pipeline}/{status.flow}: {status.lag.reason}"
 
 
-def _pause(ask: Any) -> float:
-    # As people ask, so that standings grow old and are read anew meanwhile.
+def _delayed(request: Any) -> float:
+    # The interval of a person's requests, so that cached statuses expire and are read again.
     time.sleep(0.7)
-    return float(ask())
+    return float(request())
 
 
 def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
@@ -229,9 +229,9 @@ def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
         batch += 1
 
 
-def _tell(what: str, seconds: list[float]) -> None:
-    told = [f"{1000 * each:.0f} ms" for each in (statistics.median(seconds), max(seconds))]
-    print(f"{what}, the next {len(seconds)} while a job writes: median {told[0]}, slowest {told[1]}")
+def _print_times(what: str, seconds: list[float]) -> None:
+    median, slowest = (f"{1000 * each:.0f} ms" for each in (statistics.median(seconds), max(seconds)))
+    print(f"{what}, the next {len(seconds)} while a job writes: median {median}, slowest {slowest}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What reading a landed CSV file costs: this project's reader beside Python's strict parser and DuckDB, in turns.
+"""The cost of reading a landed CSV file: this project's reader compared with Python's strict parser and DuckDB.
 
 ``python benchmarks/read_files.py`` writes all flights of 2013 (336,776 records, 20 fields) into one file, plain and with every
-text in quotes, and reads it again and again on one core: decompressed, decoded, hashed, cut into records and into fields. It
-prints records per second of processor time, the median of the rounds with their spread, and ratios to Python's parser.
+text in quotes, and reads it repeatedly on one core, with each reader in turn. This project's reader decompresses, decodes,
+hashes and splits into records and fields. The output is records per second of processor time (median and range of the rounds)
+and the ratio to Python's parser.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidegate.spec import Dialect
 
 
 def ours(path: Path) -> int:
-    """Records, each cut into its fields."""
+    """The number of records, each split into its fields."""
     split = splitter(Dialect())
     reader = FileReader(str(path), 0, "csv", Dialect())
     count = sum(split(text) is not None for _, text in reader)
@@ -33,19 +34,19 @@ def ours(path: Path) -> int:
 
 
 def python(path: Path) -> int:
-    """The same by `csv.reader`, which knows neither lines nor hashes."""
+    """The same with `csv.reader`, which computes neither line numbers nor hashes."""
     with path.open(encoding="utf-8", newline="") as file:
         return sum(1 for _ in csv.reader(file, strict=True)) - 1
 
 
 def engine(path: Path) -> int:
-    """The same by DuckDB with one thread, all fields as text."""
+    """The same with DuckDB and one thread, all fields as text."""
     with duckdb.connect(config={"threads": 1}) as connection:
-        found = connection.execute(
+        row = connection.execute(
             f"SELECT max(columns(*)), count(*) FROM read_csv('{path}', all_varchar=true)"
         ).fetchone()
-        assert found is not None
-        return int(found[-1])
+        assert row is not None
+        return int(row[-1])
 
 
 READERS: dict[str, Callable[[Path], int]] = {"tidegate": ours, "csv": python, "duckdb": engine}

@@ -1,4 +1,4 @@
-"""Airflow looks at all flows every five minutes, and tells people which of them need one."""
+"""The DAG that evaluates the alert rules of all flows every five minutes."""
 
 from tidegate.airflow.alerts import build_alerts_dag
 

@@ -1,4 +1,4 @@
-"""Airflow runs the flights pipeline: its schedule, backfills, and the form to trigger it."""
+"""The DAG of the flights pipeline: its schedule, backfills, and the form to trigger it."""
 
 from pipelines.flights import pipeline
 from tidegate.airflow import build_dag

@@ -1,4 +1,4 @@
-"""Airflow's form for what was set aside: replay, waive, expire, or take out a batch that a gate refused."""
+"""The DAG with the form for quarantine entries: replay, waive or expire them, or quarantine a refused batch."""
 
 from tidegate.airflow.quarantine import build_quarantine_dag
 

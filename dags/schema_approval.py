@@ -1,4 +1,4 @@
-"""Airflow asks a person what becomes of a schema change that a frozen contract refused."""
+"""The DAG that asks a person about a schema change that a frozen contract refused."""
 
 from tidegate.airflow.approval import build_schema_approval
 

@@ -1,4 +1,4 @@
-"""Does the lake hold what it must? Read without a JVM, and compared with the independent answer."""
+"""Compares the lake with the independent recomputation, without a JVM."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from demo import recompute
+from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Pipeline
-from tidegate.wording import count
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must be true."""
+    """The result of one check."""
 
     what: str
-    told: str
+    """The condition that must hold."""
+    details: str
     """What was compared, in numbers."""
-    fine: bool
+    passed: bool
 
 
 def table(path: Any) -> Any:
-    """A Delta table's rows as Arrow, or None when there is no table yet."""
+    """A Delta table's rows as Arrow; None when the table does not exist."""
     from deltalake import DeltaTable, QueryBuilder
 
     if not DeltaTable.is_deltatable(str(path)):
@@ -51,7 +52,7 @@ def query(sql: str, **tables: Any) -> list[tuple[Any, ...]]:
 
 
 def balance(layout: Layout, pipeline: Pipeline) -> Check:
-    """Whether every line of the ledger balances: no row without a fate, and none with two."""
+    """Whether every line of the ledger balances: no row without a disposition, and none with two."""
     lines = table(layout.ops(pipeline.name, "ledger"))
     plain = [] if lines is None else lines.to_pylist()
     for line in plain:
@@ -60,54 +61,55 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
     batches = [record for record in records if record.is_batch]
     read = sum(record.read for record in batches if record.kind != "recompute")
     uneven = sum(record.imbalance() != 0 for record in records)
-    told = f"{count(len(batches), 'batch', 'batches')}, {read:,} rows read, {uneven} of {len(records)} lines do not balance"
-    return Check(f"{pipeline.name}: the ledger balances", told, bool(records) and uneven == 0)
+    details = f"{count(len(batches), 'batch', 'batches')}, {read:,} rows read, {uneven} of {len(records)} lines do not balance"
+    return Check(f"{pipeline.name}: the ledger balances", details, bool(records) and uneven == 0)
 
 
-def set_aside(layout: Layout, pipeline: Pipeline) -> Check:
-    """Whether every entry of the quarantine has one state, and the ledger moved as many into each as there are."""
+def quarantine_states(layout: Layout, pipeline: Pipeline) -> Check:
+    """Whether every quarantine entry has one state, and the numbers per state agree with the ledger."""
     lines = table(layout.ops(pipeline.name, "ledger"))
     plain = [] if lines is None else lines.to_pylist()
     states: Counter[str] = Counter()
     wrong = 0
     for flow in pipeline.flows:
-        held = lifecycle.held(layout.quarantine(pipeline.name, flow.name))
-        states.update(held.states)
+        entries = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
+        states.update(entries.states)
         own = [line for line in plain if line["flow"] == flow.name]
         landing = not isinstance(flow.source, ChangeFeed)
-        came, back = ("files_listed", "files_quarantined") if landing else ("read", "quarantined")
-        aside = sum(line[back] for line in own if line["kind"] in ("append", "upsert"))
-        # Rows that a window derived anew and refused may have been in quarantine already.
-        again = sum(line[back] for line in own if line["kind"] == "rederive")
-        passed = sum(line[came] - line[back] for line in own if line["kind"] == "replay")
-        gone = {
-            "replayed": passed,
+        input_column, refused_column = ("files_listed", "files_quarantined") if landing else ("read", "quarantined")
+        by_runs = sum(line[refused_column] for line in own if line["kind"] in ("append", "upsert"))
+        # Rows that a backfill refused may have been in quarantine already.
+        by_backfills = sum(line[refused_column] for line in own if line["kind"] == "backfill")
+        replayed = sum(line[input_column] - line[refused_column] for line in own if line["kind"] == "replay")
+        expected = {
+            "replayed": replayed,
             "waived": _closed(own, "waive") - _closed(own, "retire_waived"),
             "expired": _closed(own, "expire", "retire", "retire_waived"),
         }
-        off = {state: held.states.get(state, 0) - number for state, number in gone.items()}
-        if any(line["kind"] == "rederive" for line in own):
-            # A window that was derived anew ended the entries of rows that pass now, whatever state they had.
-            moved = off["replayed"] >= 0 >= max(off["waived"], off["expired"])
+        surplus = {state: entries.states.get(state, 0) - number for state, number in expected.items()}
+        if any(line["kind"] == "backfill" for line in own):
+            # A backfill marks the entries of rows that pass now as replayed, whatever state they had.
+            consistent = surplus["replayed"] >= 0 >= max(surplus["waived"], surplus["expired"])
         else:
-            moved = not any(off.values())
-        wrong += held.in_hand + (not aside <= sum(held.states.values()) <= aside + again) + (not moved)
-        wrong += sum(number for state, number in held.states.items() if state not in lifecycle.STATES)
-    told = ", ".join(f"{states[state]:,} {state}" for state in lifecycle.STATES if states[state]) or "nothing"
-    return Check(f"{pipeline.name}: every entry of the quarantine is in one place", told, wrong == 0)
+            consistent = not any(surplus.values())
+        total = sum(entries.states.values())
+        wrong += entries.claimed + (not by_runs <= total <= by_runs + by_backfills) + (not consistent)
+        wrong += sum(number for state, number in entries.states.items() if state not in lifecycle.STATES)
+    details = ", ".join(f"{states[state]:,} {state}" for state in lifecycle.STATES if states[state]) or "no entries"
+    return Check(f"{pipeline.name}: every quarantine entry has one state", details, wrong == 0)
 
 
 def _closed(lines: list[dict[str, Any]], *kinds: str) -> int:
-    """How many entries decisions of some kinds closed."""
+    """How many entries were closed by decisions of some kinds."""
     return sum(line["closed"] or 0 for line in lines if line["kind"] in kinds)
 
 
 def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection) -> list[Check]:
-    """Whether each table holds exactly what DuckDB makes of the input.
+    """Whether each table holds exactly the rows that DuckDB computes from the input.
 
     Args:
         layout: The lake.
-        pipeline: Flights or clickstream: its flows are bronze, silver and gold.
+        pipeline: Flights or clickstream, with the flows bronze, silver and gold.
         answer: From `demo.recompute`.
     """
     bronze, silver, gold = (table(layout.table(flow.target.name)) for flow in pipeline.flows)
@@ -127,27 +129,27 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
     for what, of, columns, rows, where in compared:
         ((wanted,),) = answer.execute(f"SELECT count(*) FROM {of} WHERE {where}").fetchall()
         if rows is None:
-            # Nothing was ever set aside, or deleted, and nothing had to be.
+            # Without quarantined or deleted rows the table does not exist.
             if wanted:
-                checks.append(Check(f"{name}: {what}", "the table is not there", fine=False))
+                checks.append(Check(f"{name}: {what}", "the table does not exist", passed=False))
             continue
         wrong = recompute.differences(answer, of, columns, rows, where)
         if wanted or wrong:
-            told = f"{count(wanted, 'file' if of == 'bad_files' else 'row')}, {count(wrong, 'difference')}"
-            checks.append(Check(f"{name}: {what}", told, wrong == 0))
+            details = f"{count(wanted, 'file' if of == 'bad_files' else 'row')}, {count(wrong, 'difference')}"
+            checks.append(Check(f"{name}: {what}", details, wrong == 0))
     return checks
 
 
 def _paths(quarantine: Any) -> Any:
-    """The paths of files that were set aside as a whole, as Arrow."""
+    """The paths of files that were quarantined as a whole, as Arrow."""
     import pyarrow
 
-    found = [] if quarantine is None else quarantine.to_pylist()
-    paths = [json.loads(row["source"])["path"] for row in found if row["level"] == "file"]
+    entries = [] if quarantine is None else quarantine.to_pylist()
+    paths = [json.loads(row["source"])["path"] for row in entries if row["level"] == "file"]
     return pyarrow.table({"path": pyarrow.array(paths, pyarrow.string())})
 
 
 def _columns(answer: DuckDBPyConnection, of: str) -> tuple[str, ...]:
-    """All columns of an answer but the flag of deletions, which is the condition."""
+    """All columns of an answer's table except the deletion flag, which is used as the condition."""
     described = answer.execute(f"DESCRIBE {of}").fetchall()
     return tuple(row[0] for row in described if row[0] != "_deleted")

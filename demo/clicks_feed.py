@@ -1,7 +1,6 @@
-"""Produces made-up clicks to a real Kafka topic: keyed, four partitions, out of order, some twice, some malformed.
+"""Produces generated clicks to a real Kafka topic: keyed, four partitions, out of order, some duplicate, some malformed.
 
-The same seed gives the same messages in the same order, and each goes to the partition that its key names, so offsets
-are the same too.
+The same seed gives the same messages in the same order. The key determines the partition, so offsets are the same too.
 """
 
 from __future__ import annotations
@@ -22,106 +21,107 @@ TOPIC = "clickstream"
 PARTITIONS = 4
 SEED = 2013
 MORNING = datetime(2026, 3, 2, 8, tzinfo=UTC)
-"""When the first click happened. Fixed, so that two demos make the same tables."""
+"""Time of the first click. Fixed, so that two demos produce the same tables."""
 PAGES = ("/", "/boats", "/boats/dinghy", "/sails", "/ropes", "/cart", "/checkout", "/help", "/tides", "/charts")
 SECONDS_TO_WAIT = 30.0
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message as it goes to the topic."""
+    """One message for the topic."""
 
     key: bytes
     value: bytes
     what: str
-    """Which kind of message it is, for the story: ``view``, ``correction``, ``duplicate``, ``delete``, …"""
+    """The kind of message, for the output: ``view``, ``correction``, ``duplicate``, ``delete``, …"""
 
     @property
     def partition(self) -> int:
-        """Messages of one key stay in one partition."""
+        """Messages of one key go to one partition."""
         return zlib.crc32(self.key) % PARTITIONS
 
 
 def wave_one(views: int = 18_000, seed: int = SEED) -> list[Message]:
-    """Half a day of clicks with everything that a real topic holds."""
+    """Half a day of clicks with all kinds of messages of a real topic."""
     rng = random.Random(seed)
     messages = [_view(rng, number, minutes=240) for number in range(views)]
-    messages += list(_afterthoughts(rng, messages))
+    messages += list(_follow_ups(rng, messages))
     messages += _malformed(first=0, count=24)
     messages += _implausible(rng, first=0, count=16)
     return _out_of_order(rng, messages)
 
 
 def wave_two(views: int = 4_000, already: int = 18_000, seed: int = SEED) -> list[Message]:
-    """More clicks, and news about old ones: corrections, deletions, and older versions that come after them.
+    """More clicks, and changes of old ones: corrections, deletions, and older versions that arrive after them.
 
     Args:
-        views: How many new events.
-        already: How many events wave 1 had; some of them are corrected and deleted.
-        seed: As for wave 1.
+        views: Number of new events.
+        already: Number of events of wave 1; some of them are corrected and deleted.
+        seed: The seed of wave 1.
     """
     before = random.Random(seed)
     old = [_view(before, number, minutes=240) for number in range(already)]
     rng = random.Random(seed + 1)
-    touched = rng.sample(old, already // 50)
+    changed = rng.sample(old, already // 50)
     messages = [_view(rng, number, minutes=120) for number in range(already, already + views)]
-    messages += list(_afterthoughts(rng, messages))
-    for number, message in enumerate(touched):
+    messages += list(_follow_ups(rng, messages))
+    for number, message in enumerate(changed):
         messages += [_delete(message, sequence=9)] if number % 3 == 0 else [_correct(rng, message, sequence=4)]
     messages += _malformed(first=24, count=8)
-    # Versions that are older than a deletion or a correction and arrive last: they must change nothing.
-    return _out_of_order(rng, messages) + [Message(m.key, m.value, "stale") for m in touched[:60]]
+    # Versions that are older than a deletion or a correction and arrive last: they must have no effect.
+    return _out_of_order(rng, messages) + [Message(m.key, m.value, "stale") for m in changed[:60]]
 
 
 def live(first: int, now: datetime, views: int = 40) -> list[Message]:
-    """Clicks of the last seconds, and what follows some of them; now and then one is broken.
+    """Clicks of the last seconds, with follow-ups of some of them and occasional bad messages.
 
     Args:
-        first: The number of the first event; events of later calls need higher ones.
-        now: When the last of them happened.
-        views: How many new events.
+        first: The number of the first event; later calls need higher numbers.
+        now: The time of the last event.
+        views: Number of new events.
     """
     rng = random.Random(SEED + first)
     messages = [_view(rng, first + number, since=now - timedelta(seconds=6), minutes=0.1) for number in range(views)]
-    messages += list(_afterthoughts(rng, messages))
+    messages += list(_follow_ups(rng, messages))
     if rng.random() < 0.2:
         messages += [*_malformed(first, 1), *_implausible(rng, first, 1, since=now)]
     return _out_of_order(rng, messages)
 
 
 def counts(messages: Sequence[Message]) -> dict[str, int]:
-    """How many messages of each kind."""
+    """The number of messages of each kind."""
     return dict(Counter(message.what for message in messages))
 
 
 def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> None:
-    """Send the messages in this order and wait until the broker has them all.
+    """Send the messages in this order and wait until the broker has acknowledged all of them.
 
     Raises:
-        SourceUnavailableError: The broker did not take them all.
+        SourceUnavailableError: The broker did not acknowledge all of them.
     """
     from confluent_kafka import Producer
 
     refused: list[str] = []
-    # log_level 3: a young broker makes the client wait, which it would tell on the terminal as a warning.
+    # log_level 3: while a new broker starts, the client waits and would print warnings to the terminal.
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 3})
 
-    def told(error: object, _: object) -> None:
+    def record_error(error: object, _: object) -> None:
         if error is not None:
             refused.append(str(error))
 
     for message in messages:
         while True:
             try:
-                producer.produce(topic, message.value, message.key, message.partition, on_delivery=told)
+                producer.produce(topic, message.value, message.key, message.partition, on_delivery=record_error)
                 break
             except BufferError:
                 producer.poll(1)
         producer.poll(0)
-    left = producer.flush(SECONDS_TO_WAIT)
-    if left or refused:
+    pending = producer.flush(SECONDS_TO_WAIT)
+    if pending or refused:
         reason = refused[0] if refused else f"no answer within {SECONDS_TO_WAIT:g} seconds"
-        raise SourceUnavailableError(f"The broker at {bootstrap} did not take {left + len(refused)} messages: {reason}")
+        number = pending + len(refused)
+        raise SourceUnavailableError(f"The broker at {bootstrap} did not acknowledge {number} messages: {reason}")
 
 
 def _view(rng: random.Random, number: int, *, minutes: float, since: datetime = MORNING) -> Message:
@@ -139,15 +139,15 @@ def _view(rng: random.Random, number: int, *, minutes: float, since: datetime = 
     return _message(event, "probe" if probe else "view")
 
 
-def _afterthoughts(rng: random.Random, views: Sequence[Message]) -> Iterator[Message]:
-    """What follows some of the views: the same message again, a correction, or a deletion."""
+def _follow_ups(rng: random.Random, views: Sequence[Message]) -> Iterator[Message]:
+    """Later messages for some of the views: a duplicate, a correction, or a deletion."""
     for message in views:
-        fate = rng.random()
-        if fate < 0.02:
+        draw = rng.random()
+        if draw < 0.02:
             yield Message(message.key, message.value, "duplicate")
-        elif fate < 0.06:
+        elif draw < 0.06:
             yield _correct(rng, message, sequence=2)
-        elif fate < 0.07:
+        elif draw < 0.07:
             yield _delete(message, sequence=3)
 
 
@@ -162,7 +162,7 @@ def _delete(message: Message, *, sequence: int) -> Message:
 
 
 def _malformed(first: int, count: int) -> list[Message]:
-    """Values that are not events at all; none of them stands for a view."""
+    """Values that are not events."""
     shapes = (
         b"not json",
         b'{"event_id": "x1", "sequence": 1, "kind": "vi',
@@ -173,18 +173,18 @@ def _malformed(first: int, count: int) -> list[Message]:
 
 
 def _implausible(rng: random.Random, first: int, count: int, since: datetime = MORNING) -> list[Message]:
-    """Events that can be read and break an expectation of ``expectations/clickstream/silver.json``."""
+    """Events that can be parsed but break an expectation of ``expectations/clickstream/silver.json``."""
     wrong = ({"duration_ms": -5}, {"page": "boats"}, {"user_id": None}, {"kind": "scroll"})
-    made = []
+    messages = []
     for number in range(first, first + count):
         event: dict[str, Any] = json.loads(_view(rng, number, minutes=240, since=since).value)
         odd = {**event, "event_id": f"odd{number:04d}", "agent": "firefox", **wrong[number % len(wrong)]}
-        made.append(_message(odd, "implausible"))
-    return made
+        messages.append(_message(odd, "implausible"))
+    return messages
 
 
 def _out_of_order(rng: random.Random, messages: Sequence[Message]) -> list[Message]:
-    """Shuffled: a correction may come before what it corrects, and a deletion before the view."""
+    """Shuffle the messages: a correction or deletion may precede its view."""
     shuffled = list(messages)
     rng.shuffle(shuffled)
     return shuffled

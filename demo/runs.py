@@ -1,8 +1,8 @@
-"""Runs the real DAGs, one after another, in one child process that has Airflow loaded.
+"""Runs the real DAGs, one after another, in one child process with Airflow.
 
-`DagRuns` is the parent's side. The child (``python -m demo.runs``) reads the name of a DAG per line, brings a run of it
-to its end with ``dag.test``, and answers with a line of JSON. All that Airflow and Spark say goes to the log. When
-its input ends (the parent closed it, or is gone), the child interrupts itself, and Airflow's operator ends Spark.
+`DagRuns` is the parent's side. The child (``python -m demo.runs``) reads one DAG id per line, runs the DAG with ``dag.test``,
+and responds with a line of JSON. The output of Airflow and Spark goes to the log. When the child's input ends (the parent has
+closed it or has ended), the child interrupts itself, and Airflow's operator stops Spark.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError, TidegateError
 
 SECONDS_TO_STOP = 20.0
-"""For Airflow and Spark to end in order after an interrupt."""
+"""Time for Airflow and Spark to end after an interrupt."""
 SECONDS_FOR_SPARK = 5.0
-"""More than the operator gives Spark between SIGTERM and SIGKILL."""
+"""More than the operator waits between SIGTERM and SIGKILL."""
 
 
 class RunCrashedError(TidegateError):
-    """The process that runs the DAGs ended, or Airflow did not bring a run to its end."""
+    """The process that runs the DAGs ended, or a run failed with an exception."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DagRun:
-    """How one run of a DAG ended."""
+    """The result of one run of a DAG."""
 
     dag_id: str
     run_id: str
@@ -47,22 +47,22 @@ class DagRun:
     """Every task's state: ``success``, ``skipped``, ``failed``, …"""
     seconds: float
     error: str = ""
-    """Why there is no end, if there is none."""
+    """The exception that ended the run, if any."""
 
     @property
     def succeeded(self) -> bool:
-        """Whether Airflow marked the run green."""
+        """Whether the run's state is ``success``."""
         return self.state == "success"
 
 
 @dataclass
 class DagRuns:
-    """A child process with Airflow in it. Usable as a context manager, which stops it.
+    """A child process with Airflow, as a context manager that stops it at the end.
 
     Args:
-        project: The project's folder, which holds ``dags/``.
-        variables: The child's whole environment.
-        log: Where everything goes that Airflow and Spark say.
+        project: The project's folder, which contains ``dags/``.
+        variables: The child's complete environment.
+        log: The file for the output of Airflow and Spark.
     """
 
     project: Path
@@ -71,7 +71,7 @@ class DagRuns:
     _child: subprocess.Popen[str] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
-        """Start the child; it loads Airflow in the meantime."""
+        """Start the child, without waiting until it has imported Airflow."""
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "demo.runs", str(self.project / "dags")],
@@ -81,13 +81,13 @@ class DagRuns:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                # Ctrl-C in the terminal is for the parent, which then stops this one in order.
+                # So that Ctrl-C in the terminal signals only the parent, which then stops the child.
                 start_new_session=True,
             )
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the child, and with it whatever it runs."""
+        """Stop the child, with the run in progress."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -96,19 +96,19 @@ class DagRuns:
             child.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(SECONDS_TO_STOP)
-        if child.poll() is None and (left := Process.of(child.pid)) is not None:
-            left.kill_group()
+        if child.poll() is None and (process := Process.of(child.pid)) is not None:
+            process.kill_group()
         child.wait()
 
     def start(self, dag_id: str) -> PendingRun:
-        """Begin a run of a DAG.
+        """Start a run of a DAG.
 
         Raises:
-            RunCrashedError: The child is gone.
+            RunCrashedError: The child has ended.
         """
         child = self._child
         if child is None or child.poll() is not None:
-            raise RunCrashedError(f"The process that runs Airflow has ended; {self.log} says why.")
+            raise RunCrashedError(f"The process that runs Airflow has ended; see {self.log}.")
         assert child.stdin is not None and child.stdout is not None
         child.stdin.write(f"{dag_id}\n")
         child.stdin.flush()
@@ -116,7 +116,7 @@ class DagRuns:
 
 
 class PendingRun:
-    """A run that goes on."""
+    """A run that may still be in progress."""
 
     def __init__(self, dag_id: str, answers: IO[str], log: Path) -> None:
         self.dag_id = dag_id
@@ -127,27 +127,27 @@ class PendingRun:
         self._reader.start()
 
     @property
-    def going_on(self) -> bool:
-        """Whether it has not ended yet."""
+    def running(self) -> bool:
+        """Whether the run is in progress."""
         return self._reader.is_alive()
 
     def wait(self, seconds: float) -> None:
-        """Wait for its end, at most so long."""
+        """Wait for its end, for at most this time."""
         self._reader.join(seconds)
 
     def result(self) -> DagRun:
-        """How it ended.
+        """Wait for its end and return the result.
 
         Raises:
-            RunCrashedError: It has no end; names the log.
+            RunCrashedError: The child ended, or the run failed with an exception.
         """
         self._reader.join()
         try:
             run = DagRun(**json.loads(self._answer))
         except ValueError:
-            raise RunCrashedError(f"The process that runs Airflow has ended; {self._log} says why.") from None
+            raise RunCrashedError(f"The process that runs Airflow has ended; see {self._log}.") from None
         if run.error:
-            raise RunCrashedError(f"Airflow did not bring {self.dag_id!r} to its end ({run.error}); see {self._log}.")
+            raise RunCrashedError(f"The run of DAG {self.dag_id!r} failed with {run.error}; see {self._log}.")
         return run
 
     def _read(self, answers: IO[str]) -> None:
@@ -155,8 +155,8 @@ class PendingRun:
 
 
 def main(dags: Path) -> int:
-    """The child: answer requests until there are no more."""
-    # Airflow and spark-submit write to stdout what belongs into the log, so the answers get a copy of their own.
+    """The child: run the requested DAGs until the input ends."""
+    # Airflow and spark-submit write log messages to stdout, so the answers use a duplicate of it.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -167,31 +167,31 @@ def main(dags: Path) -> int:
         requests.put(None)
         main_thread = threading.main_thread().ident or 0
         while True:
-            # To the main thread by name: it sits in a read of Spark's output, which only its own signal ends. Airflow
-            # takes the first one for a failure of the task, ends Spark, and would wait to try again: so once more.
+            # The main thread blocks in a read of Spark's output, which only a signal to this thread interrupts. Airflow
+            # treats the first signal as a failure of the task, stops Spark, and waits for the retry: hence the loop.
             signal.pthread_kill(main_thread, signal.SIGINT)
             time.sleep(SECONDS_FOR_SPARK)
 
     threading.Thread(target=listen, daemon=True).start()
-    loaded: dict[str, Any] = {}
+    dags_by_id: dict[str, Any] = {}
     try:
         for path in sorted(dags.glob("[a-z]*.py")):
-            loaded[path.stem] = runpy.run_path(str(path))["dag"]
+            dags_by_id[path.stem] = runpy.run_path(str(path))["dag"]
         while (dag_id := requests.get()) is not None:
-            answers.write(json.dumps(_run(loaded, dag_id)) + "\n")
+            answers.write(json.dumps(_run(dags_by_id, dag_id)) + "\n")
             answers.flush()
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     return 130
 
 
-def _run(loaded: Mapping[str, Any], dag_id: str) -> dict[str, Any]:
+def _run(dags: Mapping[str, Any], dag_id: str) -> dict[str, Any]:
     started = time.monotonic()
     answer: dict[str, Any] = {"dag_id": dag_id, "run_id": "", "state": "", "tasks": {}}
     try:
-        ended = loaded[dag_id].test(run_conf={})
-        tasks = {instance.task_id: _plain(instance.state) for instance in ended.get_task_instances()}
-        answer |= {"run_id": ended.run_id, "state": _plain(ended.state), "tasks": tasks}
+        run = dags[dag_id].test(run_conf={})
+        tasks = {instance.task_id: _plain(instance.state) for instance in run.get_task_instances()}
+        answer |= {"run_id": run.run_id, "state": _plain(run.state), "tasks": tasks}
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)
         answer["error"] = type(error).__name__
@@ -199,15 +199,15 @@ def _run(loaded: Mapping[str, Any], dag_id: str) -> dict[str, Any]:
 
 
 def _plain(state: object) -> str:
-    """A state without the name of its enumeration."""
+    """A state without the name of its enum class."""
     return str(state).rpartition(".")[2].lower()
 
 
 def check_installed(project: Path) -> None:
-    """Whether the DAGs are there.
+    """Check that the DAGs exist.
 
     Raises:
-        SetupError: They are not.
+        SetupError: They do not.
     """
     if not (project / "dags" / "flights.py").is_file():
         raise SetupError(f"There are no DAGs in {project / 'dags'}: run the demo in a clone of the project.")

@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the code: commands, errors, environment variables, declarations.
 
-``python docs/generate_reference.py`` writes the pages. A test fails when they are not what this would write.
+``python docs/generate_reference.py`` writes the pages. A test fails if the committed pages differ from its output.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ _CHOICES = {
     "Mode": " | ".join(map(repr, get_args(contract.Mode))),
     "Source": " | ".join(each.__name__ for each in get_args(spec.Source)),
 }
-"""Names of types that a reader would have to look up."""
+"""Type aliases, which are replaced by their values."""
 
 
 def pages() -> dict[str, str]:
     """Every page's text by its file name."""
-    made = {
+    lines_by_page = {
         "cli.md": _commands(),
         "errors.md": _errors(),
         "environment.md": _environment(),
         "declarations.md": _declarations(),
     }
     return {
-        name: re.sub(r"\n{3,}", "\n\n", "\n".join([_NOTE, "", *lines])).rstrip() + "\n" for name, lines in made.items()
+        name: re.sub(r"\n{3,}", "\n\n", "\n".join([_NOTE, "", *lines])).rstrip() + "\n"
+        for name, lines in lines_by_page.items()
     }
 
 
@@ -96,10 +97,10 @@ def _errors() -> Iterator[str]:
     yield "# Errors"
     yield ""
     yield from _prose(errors.__doc__)
-    found = _errors_of(errors)
+    classes = _errors_of(errors)
     yield ""
     yield from _table(
-        ("error", "kind of", "heals by waiting", "exit code", "meaning"),
+        ("error", "base class", "transient", "exit code", "meaning"),
         [
             (
                 f"[`{each.__name__}`](#{each.__name__.lower()})",
@@ -108,10 +109,10 @@ def _errors() -> Iterator[str]:
                 "128 + signal" if each is errors.StoppedError else str(each.exit_code),
                 _plain_marks(inspect.getdoc(each) or "").split("\n\n")[0].replace("\n", " "),
             )
-            for each in found
+            for each in classes
         ],
     )
-    for each in found:
+    for each in classes:
         yield ""
         yield f"## {each.__name__}"
         yield ""
@@ -147,7 +148,7 @@ def _declarations() -> Iterator[str]:
 
 
 def _fields(declared: type) -> list[tuple[str, str, str, str]]:
-    """Fields of a dataclass with the docstring under each."""
+    """Fields of a dataclass: name, type, default, and the docstring below the field."""
     (node,) = ast.parse(inspect.getsource(declared)).body
     assert isinstance(node, ast.ClassDef)
     rows = []
@@ -155,25 +156,25 @@ def _fields(declared: type) -> list[tuple[str, str, str, str]]:
         if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
             continue
         if statement.target.id == "_":
-            continue  # what follows is keyword-only
-        told = ""
+            continue  # the marker of keyword-only fields
+        meaning = ""
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-            told = _plain_marks(inspect.cleandoc(str(below.value.value)).replace("\n", " "))
+            meaning = _plain_marks(inspect.cleandoc(str(below.value.value)).replace("\n", " "))
         kind = ast.unparse(statement.annotation)
         kind = _CHOICES.get(kind, kind)
         default = f"`{ast.unparse(statement.value)}`" if statement.value is not None else "required"
-        rows.append((f"`{statement.target.id}`", f"`{kind}`", default, told))
+        rows.append((f"`{statement.target.id}`", f"`{kind}`", default, meaning))
     return rows
 
 
 def _errors_of(module: ModuleType) -> list[type[TidegateError]]:
-    """The errors that a module defines, in its order."""
-    found = [each for each in vars(module).values() if inspect.isclass(each) and issubclass(each, TidegateError)]
-    return sorted(found, key=lambda each: inspect.getsourcelines(each)[1])
+    """The errors that a module defines, in the order of definition."""
+    classes = [each for each in vars(module).values() if inspect.isclass(each) and issubclass(each, TidegateError)]
+    return sorted(classes, key=lambda each: inspect.getsourcelines(each)[1])
 
 
 def _prose(docstring: str | None) -> Iterator[str]:
-    """A docstring as Markdown: ``::`` opens a block of code, a section such as ``Args:`` becomes a list."""
+    """Convert a docstring to Markdown: ``::`` opens a block of code, a section such as ``Args:`` becomes a list."""
     lines = _plain_marks(inspect.cleandoc(docstring or "")).splitlines()
     in_section = False
     for number, line in enumerate(lines):
@@ -197,10 +198,10 @@ def _plain_marks(text: str) -> str:
 
 
 def _split_table(text: str) -> tuple[str, list[tuple[str, ...]], str]:
-    """Prose before a reStructuredText table, its rows with the header first, and the prose behind it.
+    """Prose before a reStructuredText table, its rows with the header first, and the prose after it.
 
     Raises:
-        ValueError: A cell runs over the edge of its column, so that nobody can tell where the next one begins.
+        ValueError: A cell is wider than its column, so the columns cannot be separated.
     """
     lines = text.splitlines()
     rules = [number for number, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
@@ -208,7 +209,7 @@ def _split_table(text: str) -> tuple[str, list[tuple[str, ...]], str]:
     starts = [start for start, _ in edges]
     for line in lines[rules[0] : rules[-1]]:
         if any(line[end:start].strip() for (_, end), start in zip(edges, starts[1:], strict=False)):
-            raise ValueError(f"a cell runs over the edge of its column: {line}")
+            raise ValueError(f"a cell is wider than its column: {line}")
     cells = [
         tuple(_plain_marks(line[start:end].strip()) for start, end in zip(starts, [*starts[1:], None], strict=True))
         for number, line in enumerate(lines[rules[0] : rules[-1]], rules[0])

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/guides/read-the-reports.md, with the browser and the made-up batches of the tests.
+"""Takes the screenshots of docs/guides/read-the-reports.md, with the browser and the sample batches of the tests.
 
 python -m docs.take_pictures
 """
@@ -14,17 +14,17 @@ from tidegate.layout import Layout
 from tidegate.pages import publish
 
 PICTURES = Path(__file__).parent / "pictures"
-TAKEN = (
+SCREENSHOTS = (
     ("report-pipeline", "index.html", "light", 760),
     ("report-batch-light", "silver/v1-0-batch-129.html", "light", None),
     ("report-batch-dark", "silver/v1-0-batch-129.html", "dark", None),
     ("report-refused-dark", "silver/v1-0-batch-130.html", "dark", 1010),
 )
-"""Name, page, light or dark, and the height at which it is cut, in CSS pixels."""
+"""Name, page, colour scheme, and height in CSS pixels (None: full page)."""
 
 
 def take() -> None:
-    """Make the pages, and take them one by one."""
+    """Write the pages and take a screenshot of each."""
     with tempfile.TemporaryDirectory() as folder:
         layout, flights = Layout(Path(folder) / "lake", Path(folder) / "landing"), samples.flights()
         for number in range(130):
@@ -33,10 +33,10 @@ def take() -> None:
         publish(layout, flights, samples.bronze(130))
         publish(layout, flights, samples.batch(130, outcome="refused"))
         with launched() as browser:
-            for name, page, scheme, height in TAKEN:
+            for name, page, scheme, height in SCREENSHOTS:
                 url = (layout.docs("flights") / page).as_uri()
-                with visit(browser, url, scheme=scheme, width=1120, height=height or 900) as seen:  # type: ignore[arg-type]
-                    seen.page.screenshot(path=PICTURES / f"{name}.png", full_page=height is None)
+                with visit(browser, url, scheme=scheme, width=1120, height=height or 900) as tab:  # type: ignore[arg-type]
+                    tab.page.screenshot(path=PICTURES / f"{name}.png", full_page=height is None)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What must hold: Great Expectations suites, `<pipeline>/<flow>.json`. A package, so that a zip can carry them."""
+"""Great Expectations suites, `<pipeline>/<flow>.json`. A package, so that they can be shipped in a zip."""

@@ -1,1 +1,1 @@
-"""What flows: one declaration a file. `tidegate new NAME` adds one."""
+"""Declarations of pipelines, one per file. `tidegate new NAME` adds one."""

@@ -9,7 +9,7 @@ SCHEMA = """
 
 pipeline = Pipeline(
     name="clickstream",
-    description="Page views, their later corrections, and the deletions that people ask for.",
+    description="Page views, their later corrections, and the deletions on request of users.",
     schedule="*/2 * * * *",
     owner="web-analytics",
     tags=("kafka", "example"),

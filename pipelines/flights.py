@@ -15,7 +15,7 @@ SCHEMA = """
 
 pipeline = Pipeline(
     name="flights",
-    description="Departures from EWR, JFK and LGA. A file a day; corrections replace what was published before.",
+    description="Departures from EWR, JFK and LGA. One file per day; corrections replace earlier records.",
     schedule="@daily",
     owner="data-engineering",
     tags=("files", "example"),

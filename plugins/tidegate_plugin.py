@@ -1,4 +1,4 @@
-"""Airflow's pages get an entry and tabs of Tidegate; what they show is made in tidegate.airflow."""
+"""Registers Tidegate's pages in Airflow; they are implemented in tidegate.airflow."""
 
 from tidegate.airflow.plugin import TidegatePlugin
 

@@ -1,21 +1,21 @@
 #!/bin/sh
-# Makes a fresh clone runnable, in its own folder: .venv, jars, Airflow home, class data archive.
+# Sets up a fresh clone in its own folder: .venv, jars, Airflow home, class data archive.
 #
 #   scripts/setup.sh           everything
-#   scripts/setup.sh python    only the Python half, for which no Java is needed (make lint, make test-fast)
+#   scripts/setup.sh python    only the Python packages, without Java (make lint, make test-fast)
 #
-# Each step leaves a stamp of what it was made from and is skipped while that has not changed.
+# Each step writes a stamp of its inputs and is skipped while they have not changed.
 set -eu
 cd "$(dirname "$0")/.."
 
 stamps=.cache/setup
 python=.venv/bin/python
 
-say() { printf '%s\n' "setup: $*" >&2; }
-fail() { say "$*"; exit 1; }
+log() { printf '%s\n' "setup: $*" >&2; }
+fail() { log "$*"; exit 1; }
 
-# stamped STEP INPUT...: whether the step was done from these inputs (files by content, anything else as it is).
-# Sets $now, which `done_with STEP` writes down once the step has succeeded.
+# stamped STEP INPUT...: whether the step was done with these inputs (files by content, other arguments by value).
+# Sets $now, the stamp that `done_with STEP` writes after the step has succeeded.
 stamped() {
     step=$1
     shift
@@ -27,38 +27,38 @@ done_with() {
     printf '%s\n' "$now" >"$stamps/$1"
 }
 
-fits() { "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+suitable() { "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 find_python() {
     for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3; do
-        if [ -n "$candidate" ] && fits "$candidate"; then
+        if [ -n "$candidate" ] && suitable "$candidate"; then
             echo "$candidate"
             return
         fi
     done
-    fail "Tidegate needs Python 3.11 or newer with its venv module and found none: install one (Debian and Ubuntu:" \
+    fail "Tidegate needs Python 3.11 or newer with its venv module, but there is none: install it (Debian and Ubuntu:" \
         "apt-get install python3 python3-venv, macOS: brew install python@3.12) or set PYTHON to its path."
 }
 
 install_packages() {
-    # uv installs the lock in half a minute where pip takes several. Where uv cannot be had, or does not reach the
-    # index that pip was configured for, pip does it.
+    # uv installs the lock in half a minute, pip in several. pip is used if uv cannot be installed, or cannot reach the
+    # index that pip is configured for.
     uv=$(sed -n 's/^\(uv==[^ ;]*\).*/\1/p' requirements.txt)
     if "$python" -m pip install --quiet --disable-pip-version-check "$uv" &&
         .venv/bin/uv pip install --quiet --python "$python" -r requirements.txt; then
         return
     fi
-    say "uv could not do it; installing with pip instead (several minutes)"
+    log "uv failed; installing with pip instead (several minutes)"
     "$python" -m pip install --quiet --disable-pip-version-check -r requirements.txt
 }
 
 case ${1:-all} in
 all | python) ;;
-*) fail "'$1' is neither nothing nor 'python'." ;;
+*) fail "unknown argument '$1'; the only argument is 'python'." ;;
 esac
 
-# What is missing on the machine is said before minutes are spent on the rest.
-if ! { [ -x "$python" ] && fits "$python"; }; then
+# Report missing prerequisites first: the other steps take minutes.
+if ! { [ -x "$python" ] && suitable "$python"; }; then
     base=$(find_python)
 else
     base=$python
@@ -68,20 +68,20 @@ if [ "${1:-all}" = all ]; then
 fi
 
 if [ "$base" != "$python" ]; then
-    say "making .venv with $("$base" -V)"
+    log "creating .venv with $("$base" -V)"
     rm -rf "$stamps"
     "$base" -m venv --clear .venv
 fi
 if ! stamped packages requirements.txt "$("$python" -V)"; then
-    say "installing the packages of requirements.txt"
+    log "installing the packages of requirements.txt"
     install_packages
     done_with packages
 fi
-# uv compiles nothing. Asked each time, because bytecode can be removed without a trace in what was installed.
+# uv does not compile packages. Runs every time, because bytecode may have been deleted since.
 "$python" -m tidegate.embedded.bytecode
 if ! stamped project pyproject.toml "$PWD"; then
-    say "installing the project itself, editable"
-    # The pinned build backend of the lock, so that nothing else is downloaded.
+    log "installing the project itself, editable"
+    # Without build isolation: the build backend is pinned in the lock, so nothing else is downloaded.
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
     done_with project
 fi

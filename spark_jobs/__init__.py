@@ -1,5 +1,5 @@
-"""How rows change: one file of transforms a pipeline, and the entry point that spark-submit runs.
+"""Transforms, one module per pipeline, and the script that spark-submit runs.
 
-A transform takes a DataFrame and returns one. It carries ``_row_id`` and ``_origin`` along, never drops a row (it
-names the rule that sets one aside in ``_filtered``), and gives the same rows for the same input, today and tomorrow.
+A transform takes a DataFrame and returns one. It keeps ``_row_id`` and ``_origin`` and never drops a row: to filter one,
+it sets ``_filtered`` to the name of the rule. It is deterministic: the same input always gives the same rows.
 """

@@ -1,18 +1,18 @@
-"""How rows of the clickstream pipeline change. The session's time zone is UTC."""
+"""Transforms of the clickstream pipeline. The session's time zone is UTC."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 PROBE = "uptime-probe"
-"""The user agent of the shop's own availability check, which is nobody's visit."""
+"""The user agent of the shop's availability check, whose requests are not page views."""
 
 
 def clean(rows: DataFrame) -> DataFrame:
-    """One row per version of an event; an event of kind ``delete`` takes back the view of the same id.
+    """One row per version of an event; an event of kind ``delete`` deletes the view of the same id.
 
     Returns:
         ``event_id, sequence, kind, occurred_at, hour`` (UTC), ``user_id, page`` (without its query, in lower case),
-        ``seconds`` on the page, and ``rescued``: the fields that the schema does not know as JSON, or NULL.
+        ``seconds`` on the page, and ``rescued``: the fields that are not in the schema, as JSON, or NULL.
     """
     return rows.select(
         "_row_id",

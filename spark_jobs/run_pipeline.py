@@ -1,4 +1,4 @@
-"""The application that spark-submit runs. It is given ids only; what to do stands in the request in the lake."""
+"""The application that spark-submit runs. Its arguments are ids; the request itself is a file in the lake."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import logging
 import sys
 
-from tidegate.ending import leave
 from tidegate.environment import Environment
 from tidegate.errors import EX_SOFTWARE, TidegateError
 from tidegate.layout import Layout
+from tidegate.process_exit import exit_now
 from tidegate.request import RunRequest
 
 
@@ -17,21 +17,21 @@ def main(argv: list[str] | None = None) -> int:
     """Run one attempt.
 
     Returns:
-        0 when the application did its work, also when a flow was refused or ended with a terminal error of its own
-        (the report says so); the exit code of the error for one of the whole application or a transient one.
+        0 when the application ran, even if a flow was refused or failed with a terminal error (both are in the report).
+        For a transient error of a flow, or an error of the whole application, the exit code of that error.
     """
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--dag-id", "--run-key", "--request", "--attempt"):
         parser.add_argument(name, required=True)
-    asked = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     logging.basicConfig(format="%(asctime)s tidegate %(message)s", level=logging.WARNING, stream=sys.stdout)
     logging.getLogger("tidegate").setLevel(logging.INFO)
     try:
         environment = Environment.read()
-        request = RunRequest.read(Layout.of(environment), asked.dag_id, asked.run_key, asked.request)
+        request = RunRequest.read(Layout.of(environment), args.dag_id, args.run_key, args.request)
         from tidegate.spark.job import run_job
 
-        report = run_job(environment, request, asked.attempt)
+        report = run_job(environment, request, args.attempt)
     except TidegateError as error:
         logging.getLogger("tidegate").error("%s: %s", type(error).__name__, error.message)
         return error.exit_code
@@ -43,4 +43,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_now(main())

@@ -1,4 +1,4 @@
-"""An empty database of the installed Airflow. Migrating takes seconds, so it is done once on this machine."""
+"""An empty database of the installed Airflow version. The migration takes seconds, so the result is cached."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tidegate.embedded import airflow_home, places
+from tidegate.embedded import airflow_home, paths
 
 PROJECT = Path(__file__).parents[1]
 
 
 def migrated_database() -> Path:
-    """The database; it is not to be written to."""
+    """The path of the database; copy it before use."""
     migrated = PROJECT / ".cache/tests" / f"airflow-{importlib.metadata.version('apache-airflow')}.db"
     if not migrated.exists():
         migrated.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             airflow_home.ensure(Path(folder))
-            # It appears whole, also while another worker does the same.
+            # Replaced atomically, because several test workers may do this at the same time.
             draft = migrated.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(places.airflow_home(Path(folder)) / "airflow.db", draft)
+            shutil.copyfile(paths.airflow_home(Path(folder)) / "airflow.db", draft)
             draft.replace(migrated)
     return migrated

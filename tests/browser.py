@@ -1,7 +1,7 @@
-"""A real Chromium for tests of pages, with no way out but to this machine.
+"""A real Chromium for tests of pages, without access to the network.
 
-`launched` starts it, the fixture `browser` hands it to tests, and `visit` opens a page and notes what a reader would
-not see: complaints on the console and every request.
+`launched` starts it, the fixture `browser` provides it to tests, and `visit` opens a page and records its console messages and
+its requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).parents[1] / "scripts" / "browser.sh"
 
 NO_NETWORK = (
-    # Names do not resolve, and what is not on loopback is sent to a proxy that is not there.
+    # Names do not resolve, and all requests beyond loopback go to a proxy that does not exist.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
     "--proxy-server=http://127.0.0.1:9",
     "--proxy-bypass-list=127.0.0.1;localhost",
@@ -30,29 +30,29 @@ NO_NETWORK = (
 
 @dataclass
 class Visit:
-    """A page that is open, and what happened behind it."""
+    """An open page, with its problems and requests."""
 
     page: Page
-    complaints: list[str] = field(default_factory=list)
-    """Errors and warnings on the console, breaches of a content security policy, exceptions, failed requests."""
+    problems: list[str] = field(default_factory=list)
+    """Errors and warnings on the console, violations of a Content-Security-Policy, exceptions, failed requests."""
     requests: list[str] = field(default_factory=list)
     """The URL of each request, the page's own first."""
 
-    def strangers(self, own: str) -> list[str]:
-        """The requests for anything that does not begin with ``own``."""
+    def foreign_requests(self, own: str) -> list[str]:
+        """The URLs that do not begin with ``own``."""
         return [url for url in self.requests if not url.startswith((own, "data:"))]
 
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """A headless Chromium without a network, found or installed by ``scripts/browser.sh``; skips where none can be had."""
-    found = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
-    if found.returncode:
-        pytest.skip(found.stderr.strip().splitlines()[-1])
+    """A headless Chromium without a network, found or installed by ``scripts/browser.sh``; skips the test if there is none."""
+    result = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
+    if result.returncode:
+        pytest.skip(result.stderr.strip().splitlines()[-1])
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found.stdout.strip(), args=list(NO_NETWORK))
+        browser = playwright.chromium.launch(executable_path=result.stdout.strip(), args=list(NO_NETWORK))
         try:
             yield browser
         finally:
@@ -69,29 +69,30 @@ def visit(
     height: int = 900,
     scale: float = 1,
 ) -> Iterator[Visit]:
-    """Open a page in a context of its own, without cookies or cache of another.
+    """Open a page in a new context, without cookies or cache.
 
     Args:
         browser: From the fixture.
         url: ``file://…`` or a server on loopback.
-        scheme: What the page is told of the reader's wish for light or dark.
+        scheme: The value of ``prefers-color-scheme``.
         width: Of the window, in CSS pixels.
         height: The same.
-        scale: Pixels of a screenshot per CSS pixel.
+        scale: Device pixels per CSS pixel, for screenshots.
     """
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": height}, device_scale_factor=scale
     )
     try:
-        seen = Visit(context.new_page())
-        page = seen.page
+        opened = Visit(context.new_page())
+        page = opened.page
         page.on(
-            "console", lambda said: seen.complaints.append(said.text) if said.type in ("error", "warning") else None
+            "console",
+            lambda message: opened.problems.append(message.text) if message.type in ("error", "warning") else None,
         )
-        page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-        page.on("requestfailed", lambda request: seen.complaints.append(f"{request.url}: {request.failure}"))
-        page.on("request", lambda request: seen.requests.append(request.url))
+        page.on("pageerror", lambda error: opened.problems.append(str(error)))
+        page.on("requestfailed", lambda request: opened.problems.append(f"{request.url}: {request.failure}"))
+        page.on("request", lambda request: opened.requests.append(request.url))
         page.goto(url)
-        yield seen
+        yield opened
     finally:
         context.close()

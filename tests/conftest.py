@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session for those that need one, and a place of their own for each lake."""
+"""Fixtures for all tests: one Spark session per worker, lakes of their own, a broker, a browser."""
 
 from __future__ import annotations
 
@@ -25,49 +25,51 @@ __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal
 
 PROJECT = Path(__file__).parents[1]
 
-TOGETHER = {
+SHARED_WORKERS = {
     "one live Airflow": (
         "test_backfills",
         "test_guides",
         "test_no_values",
-        "test_tasks_tell_the_truth",
+        "test_task_states",
         "test_up_and_down",
     ),
 }
-"""Files of tests/live whose tests run in one worker, because they share something."""
+"""Files of tests/live that run in one worker, by the resource that they share."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file's tests stay together: they share what they start."""
+    """Run the tests of a file in one worker, because they share processes and fixtures."""
     from xdist.scheduler import LoadFileScheduling
 
-    class Together(LoadFileScheduling):
+    class SharedWorkerScheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope: str = super()._split_scope(nodeid)
-            shared = (what for what, names in TOGETHER.items() for name in names if scope == f"tests/live/{name}.py")
+            shared = (
+                what for what, names in SHARED_WORKERS.items() for name in names if scope == f"tests/live/{name}.py"
+            )
             return next(shared, scope)
 
-    return Together(config, log)
+    return SharedWorkerScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that jobs have, in this process.
+    """A session in this process with the settings of a job.
 
-    Rows are few and every plan is new, so compiling costs more than it saves: plans are interpreted, by code that only C1
-    compiles. Applications that tests start run as users' do.
+    With few rows per query, code generation costs more than it saves, so it is off, and the JVM uses C1 only.
+    Applications that tests start use the settings of users.
     """
     from tidegate.launch import submit_conf
     from tidegate.spark.driver.session import build_session
 
-    place = tmp_path_factory.mktemp("spark")
+    folder = tmp_path_factory.mktemp("spark")
     environment = Environment.read({"TIDEGATE_PROJECT": str(PROJECT)})
     session = build_session(
         environment,
         "tidegate tests",
         {
-            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
             **submit_conf(environment, small=True),
             "spark.sql.codegen.wholeStage": "false",
@@ -85,16 +87,16 @@ def _start_states(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession)
 
 @pytest.fixture
 def start_state(_start_states: StartStates, no_settings: None) -> Callable[[Callable[[Deployment], None]], Deployment]:
-    """Gives a deployment as a function of the test module builds it; built once per worker, then copied.
+    """Restores a deployment that a function of the test module builds, for a state that several tests start with.
 
-    For a state that several tests begin with: ``start_state(two_days_in_all_tables)``.
+    The function is called once per worker: ``start_state(two_days_in_all_tables)``.
     """
     return _start_states.restore
 
 
 @pytest.fixture
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable of the shell that runs the tests names a lake or a broker."""
+    """Unset all variables ``TIDEGATE_*`` of the shell that runs the tests."""
     for name in list(os.environ):
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)
@@ -102,13 +104,13 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def deployment(tmp_path: Path, no_settings: None) -> Deployment:
-    """A lake and a landing zone of this test alone, with a copy of the suites that it may edit."""
+    """A lake and a landing zone of this test, with a copy of the suites that it may edit."""
     return Deployment.make(tmp_path, PROJECT)
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real Kafka broker for all tests of this worker. Mark its tests ``kafka``; take names of topics from ``topic``."""
+    """A real Kafka broker for all tests of this worker. Mark its tests ``kafka``; use names from the fixture ``topic``."""
     from tidegate.embedded.broker import Broker
     from tidegate.embedded.jars import class_path
 
@@ -118,7 +120,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test has; the test makes the topic itself, with the partitions that it needs."""
+    """A unique name of a topic, which the test creates with the partitions that it needs."""
     return f"clicks-{secrets.token_hex(6)}"
 
 
@@ -126,7 +128,7 @@ def topic() -> str:
 def browser() -> Iterator[Browser]:
     """A headless Chromium without a network; see `tests.browser`. Mark its tests ``browser``.
 
-    One for each module: while it runs, this thread has an event loop, which other modules' tests would trip over.
+    One per module: while it runs, this thread has an event loop, which makes tests of other modules fail.
     """
     from tests.browser import launched
 

@@ -1,4 +1,4 @@
-"""A whole deployment in a folder of its own, run for real: in this process's Spark, or in a driver that is killed."""
+"""A deployment in a folder of its own, whose runs use the Spark session of this process or a separate driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
@@ -30,15 +30,15 @@ DRIVER = Path(__file__).parent / "chaos" / "driver.py"
 
 @dataclass(frozen=True)
 class Deployment:
-    """Places of one test."""
+    """Lake, landing zone and project folder of one test."""
 
     environment: Environment
     source: Path
-    """The project's own folder."""
+    """The folder of the project under test."""
 
     @classmethod
     def make(cls, folder: Path, source: Path) -> Deployment:
-        """Lake, landing zone and a project folder with copies of what a person edits there."""
+        """Create lake, landing zone and a project folder with copies of the files that a test may edit."""
         project = folder / "project"
         shutil.copytree(source / "expectations", project / "expectations")
         (project / "spark_jobs").mkdir()
@@ -50,7 +50,7 @@ class Deployment:
 
     @classmethod
     def of(cls, folder: Path, source: Path) -> Deployment:
-        """A deployment that was made before."""
+        """An existing deployment."""
         variables = {
             "TIDEGATE_PROJECT": str(folder / "project"),
             "TIDEGATE_LAKE": str(folder / "lake"),
@@ -59,7 +59,7 @@ class Deployment:
         return cls(Environment.read(variables), source)
 
     def at(self, kafka: str) -> Deployment:
-        """The same with a broker."""
+        """The same deployment with a broker."""
         return Deployment(replace(self.environment, kafka=kafka), self.source)
 
     @property
@@ -67,20 +67,20 @@ class Deployment:
         return Layout.of(self.environment)
 
     def land(self, name: str, content: str | bytes, folder: str = "flights") -> Path:
-        """A file under its final name, in one step."""
+        """Write a file to the landing zone atomically."""
         path = self.environment.landing / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.parent / f".{os.getpid()}.draft"
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
-        draft.rename(path)
+        temporary = path.parent / f".{os.getpid()}.draft"
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.rename(path)
         return path
 
-    def request(self, name: str = "flights", flows: Iterable[str] = (), **asked: Any) -> RunRequest:
-        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows), **asked})
+    def request(self, name: str = "flights", flows: Iterable[str] = (), **options: Any) -> RunRequest:
+        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows), **options})
 
-    def run(self, name: str = "flights", flows: Iterable[str] = (), **asked: Any) -> RunReport:
-        """One run in this process's session."""
-        return self.try_run(self.request(name, flows, **asked))
+    def run(self, name: str = "flights", flows: Iterable[str] = (), **options: Any) -> RunReport:
+        """One run in the session of this process."""
+        return self.try_run(self.request(name, flows, **options))
 
     def try_run(self, request: RunRequest) -> RunReport:
         """One more attempt at a run."""
@@ -88,18 +88,18 @@ class Deployment:
 
         return run_job(self.environment, request, fresh_id("a"))
 
-    def replay_request(self, flow: str, name: str = "flights", **asked: Any) -> RunRequest:
-        """For a replay; ``limit`` and ``dry_run``, or what `Selection` takes."""
-        options = {option: asked.pop(option) for option in ("limit", "dry_run") if option in asked}
-        selection = Selection.check(**asked)
+    def replay_request(self, flow: str, name: str = "flights", **parameters: Any) -> RunRequest:
+        """The request of a replay, with ``limit``, ``dry_run`` or the parameters of `Selection`."""
+        options = {option: parameters.pop(option) for option in ("limit", "dry_run") if option in parameters}
+        selection = Selection.check(**parameters)
         pipeline = registry.load(name)
-        return RunRequest.of_quarantine(pipeline, flow, fresh_id("test"), selection, requested_by="ada", **options)
+        return RunRequest.of_replay(pipeline, flow, fresh_id("test"), selection, requested_by="ada", **options)
 
-    def replay(self, flow: str, name: str = "flights", **asked: Any) -> FlowReport:
-        """One replay in this process's session."""
+    def replay(self, flow: str, name: str = "flights", **options: Any) -> FlowReport:
+        """One replay in the session of this process."""
         from tidegate.spark.job import run_job
 
-        return run_job(self.environment, self.replay_request(flow, name, **asked), fresh_id("a")).flow(flow)
+        return run_job(self.environment, self.replay_request(flow, name, **options), fresh_id("a")).flow(flow)
 
     def run_and_abort(
         self,
@@ -110,7 +110,7 @@ class Deployment:
         batch: int = 0,
         request: RunRequest | None = None,
     ) -> None:
-        """As `run_and_kill`, in this process's session: the same files, without a driver. See `tests.fault_points`."""
+        """Like `run_and_kill`, but in the session of this process; leaves the same files. See `tests.fault_points`."""
         from pyspark.sql import SparkSession
 
         from tests.fault_points import aborted
@@ -131,27 +131,29 @@ class Deployment:
         batch: int = 0,
         request: RunRequest | None = None,
     ) -> None:
-        """One run in a driver of its own, SIGKILLed at a step; fails unless the kill fired right there.
+        """One run in a separate driver that is SIGKILLed at a step; fails if the run does not reach the step.
 
         Args:
-            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.batch.micro_batch` or `tidegate.spark.reprocessing.reentry`.
+            at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.batch.micro_batch` or `tidegate.spark.reprocessing.replay`.
             name: The pipeline.
             flows: Only these.
-            batch: In which batch.
-            request: What the run is asked; an increment of ``flows`` unless it is given.
+            batch: In which batch, from 0.
+            request: The request; an increment of ``flows`` by default.
         """
         driver, marker = self.start_driver(at, request or self.request(name, flows), batch=batch)
-        said, _ = driver.communicate(timeout=PATIENCE)
-        assert driver.returncode == -signal.SIGKILL, f"not killed, but ended with {driver.returncode}:\n{said[-6000:]}"
+        output, _ = driver.communicate(timeout=TIMEOUT_SECONDS)
+        assert driver.returncode == -signal.SIGKILL, (
+            f"not killed, but ended with {driver.returncode}:\n{output[-6000:]}"
+        )
         assert marker.read_text() == at
 
     @contextmanager
     def driver_that_waits(self, at: str, name: str = "flights", flows: Iterable[str] = ()) -> Iterator[None]:
-        """A driver of its own that stands still at ``hold:<step>:<flow>``; SIGKILLed at the end."""
+        """A separate driver that waits at ``hold:<step>:<flow>``; SIGKILLed at the end."""
         driver, marker = self.start_driver(at, self.request(name, flows), batch=0)
         try:
-            until(lambda: marker.exists() or driver.poll() is not None, f"a driver that waits at {at}")
-            assert marker.exists(), "the driver did not get to where it was to wait"
+            wait_until(lambda: marker.exists() or driver.poll() is not None, f"the driver waits at {at}")
+            assert marker.exists(), "the driver ended before the step"
             yield
         finally:
             with suppress(ProcessLookupError):
@@ -159,7 +161,7 @@ class Deployment:
             driver.communicate()
 
     def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:
-        """A driver of its own, and the file that it writes when it reaches ``at``."""
+        """A separate driver, and the file that it writes when it reaches ``at``."""
         request_id, marker = request.write(self.layout), self.environment.lake.parent / fresh_id("reached")
         command = [
             sys.executable,
@@ -183,7 +185,7 @@ class Deployment:
         return driver, marker
 
     def rows(self, path: Path) -> pyarrow.Table:
-        """A Delta table as delta-rs reads it: another reader than the one that wrote it."""
+        """A Delta table, read with delta-rs and so not by the library that wrote it."""
         from deltalake import DeltaTable
 
         return DeltaTable(str(path)).to_pyarrow_table()
@@ -192,7 +194,7 @@ class Deployment:
         return self.rows(self.layout.table(name))
 
     def rows_of_feed(self, name: str, since: int) -> list[dict[str, Any]]:
-        """The table's change feed after a version, pre-images left out."""
+        """The change feed of a table from version ``since`` on, without pre-images."""
         import pyarrow
         from deltalake import DeltaTable
 
@@ -207,6 +209,6 @@ class Deployment:
         return sorted(self.rows(self.layout.ops(pipeline, "ledger")).to_pylist(), key=lambda line: line["recorded_at"])
 
     def edit_suite(self, suite: str, expectations: list[Mapping[str, Any]]) -> None:
-        """Replace a suite's expectations, as a person would in an editor."""
+        """Replace the expectations of a suite."""
         path = self.environment.project / "expectations" / f"{suite}.json"
         path.write_text(json.dumps({"name": suite, "expectations": expectations}))

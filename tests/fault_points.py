@@ -1,7 +1,7 @@
-"""Faults at named steps: where one is put, and `aborted`, which ends a run in this process as a SIGKILL ends a driver.
+"""Faults at named steps, and `aborted`, which simulates a SIGKILL of a driver in this process.
 
-An `Abort` is an exception that nothing catches. On its way up it passes the ``finally`` of the product, which a killed
-process does not run, so the lake is put back as it lay at the moment of the fault; then this process is as a new driver.
+An `Abort` is an exception that nothing catches. It runs the ``finally`` blocks of the product, which a killed process
+does not run, so the lake is restored to its state at the fault. Afterwards this process acts as a new driver.
 `tests/chaos/test_an_abort_is_a_kill.py` shows that real SIGKILLs leave the same files.
 """
 
@@ -18,106 +18,106 @@ from unittest.mock import patch
 
 
 class Abort(BaseException):
-    """Ends a run at a step."""
+    """Aborts a run at a step."""
 
 
 @contextmanager
 def fault(at: str, act: Callable[[Any], None], *, batch: int = 0) -> Iterator[None]:
-    """Call something right before or after a step of what runs inside.
+    """Call a function right before or after a step of the code that runs in this context.
 
     Args:
         at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.batch.micro_batch`, of
-            `tidegate.spark.reprocessing.reentry` or of `tidegate.spark.flow`.
+            `tidegate.spark.reprocessing.replay` or of `tidegate.spark.flow`.
         act: Called with the flow's context.
-        batch: At which time that the flow comes to the step, from 0.
+        batch: At which call of the step by the flow, from 0.
     """
     from tidegate.spark import flow as flow_module
     from tidegate.spark.batch import micro_batch
-    from tidegate.spark.reprocessing import reentry
+    from tidegate.spark.reprocessing import replay
 
     when, step, flow = at.split(":")
     assert when in ("before", "after"), at
-    module = next(each for each in (micro_batch, reentry, flow_module) if hasattr(each, step))
+    module = next(each for each in (micro_batch, replay, flow_module) if hasattr(each, step))
     original = getattr(module, step)
     reached = -1
 
     @functools.wraps(original)
-    def watched(context: Any, *arguments: Any, **named: Any) -> Any:
+    def wrapper(context: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal reached
         if context.flow.name == flow:
             reached += 1
         here = context.flow.name == flow and reached == batch
         if here and when == "before":
             act(context)
-        result = original(context, *arguments, **named)
+        result = original(context, *args, **kwargs)
         if here and when == "after":
             act(context)
         return result
 
-    with patch.object(module, step, watched):
+    with patch.object(module, step, wrapper):
         yield
 
 
 @contextmanager
 def aborted(at: str, lake: Path, spark: Any, *, batch: int = 0) -> Iterator[None]:
-    """Abort the run inside at a step; behind it the lake is what a kill there leaves. Fails unless the run got there.
+    """Abort the run in this context at a step and leave the lake as a kill would. Fails if the run does not reach the step.
 
     Args:
-        at: As `fault` takes it.
-        lake: The lake that the run writes to.
-        spark: This process's session.
-        batch: As `fault` takes it.
+        at: See `fault`.
+        lake: The lake of the run.
+        spark: The session of this process.
+        batch: See `fault`.
     """
     aborts: list[Abort] = []
     cached = spark._jsparkSession.sharedState().cacheManager()
     spark.catalog.clearCache()
     with tempfile.TemporaryDirectory(dir=lake.parent, prefix="aborted-") as folder:
-        moment = Path(folder) / "lake"
+        copy = Path(folder) / "lake"
 
         def abort(_context: Any) -> None:
-            shutil.copytree(lake, moment, symlinks=True)
+            shutil.copytree(lake, copy, symlinks=True)
             aborts.append(Abort(at))
             raise aborts[0]
 
-        with _through_spark(aborts), fault(at, abort, batch=batch):
+        with _abort_through_spark(aborts), fault(at, abort, batch=batch):
             try:
                 yield
             except Abort as error:
                 assert error is aborts[0]
                 error.__traceback__ = None
             else:
-                raise AssertionError(f"the run ended, but was to be aborted at {at}")
+                raise AssertionError(f"the run ended without reaching {at}")
         assert not spark.streams.active, "the aborted query still runs"
-        assert cached.isEmpty(), "the aborted batch left rows in memory"
+        assert cached.isEmpty(), "the aborted batch left cached frames"
         shutil.rmtree(lake)
-        moment.rename(lake)
+        copy.rename(lake)
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 @contextmanager
-def _through_spark(aborts: list[Abort]) -> Iterator[None]:
-    """Carries an abort out of a micro-batch, which runs in a thread of py4j that must answer the JVM, to who waits for it."""
+def _abort_through_spark(aborts: list[Abort]) -> Iterator[None]:
+    """Raise an abort of a micro-batch, which runs in a py4j thread, from the call that waits for the query."""
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.utils import ForeachBatchFunction
 
     call, await_termination = ForeachBatchFunction.call, StreamingQuery.awaitTermination
 
-    def answered(self: Any, *arguments: Any) -> None:
+    def patched_call(self: Any, *args: Any) -> None:
         try:
-            call(self, *arguments)
+            call(self, *args)
         except Abort as abort:
             raise RuntimeError("the batch was aborted") from abort
 
-    def awaited(self: Any, *arguments: Any) -> Any:
+    def patched_await(self: Any, *args: Any) -> Any:
         try:
-            return await_termination(self, *arguments)
+            return await_termination(self, *args)
         except Exception:
             if aborts:
                 raise aborts[0] from None
             raise
 
     with (
-        patch.object(ForeachBatchFunction, "call", answered),
-        patch.object(StreamingQuery, "awaitTermination", awaited),
+        patch.object(ForeachBatchFunction, "call", patched_call),
+        patch.object(StreamingQuery, "awaitTermination", patched_await),
     ):
         yield

@@ -1,4 +1,4 @@
-"""A live Airflow on a project of its own: lake, home, database and real Spark; what a person there does and sees."""
+"""A live Airflow with its own project, lake, database and real Spark, and the actions of a user in it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from urllib3 import Retry
 
 from tests.live.console import Console
 from tests.live.project import declare_people, land_day, make_project
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.airflow_server import AirflowServer
-from tidegate.errors import NoAnswerError
+from tidegate.errors import AirflowUnavailableError
 from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
 
 
 @dataclass
 class Live:
-    """What a person at the console does and sees, through Airflow's own API client."""
+    """A user's actions and views, through `make` and through Airflow's API client."""
 
     project: Path
 
@@ -53,7 +53,7 @@ class Live:
         self.first_output = ""
 
     def up(self) -> None:
-        """Start it as the guide says, unless it runs."""
+        """Start it as docs/guides/scheduling.md says, unless it is running."""
         if len(self.server.running()) == len(self.server.services):
             return
         if not self.first_output:
@@ -62,21 +62,21 @@ class Live:
         else:
             self.console.shell("make up")
             self.console.kill("feeder")
-        # Its database is one file: who meets another writer is answered with 500, and asks again.
-        again = Retry(
+        # SQLite allows one writer: a conflicting request gets status 500 and is retried.
+        retries = Retry(
             total=5, connect=0, read=0, status=5, status_forcelist=[500], allowed_methods=None, backoff_factor=0.3
         )
-        self.client = ApiClient(Configuration(host=self.server.url, access_token=self._token(), retries=again))
+        self.client = ApiClient(Configuration(host=self.server.url, access_token=self._token(), retries=retries))
 
-    # ---------------------------------------------------------------------------------------------- what a person does
+    # -------------------------------------------------------------------------------------------------------- user actions
 
     def land(self, day: int) -> int:
-        """The first records of a day of January; returns how many there are."""
+        """Land the first records of a day of January; returns their number."""
         return land_day(self.layout.landing_root, day)
 
     @contextlib.contextmanager
-    def silver_held(self) -> Iterator[None]:
-        """Meanwhile the flow silver does not get beyond its transform."""
+    def silver_paused(self) -> Iterator[None]:
+        """Block the flow silver in its transform."""
         (self.project / "hold").touch()
         try:
             yield
@@ -84,16 +84,16 @@ class Live:
             self.release_silver()
 
     def release_silver(self) -> None:
-        """Let the flow silver go on."""
+        """Unblock the flow silver."""
         (self.project / "hold").unlink()
 
     def trigger(self, dag_id: str = "flights") -> str:
-        """Start a run, and return its id."""
+        """Trigger a run, and return its id."""
         body = TriggerDAGRunPostBody(logical_date=None)
         return str(DagRunApi(self.client).trigger_dag_run(dag_id, body).dag_run_id)
 
     def clear(self, run: str, *tasks: str) -> list[str]:
-        """Clear tasks with all below them, only-failed off; returns the names of all that were cleared."""
+        """Clear tasks and all downstream tasks, without "Only Failed"; returns the ids of all cleared tasks."""
         body = ClearTaskInstancesBody(
             dry_run=False,
             dag_run_id=run,
@@ -117,7 +117,7 @@ class Live:
         """Pause a DAG."""
         DAGApi(self.client).patch_dag(dag_id, DAGPatchBody(is_paused=True))
 
-    # ------------------------------------------------------------------------------------------------ what a person sees
+    # ---------------------------------------------------------------------------------------------------------- user views
 
     def dags(self) -> dict[str, bool]:
         """Every DAG that Airflow lists, and whether it is paused."""
@@ -125,52 +125,52 @@ class Live:
 
     def runs(self, dag_id: str) -> dict[str, str]:
         """The state of each run of a DAG."""
-        found = DagRunApi(self.client).get_dag_runs(dag_id).dag_runs
-        return {run.dag_run_id: str(run.state.value) for run in found}
+        dag_runs = DagRunApi(self.client).get_dag_runs(dag_id).dag_runs
+        return {run.dag_run_id: str(run.state.value) for run in dag_runs}
 
     def tasks(self, run: str, dag_id: str = "flights") -> dict[str, Any]:
-        """Each task of a run."""
-        found = TaskInstanceApi(self.client).get_task_instances(dag_id, run).task_instances
-        return {instance.task_id: instance for instance in found}
+        """Task instances of a run by task id."""
+        instances = TaskInstanceApi(self.client).get_task_instances(dag_id, run).task_instances
+        return {instance.task_id: instance for instance in instances}
 
     def states(self, run: str, dag_id: str = "flights") -> dict[str, str | None]:
-        """The colour of each task of a run."""
+        """The state of each task of a run."""
         return {
             name: instance.state.value if instance.state else None for name, instance in self.tasks(run, dag_id).items()
         }
 
     def end(self, run: str, dag_id: str = "flights") -> dict[str, str | None]:
-        """Wait for a run's end, and return the colour of each of its tasks."""
-        ended = ("success", "failed")
-        self._wait(lambda: self.runs(dag_id).get(run) in ended, run, dag_id, "ends")
+        """Wait for a run's end, and return the state of each of its tasks."""
+        final = ("success", "failed")
+        self._wait(lambda: self.runs(dag_id).get(run) in final, run, dag_id, "ends")
         return self.states(run, dag_id)
 
     def attempt(self, run: str) -> str:
-        """The id of the attempt that `run` made last; empty when there is none."""
-        asked = {"dag_id": "flights", "dag_run_id": run, "task_id": "run", "xcom_key": "attempt"}
+        """The id of the last attempt of `run`; empty when there is none."""
+        key = {"dag_id": "flights", "dag_run_id": run, "task_id": "run", "xcom_key": "attempt"}
         try:
-            return str(XComApi(self.client).get_xcom_entry(**asked).actual_instance.value)
+            return str(XComApi(self.client).get_xcom_entry(**key).actual_instance.value)
         except NotFoundException:
             return ""
 
     def report(self, run: str) -> RunReport | None:
-        """What that attempt reported."""
+        """The report of the last attempt."""
         attempt = self.attempt(run)
         return RunReport.read(self.layout.report("flights", run_key(run), attempt)) if attempt else None
 
-    def works_on(self, run: str, flow: str) -> bool:
-        """Whether that attempt's application works on a flow just now."""
+    def is_running(self, run: str, flow: str) -> bool:
+        """Whether the last attempt's application is running a flow."""
         report = self.report(run)
-        return report is not None and any(told.flow == flow and told.state == "running" for told in report.flows)
+        return report is not None and any(each.flow == flow and each.state == "running" for each in report.flows)
 
-    def wait_for_silver(self, run: str, *, but_for: str = "") -> None:
-        """Wait until the application of an attempt works on silver; of another attempt than ``but_for``."""
+    def wait_for_silver(self, run: str, *, excluding: str = "") -> None:
+        """Wait until an attempt other than ``excluding`` is running silver."""
         self._wait(
-            lambda: self.attempt(run) != but_for and self.works_on(run, "silver"), run, "flights", "works on silver"
+            lambda: self.attempt(run) != excluding and self.is_running(run, "silver"), run, "flights", "runs silver"
         )
 
     def _wait(self, condition: Callable[[], bool], run: str, dag_id: str, what: str) -> None:
-        """Wait as long as the run gets on: all of it may take longer than anything that a test waits for."""
+        """Wait as long as the run makes progress: a whole run may take longer than the timeout of `until`."""
 
         def progress() -> Any:
             report = self.report(run) if dag_id == "flights" else None
@@ -178,31 +178,31 @@ class Live:
             logs = self.project.glob(f".airflow/logs/dag_id={dag_id}/run_id={run}/*/*.log")
             return self.states(run, dag_id), flows, sum(log.stat().st_size for log in logs)
 
-        def got_on() -> bool:
-            # The API server has other things to do than to answer us.
+        def has_progressed() -> bool:
+            # Limits the load on the API server.
             time.sleep(0.5)
             return condition() or progress() != before
 
         while not condition():
             before = progress()
-            until(got_on, f"run {run} of {dag_id} {what}, or at least gets on")
+            wait_until(has_progressed, f"run {run} of {dag_id} {what}, or makes progress")
 
     def page(self, run: str) -> str:
-        """The page of a run, in Airflow."""
+        """The HTML of the page of a run."""
         path = f"/tidegate/pipelines/flights/runs/{quote(run, safe='')}"
-        asked = urllib.request.Request(self.server.url + path, headers={"Authorization": f"Bearer {self._token()}"})
-        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
-            return str(answer.read().decode())
+        request = urllib.request.Request(self.server.url + path, headers={"Authorization": f"Bearer {self._token()}"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            return str(response.read().decode())
 
     def log(self, run: str, task: str, attempt: int = 1) -> str:
-        """The log of a task, as Airflow keeps it."""
+        """The log file of a task."""
         path = f"dag_id=flights/run_id={run}/task_id={task}/attempt={attempt}.log"
         return (self.project / ".airflow/logs" / path).read_text()
 
     def events(self, table: str) -> list[dict[str, Any]]:
-        """What Airflow was told of a table, oldest first."""
-        found = AssetApi(self.client).get_asset_events(name_pattern=table, order_by=["timestamp"]).asset_events
-        return [dict(event.extra or {}) for event in found]
+        """The extras of a table's Asset events, oldest first."""
+        events = AssetApi(self.client).get_asset_events(name_pattern=table, order_by=["timestamp"]).asset_events
+        return [dict(event.extra or {}) for event in events]
 
     # ------------------------------------------------------------------------------------------------------- processes
 
@@ -213,50 +213,50 @@ class Live:
         )
 
     def workers(self) -> list[psutil.Process]:
-        """The processes that run `run`: the worker, and the task that it supervises."""
+        """The processes of the task `run`: the task itself, and the worker that supervises it."""
         (application,) = self.applications()
-        # spark-submit is a child of the task, the task one of the worker.
+        # spark-submit is a child of the task, and the task is a child of the worker.
         chain = [application, *application.parents()]
         task = next(each for each in chain if os.getpgid(each.pid) != os.getpgid(application.pid))
         return [task, *filter(None, [task.parent()])]
 
     def kill(self, processes: list[psutil.Process]) -> None:
-        """SIGKILL, and wait until they are gone."""
+        """Send SIGKILL, and wait until they have exited."""
         assert processes
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(processes, timeout=PATIENCE)
+        psutil.wait_procs(processes, timeout=TIMEOUT_SECONDS)
 
     def _token(self) -> str:
         tokens: list[str] = []
 
-        def given() -> bool:
-            # A server that is busy answers later.
-            with contextlib.suppress(NoAnswerError):
+        def has_token() -> bool:
+            # A busy server may not answer in time.
+            with contextlib.suppress(AirflowUnavailableError):
                 tokens.append(self.server.token())
             return bool(tokens)
 
-        until(given, "Airflow gives a token")
+        wait_until(has_token, "Airflow returns a token")
         return tokens[0]
 
-    def _processes(self, fits: Callable[[list[str]], bool]) -> list[psutil.Process]:
-        found = []
+    def _processes(self, matches: Callable[[list[str]], bool]) -> list[psutil.Process]:
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                mine = process.environ().get("TIDEGATE_PROJECT") == str(self.project)
-                if mine and fits(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                own = process.environ().get("TIDEGATE_PROJECT") == str(self.project)
+                if own and matches(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                    processes.append(process)
+        return processes
 
 
-def open_to_others(*folders: Path) -> list[Path]:
-    """Files and folders below that others than their owner may use; what is moved or removed meanwhile is none."""
-    found = []
+def accessible_to_others(*folders: Path) -> list[Path]:
+    """Files and folders that others than their owner can access; those that are removed meanwhile are ignored."""
+    accessible = []
     for folder in folders:
-        for place, *inside in os.walk(folder):
-            for path in (Path(place), *(Path(place, name) for names in inside for name in names)):
+        for parent, *children in os.walk(folder):
+            for path in (Path(parent), *(Path(parent, name) for names in children for name in names)):
                 with contextlib.suppress(FileNotFoundError):
                     if not path.is_symlink() and path.stat().st_mode & 0o077:
-                        found.append(path)
-    return found
+                        accessible.append(path)
+    return accessible

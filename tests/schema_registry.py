@@ -1,8 +1,8 @@
-"""A small server that speaks the part of the Schema Registry's REST contract that serializers and Tidegate use.
+"""A small HTTP server with the part of the Schema Registry's REST API that serializers and Tidegate use.
 
-``POST /subjects/<subject>/versions`` registers, ``GET /schemas/ids/<id>`` tells; answers and error codes are those of
-Confluent's registry (its API reference, "Schemas" and "Subjects"). It is a stand-in: no registry that can be run here is
-in a package index.
+``POST /subjects/<subject>/versions`` registers a schema, ``GET /schemas/ids/<id>`` returns one. Responses and error codes are
+those of Confluent's registry (its API reference, "Schemas" and "Subjects"). It replaces a real registry in tests: no package
+index has one that can run here.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from urllib.request import Request, urlopen
 
 
 class SchemaRegistry:
-    """Runs while it is open; ``down`` lets it answer 503, ``leads_to`` send everybody on."""
+    """Runs inside its ``with`` block. ``down`` makes it answer 503; ``redirect_to`` is an address to redirect requests to."""
 
     def __init__(self, user: str = "") -> None:
         self.schemas: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.user = user
         self.down = False
-        self.leads_to = ""
+        self.redirect_to = ""
 
     def __enter__(self) -> Self:
-        ours = self
+        registry = self
 
-        class Answers(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                ours.asked.append(self.path)
-                given = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
+                registry.requests.append(self.path)
+                credentials = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
                 number = self.path.rpartition("/")[2]
-                if ours.down:
-                    self._say(503, {"error_code": 50003, "message": "away"})
-                elif ours.leads_to:
+                if registry.down:
+                    self._respond(503, {"error_code": 50003, "message": "unavailable"})
+                elif registry.redirect_to:
                     self.send_response(302)
-                    self.send_header("Location", ours.leads_to + self.path)
+                    self.send_header("Location", registry.redirect_to + self.path)
                     self.end_headers()
-                elif ours.user and given != ours.user:
-                    self._say(401, {"error_code": 401, "message": "Unauthorized"})
-                elif not self.path.startswith("/schemas/ids/") or not 0 < int(number) <= len(ours.schemas):
-                    self._say(404, {"error_code": 40403, "message": "Schema not found"})
+                elif registry.user and credentials != registry.user:
+                    self._respond(401, {"error_code": 401, "message": "Unauthorized"})
+                elif not self.path.startswith("/schemas/ids/") or not 0 < int(number) <= len(registry.schemas):
+                    self._respond(404, {"error_code": 40403, "message": "Schema not found"})
                 else:
-                    self._say(200, ours.schemas[int(number) - 1])
+                    self._respond(200, registry.schemas[int(number) - 1])
 
             def do_POST(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if told not in ours.schemas:
-                    ours.schemas.append(told)
-                self._say(200, {"id": ours.schemas.index(told) + 1})
+                schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if schema not in registry.schemas:
+                    registry.schemas.append(schema)
+                self._respond(200, {"id": registry.schemas.index(schema) + 1})
 
-            def _say(self, status: int, told: dict[str, Any]) -> None:
-                content = json.dumps(told).encode()
+            def _respond(self, status: int, body: dict[str, Any]) -> None:
+                content = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
                 self.send_header("Content-Length", str(len(content)))
@@ -63,7 +63,7 @@ class SchemaRegistry:
 
             def log_message(self, *_: Any) -> None: ...
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self.thread.start()
         return self
@@ -79,11 +79,11 @@ class SchemaRegistry:
         return f"http://{user}127.0.0.1:{self.server.server_port}"
 
     def register(self, schema: Any, kind: str = "AVRO") -> int:
-        """As a serializer does it; returns the id."""
-        told = {"schema": json.dumps(schema)} | ({} if kind == "AVRO" else {"schemaType": kind})
-        place = f"http://127.0.0.1:{self.server.server_port}/subjects/clicks-value/versions"
-        with urlopen(Request(place, json.dumps(told).encode(), {"Content-Type": "application/json"})) as answer:
-            return int(json.loads(answer.read())["id"])
+        """Register a schema as a serializer does, and return its id."""
+        body = {"schema": json.dumps(schema)} | ({} if kind == "AVRO" else {"schemaType": kind})
+        url = f"http://127.0.0.1:{self.server.server_port}/subjects/clicks-value/versions"
+        with urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})) as response:
+            return int(json.loads(response.read())["id"])
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:

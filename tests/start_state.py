@@ -1,7 +1,7 @@
-"""Start states of tests: lakes that several tests begin with, built once per worker and copied back for each test.
+"""Start states: lakes that several tests start with, built once per worker and restored for each test.
 
-A lake holds absolute paths (in bronze, in Spark's source logs), so it is always restored where it was built. File times
-are kept, because the file source remembers them.
+A lake has absolute paths (in bronze, in Spark's source logs), so it is always restored to the folder where it was built.
+Modification times are preserved, because the file source records them.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ Build = Callable[[Deployment], None]
 
 
 class StartStates:
-    """Builds each start state once, at one fixed path, and restores it there."""
+    """Builds each start state once, at one fixed path, and restores it to that path."""
 
     def __init__(self, folder: Path, project: Path, spark: Any) -> None:
-        self.place = folder / "place"
-        self._kept = folder / "kept"
+        self.path = folder / "deployment"
+        self._copies = folder / "copies"
         self._project = project
         self._spark = spark
         self._built: dict[Build, Path] = {}
 
     def restore(self, build: Build) -> Deployment:
-        """A deployment as ``build`` left it. What the test before did to it is gone.
+        """A deployment in the state that ``build`` creates, without any change by other tests.
 
         Args:
-            build: Gets an empty deployment. It is called once per worker, so it must not depend on the test.
+            build: Called with an empty deployment, once per worker; it must not depend on the test.
         """
         if build not in self._built:
             self._clear()
-            build(Deployment.make(self.place, self._project))
-            kept = self._kept / str(len(self._built))
-            shutil.copytree(self.place, kept, symlinks=True)
-            self._built[build] = kept
+            build(Deployment.make(self.path, self._project))
+            copy = self._copies / str(len(self._built))
+            shutil.copytree(self.path, copy, symlinks=True)
+            self._built[build] = copy
         else:
             self._clear()
-            shutil.copytree(self._built[build], self.place, symlinks=True)
-        self._forget_tables()
-        return Deployment.of(self.place, self._project)
+            shutil.copytree(self._built[build], self.path, symlinks=True)
+        self._clear_table_cache()
+        return Deployment.of(self.path, self._project)
 
     def _clear(self) -> None:
-        shutil.rmtree(self.place, ignore_errors=True)
-        self._forget_tables()
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._clear_table_cache()
 
-    def _forget_tables(self) -> None:
-        """Delta remembers the log of each path in the JVM."""
+    def _clear_table_cache(self) -> None:
+        """Clear Delta's cache, which has the log of each path in the JVM."""
         self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()

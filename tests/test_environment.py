@@ -1,4 +1,4 @@
-"""Places and limits come from environment variables alone."""
+"""Locations and limits come only from environment variables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidegate.errors import SetupError
 PROJECT = Path(__file__).parents[1]
 
 
-def test_without_variables_everything_lies_in_the_project() -> None:
+def test_without_variables_all_paths_are_in_the_project() -> None:
     read = Environment.read({})
     assert (read.project, read.lake, read.landing) == (PROJECT, PROJECT / ".data/lake", PROJECT / ".data/landing")
     assert (read.kafka, read.master, read.driver_memory) == ("127.0.0.1:9092", "local[2]", "2g")
 
 
-def test_every_variable_counts_and_a_child_reads_the_same(tmp_path: Path) -> None:
-    given = {
+def test_every_variable_is_read_and_passed_to_a_child_process(tmp_path: Path) -> None:
+    variables = {
         "TIDEGATE_PROJECT": str(tmp_path / "p"),
         "TIDEGATE_LAKE": str(tmp_path / "lake"),
         "TIDEGATE_LANDING": "file://" + str(tmp_path / "in"),
@@ -29,36 +29,36 @@ def test_every_variable_counts_and_a_child_reads_the_same(tmp_path: Path) -> Non
         "TIDEGATE_DRIVER_MEMORY": "4g",
         "TIDEGATE_SPARK_HISTORY": "http://spark:18080",
     }
-    read = Environment.read(given)
+    read = Environment.read(variables)
     assert (read.lake, read.landing, read.kafka) == (tmp_path / "lake", tmp_path / "in", "kafka:9092")
-    assert set(read.variables()) == set(given)
+    assert set(read.variables()) == set(variables)
     assert Environment.read(read.variables()) == read
 
 
-def test_an_empty_variable_counts_as_none() -> None:
+def test_an_empty_variable_counts_as_unset() -> None:
     assert Environment.read({"TIDEGATE_KAFKA": "", "TIDEGATE_LAKE": ""}) == Environment.read({})
 
 
-def test_the_process_own_variables_are_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_os_environ_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_KAFKA", "elsewhere:1")
     assert Environment.read().kafka == "elsewhere:1"
 
 
-def test_a_relative_place_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert Environment.read({"TIDEGATE_LAKE": "lake"}).lake == tmp_path / "lake"
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/lake", "hdfs://x/lake", "file://relative"])
+@pytest.mark.parametrize("path", ["s3://bucket/lake", "hdfs://x/lake", "file://relative"])
 @pytest.mark.parametrize("name", ["TIDEGATE_LAKE", "TIDEGATE_LANDING"])
-def test_a_place_without_file_locks_is_refused(name: str, place: str) -> None:
+def test_storage_without_file_locks_is_refused(name: str, path: str) -> None:
     with pytest.raises(SetupError, match="local") as raised:
-        Environment.read({name: place})
+        Environment.read({name: path})
     assert name in raised.value.message
-    assert place in raised.value.message
+    assert path in raised.value.message
 
 
-def test_the_history_server_is_the_url_of_a_server() -> None:
+def test_the_history_server_must_be_an_http_url() -> None:
     variables = {"TIDEGATE_SPARK_HISTORY": "http://spark:18080/"}
     environment = Environment.read(variables)
     assert environment.spark_history == "http://spark:18080"

@@ -1,4 +1,4 @@
-"""A fingerprint changes when what it stands for changes, and only then."""
+"""A fingerprint changes if and only if the content that it identifies changes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RULE = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"
 
 def fingerprint(folder: Path, suite: object, **layout: int) -> str:
     (folder / "suite.json").write_text(json.dumps(suite, **layout))  # type: ignore[arg-type]
-    found = suite_fingerprint(folder / "suite.json")
-    assert len(found) == 16
-    return found
+    value = suite_fingerprint(folder / "suite.json")
+    assert len(value) == 16
+    return value
 
 
-def test_layout_and_gxs_own_ids_do_not_change_it(tmp_path: Path) -> None:
+def test_layout_and_generated_ids_do_not_change_a_suites_fingerprint(tmp_path: Path) -> None:
     plain = fingerprint(tmp_path, {"name": "a", "expectations": [RULE]})
     assert fingerprint(tmp_path, {"expectations": [{"id": "9", **RULE}], "id": "7", "name": "a"}, indent=3) == plain
 
@@ -37,20 +37,20 @@ def test_layout_and_gxs_own_ids_do_not_change_it(tmp_path: Path) -> None:
         {"type": "other"},
     ],
 )
-def test_what_a_rule_says_changes_it(tmp_path: Path, changed: dict[str, object]) -> None:
+def test_a_changed_rule_changes_the_fingerprint(tmp_path: Path, changed: dict[str, object]) -> None:
     plain = fingerprint(tmp_path, {"name": "a", "expectations": [RULE]})
     assert fingerprint(tmp_path, {"name": "a", "expectations": [{**RULE, **changed}]}) != plain
     assert fingerprint(tmp_path, {"name": "a", "expectations": [RULE, {**RULE, **changed}]}) != plain
 
 
-def test_an_id_that_a_rule_is_about_counts(tmp_path: Path) -> None:
-    def about(value: str) -> dict[str, object]:
+def test_a_parameter_named_id_counts(tmp_path: Path) -> None:
+    def suite(value: str) -> dict[str, object]:
         return {"name": "a", "expectations": [{**RULE, "kwargs": {"id": value}}]}
 
-    assert fingerprint(tmp_path, about("x")) != fingerprint(tmp_path, about("y"))
+    assert fingerprint(tmp_path, suite("x")) != fingerprint(tmp_path, suite("y"))
 
 
-def test_a_suite_that_cannot_be_read_has_none(tmp_path: Path) -> None:
+def test_a_suite_that_cannot_be_read_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"suite\.json"):
         suite_fingerprint(tmp_path / "suite.json")
     (tmp_path / "suite.json").write_text("{")
@@ -58,12 +58,12 @@ def test_a_suite_that_cannot_be_read_has_none(tmp_path: Path) -> None:
         suite_fingerprint(tmp_path / "suite.json")
 
 
-def test_code_is_read_and_never_imported() -> None:
+def test_code_is_read_and_not_imported() -> None:
     sys.modules.pop("spark_jobs.flights", None)
-    found = code_fingerprint("flights")
+    value = code_fingerprint("flights")
     assert "spark_jobs.flights" not in sys.modules
-    assert len(found) == 16
-    assert found == code_fingerprint("flights") != code_fingerprint("clickstream")
+    assert len(value) == 16
+    assert value == code_fingerprint("flights") != code_fingerprint("clickstream")
 
 
 def test_edited_code_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +78,12 @@ def test_edited_code_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("module", ["no_such", "", "..flights", "flights/../x", "a b"])
-def test_a_module_that_is_not_there_is_told(module: str) -> None:
+def test_a_missing_module_is_an_error_that_names_the_file(module: str) -> None:
     with pytest.raises(SpecError, match="spark_jobs/"):
         code_fingerprint(module)
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_fields() -> None:
-    told = SILVER.remembered()
-    assert fingerprints.fingerprint(dict(reversed(told.items()))) == fingerprints.fingerprint(told)
-    assert len(fingerprints.fingerprint(told)) == 16
+    fields = SILVER.remembered()
+    assert fingerprints.fingerprint(dict(reversed(fields.items()))) == fingerprints.fingerprint(fields)
+    assert len(fingerprints.fingerprint(fields)) == 16

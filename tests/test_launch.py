@@ -1,4 +1,4 @@
-"""The settings that stand before the JVM does: where Spark listens, what its executors load, who may read its files."""
+"""The settings for spark-submit: network addresses, class path of executors, umask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tidegate.environment import Environment
 from tidegate.launch import submit_conf, submit_environment
 
-# They need the jars of set-up, though no JVM.
+# These tests need the jars that set-up downloads, but no JVM.
 pytestmark = pytest.mark.jvm
 
 HERE = Environment.read({"TIDEGATE_PROJECT": str(Path(__file__).parents[1])})
@@ -32,14 +32,14 @@ def test_executors_of_other_machines_can_reach_the_driver_and_have_its_jars(mast
     assert "SPARK_LOCAL_IP" not in submit_environment(HERE, master=master)
 
 
-def test_without_another_master_it_is_that_of_the_environment() -> None:
+def test_the_default_master_is_that_of_the_environment() -> None:
     cluster = replace(HERE, master="spark://master:7077")
     assert submit_conf(cluster, small=False) == submit_conf(HERE, small=False, master="spark://master:7077")
     assert "SPARK_LOCAL_IP" not in submit_environment(cluster)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_spark_writes_with_the_mask_of_the_process_which_stays_as_it_was(mask: int) -> None:
+def test_spark_gets_the_umask_of_the_process_which_is_not_changed(mask: int) -> None:
     before = os.umask(mask)
     try:
         assert submit_conf(HERE, small=False)["spark.hadoop.fs.permissions.umask-mode"] == f"{mask:03o}"

@@ -1,4 +1,4 @@
-"""Every path is made in one place, and none of them is made of what a person typed."""
+"""The paths of the lake; invalid ids are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "lake", tmp_path / "landing")
 
 
-def test_paths_are_those_that_the_documentation_draws(layout: Layout) -> None:
+def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     lake, landing = layout.lake, layout.landing_root
     assert layout.landing("shop/orders") == landing / "shop" / "orders"
     assert layout.table("silver.flights") == lake / "tables/silver/flights"
@@ -32,30 +32,30 @@ def test_paths_are_those_that_the_documentation_draws(layout: Layout) -> None:
     assert layout.ops("flights", "ledger") == lake / "_ops/flights/ledger"
 
 
-def test_a_lease_is_one_file_beside_its_owners(layout: Layout) -> None:
+def test_a_lease_has_a_lock_file_and_an_owner_file(layout: Layout) -> None:
     lease = layout.lease("checkpoint:flights/silver")
     assert lease.parent == layout.lake / "leases" == layout.lease_owner("checkpoint:flights/silver").parent
     assert lease != layout.lease_owner("checkpoint:flights/silver")
     assert lease != layout.lease("checkpoint:flights_silver")
 
 
-def test_it_takes_its_places_from_the_environment(tmp_path: Path) -> None:
+def test_the_roots_come_from_the_environment(tmp_path: Path) -> None:
     environment = Environment.read({"TIDEGATE_LAKE": str(tmp_path / "l"), "TIDEGATE_LANDING": str(tmp_path / "in")})
     assert Layout.of(environment) == Layout(tmp_path / "l", tmp_path / "in")
 
 
-@pytest.mark.parametrize("typed", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
-def test_an_id_that_is_none_makes_no_path(layout: Layout, typed: str) -> None:
+@pytest.mark.parametrize("text", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
+def test_an_invalid_id_is_refused(layout: Layout, text: str) -> None:
     for make in (
-        lambda: layout.report("flights", typed, "a1"),
-        lambda: layout.report("flights", "k", typed),
-        lambda: layout.request("flights", "k", typed),
+        lambda: layout.report("flights", text, "a1"),
+        lambda: layout.report("flights", "k", text),
+        lambda: layout.request("flights", "k", text),
     ):
         with pytest.raises(RequestError, match="not the id"):
             make()
 
 
-def test_run_keys_are_readable_plain_and_never_the_same_for_two_runs(layout: Layout) -> None:
+def test_run_keys_are_readable_valid_and_unique(layout: Layout) -> None:
     one, two = run_key("scheduled__2026-01-01T00:00:00+00:00"), run_key("scheduled__2026-01-01T00:00:00 00:00")
     assert one.startswith("scheduled-2026-01-01T00-00-00-00-00-")
     assert one != two
@@ -64,7 +64,7 @@ def test_run_keys_are_readable_plain_and_never_the_same_for_two_runs(layout: Lay
         assert len(run_key(run_id)) < 80
 
 
-def test_opening_makes_the_lake_once(layout: Layout) -> None:
+def test_open_creates_the_lake_once(layout: Layout) -> None:
     layout.open()
     marker = layout.lake / "lake.json"
     before = marker.stat().st_mtime_ns
@@ -73,7 +73,7 @@ def test_opening_makes_the_lake_once(layout: Layout) -> None:
     assert marker.stat().st_mtime_ns == before
 
 
-def test_a_lake_of_a_newer_version_is_left_alone(layout: Layout) -> None:
+def test_a_lake_of_a_newer_format_is_refused(layout: Layout) -> None:
     layout.open()
     (layout.lake / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT + 1}))
     with pytest.raises(LakeVersionError, match="upgrade Tidegate"):

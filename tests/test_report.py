@@ -1,4 +1,4 @@
-"""What a job hands back: it survives a round trip, balances, and a missing report is never "no rows"."""
+"""Run reports and ledger lines: round trips, the balance, and missing reports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FILES = BatchRecord(
 
 
 @pytest.mark.parametrize("record", [ROWS, GROUPS, FILES, replace(GROUPS, kind="swap")])
-def test_a_line_in_which_everything_has_one_fate_balances(record: BatchRecord) -> None:
+def test_a_line_balances_if_everything_has_one_disposition(record: BatchRecord) -> None:
     assert record.imbalance() == 0
 
 
@@ -83,7 +83,7 @@ def test_every_count_is_part_of_the_balance(record: BatchRecord) -> None:
     assert record.imbalance() > 0
 
 
-def test_rows_and_files_that_are_wrong_in_opposite_ways_do_not_cancel_out() -> None:
+def test_opposite_imbalances_of_rows_and_files_do_not_cancel_out() -> None:
     assert replace(FILES, read=6, files_listed=3).imbalance() == 2
 
 
@@ -113,14 +113,14 @@ def test_a_report_survives_a_round_trip(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "deep" / "report.json"
     report.write(path)
     assert RunReport.read(path) == report
-    assert [entry.name for entry in path.parent.iterdir()] == ["report.json"], "no draft is left"
+    assert [entry.name for entry in path.parent.iterdir()] == ["report.json"], "the temporary file is removed"
 
 
 def test_a_missing_report_is_none(tmp_path: Path) -> None:
     assert RunReport.read(tmp_path / "report.json") is None
 
 
-def test_fields_of_a_newer_writer_are_left_out_and_a_newer_format_is_refused(tmp_path: Path) -> None:
+def test_unknown_fields_are_ignored_and_a_newer_format_is_refused(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
     plain = json.loads(report.to_json())
     path.write_text(json.dumps({**plain, "added": 1, "flows": [{**flow, "added": 1} for flow in plain["flows"]]}))
@@ -130,7 +130,7 @@ def test_fields_of_a_newer_writer_are_left_out_and_a_newer_format_is_refused(tmp
         RunReport.read(path)
 
 
-def test_a_reader_never_sees_half_a_report(tmp_path: Path) -> None:
+def test_a_reader_never_sees_an_incomplete_report(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
     report.write(path)
     thread = threading.Thread(target=lambda: [report.write(path) for _ in range(200)])
@@ -146,23 +146,23 @@ def test_totals_are_over_all_batches() -> None:
     assert flow.rules() == {"between(dep_delay)": 4}
 
 
-def test_a_swap_counts_for_what_it_changed_and_nothing_else() -> None:
+def test_a_swap_counts_only_in_the_totals_of_changed_rows() -> None:
     flow = FlowReport(flow="gold", target="gold.x", checkpoint_version=2)
     flow.batches = [GROUPS, replace(GROUPS, kind="swap", read=7)]
     assert (flow.total("groups"), flow.total("upserted"), flow.total("deleted")) == (6, 6, 2)
 
 
-def test_a_flow_that_did_not_run_is_not_there() -> None:
+def test_the_report_of_a_flow_that_did_not_run_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         whole_report().flow("bronze")
 
 
-def test_only_critical_expectations_that_failed_refuse() -> None:
+def test_only_failed_critical_expectations_refuse_a_batch() -> None:
     assert VERDICT.refusing() == (BROKEN,)
     assert VERDICT.to_json()["results"][0]["rule"] == "between(dep_delay)"
 
 
-def test_a_result_is_told_with_counts_and_never_with_values() -> None:
-    assert BROKEN.told() == "between(dep_delay) (30 of 2,000 rows break it, mostly 0.99)"
-    assert replace(BROKEN, mostly=None).told() == "between(dep_delay) (30 of 2,000 rows break it)"
-    assert replace(BROKEN, unexpected=None, evaluated=None).told() == "between(dep_delay)"
+def test_the_summary_of_a_result_has_counts_and_no_values() -> None:
+    assert BROKEN.summary() == "between(dep_delay) (30 of 2,000 rows break it, mostly 0.99)"
+    assert replace(BROKEN, mostly=None).summary() == "between(dep_delay) (30 of 2,000 rows break it)"
+    assert replace(BROKEN, unexpected=None, evaluated=None).summary() == "between(dep_delay)"

@@ -1,4 +1,4 @@
-"""What a person asks for is checked, stored and read back by its id."""
+"""Requests are validated, stored and read by their id."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "lake", tmp_path / "landing")
 
 
-def check(asked: dict[str, Any]) -> RunRequest:
-    return RunRequest.check(FLIGHTS, "manual__1", asked, requested_by="ada")
+def check(params: dict[str, Any]) -> RunRequest:
+    return RunRequest.check(FLIGHTS, "manual__1", params, requested_by="ada")
 
 
-def test_nothing_asked_for_means_all_flows_incrementally() -> None:
+def test_without_parameters_all_flows_run_incrementally() -> None:
     request = check({})
     assert (request.dag_id, request.mode, request.requested_by) == ("flights", "incremental", "ada")
-    assert request.chosen(FLIGHTS) == FLIGHTS.flows
+    assert request.selected(FLIGHTS) == FLIGHTS.flows
 
 
-def test_chosen_flows_come_in_graph_order() -> None:
-    assert [flow.name for flow in check({"flows": ["gold", "bronze"]}).chosen(FLIGHTS)] == ["bronze", "gold"]
+def test_selected_flows_are_in_graph_order() -> None:
+    assert [flow.name for flow in check({"flows": ["gold", "bronze"]}).selected(FLIGHTS)] == ["bronze", "gold"]
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("params", "message"),
     [
         ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, dry_run"),
         ({"a": 1, "b": 2}, "unknown key 'a', 'b'"),
@@ -52,116 +52,118 @@ def test_chosen_flows_come_in_graph_order() -> None:
         ({"flows": 5}, "flows=5 is not a list"),
         ({"flows": [5]}, "has no flow 5"),
         ({"dry_run": "yes"}, "dry_run='yes' is not allowed; allowed: true, false"),
-        ({"mode": "replay"}, "mode='replay' needs from_date and to_date"),
-        ({"mode": "replay", "from_date": "2013-01-01"}, "go together"),
-        ({"mode": "replay", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "lies after to_date"),
+        ({"mode": "backfill"}, "mode='backfill' needs from_date and to_date"),
+        ({"mode": "backfill", "from_date": "2013-01-01"}, "only allowed together"),
+        ({"mode": "backfill", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "is after to_date"),
         (
-            {"mode": "replay", "from_date": "2013-02-30", "to_date": "2013-03-01"},
+            {"mode": "backfill", "from_date": "2013-02-30", "to_date": "2013-03-01"},
             "from_date='2013-02-30' is not a date",
         ),
-        ({"mode": "replay", "from_date": "garbage; rm", "to_date": "2013-03-01"}, "is not a date"),
-        ({"mode": "replay", "from_date": 20130101, "to_date": "2013-03-01"}, "is not a date"),
-        ({"from_date": "2013-01-01", "to_date": "2013-01-01"}, "do not go with mode='incremental'"),
+        ({"mode": "backfill", "from_date": "garbage; rm", "to_date": "2013-03-01"}, "is not a date"),
+        ({"mode": "backfill", "from_date": 20130101, "to_date": "2013-03-01"}, "is not a date"),
+        ({"from_date": "2013-01-01", "to_date": "2013-01-01"}, "cannot be used with mode='incremental'"),
         (
             {"mode": "full_refresh", "from_date": "2013-01-01", "to_date": "2013-01-01"},
-            "they go with: replay, reingest",
+            "allowed with: backfill, reingest",
         ),
-        ({"mode": "full_refresh", "flows": ["bronze"]}, "is not for flow 'bronze'; it is for: silver, gold"),
-        ({"mode": "reingest", "flows": ["gold"]}, "is not for flow 'gold'; it is for: bronze"),
+        ({"mode": "full_refresh", "flows": ["bronze"]}, "does not apply to flow 'bronze'; it applies to: silver, gold"),
+        ({"mode": "reingest", "flows": ["gold"]}, "does not apply to flow 'gold'; it applies to: bronze"),
     ],
 )
-def test_anything_else_is_refused_with_what_is_allowed(asked: dict[str, Any], told: str) -> None:
+def test_invalid_parameters_are_refused_with_what_is_allowed(params: dict[str, Any], message: str) -> None:
     with pytest.raises(RequestError) as raised:
-        check(asked)
-    assert told in raised.value.message
+        check(params)
+    assert message in raised.value.message
     assert raised.value.exit_code == 64
 
 
-def test_a_stored_request_is_read_back_as_it_was(layout: Layout) -> None:
+def test_a_stored_request_is_read_back_unchanged(layout: Layout) -> None:
     request = check({"flows": ["silver"]})
     request_id = request.write(layout)
     assert RunRequest.read(layout, "flights", request.run_key, request_id) == request
-    assert [path.suffix for path in layout.reports("flights").rglob("*.*")] == [".json"], "no draft is left"
+    assert [path.suffix for path in layout.reports("flights").rglob("*.*")] == [".json"], "no temporary file is left"
 
 
 @pytest.mark.parametrize("request_id", ["q1", "../q", ""])
-def test_a_request_that_is_not_there_is_told(layout: Layout, request_id: str) -> None:
+def test_reading_a_missing_request_raises(layout: Layout, request_id: str) -> None:
     with pytest.raises(RequestError):
         RunRequest.read(layout, "flights", "k", request_id)
 
 
-def test_ids_are_plain_and_never_repeat(layout: Layout) -> None:
+def test_ids_are_unique_and_valid_in_paths(layout: Layout) -> None:
     ids = [fresh_id("a") for _ in range(200)]
     assert len(set(ids)) == 200
-    for made in ids:
-        layout.attempt("flights", "k", made)
+    for attempt in ids:
+        layout.attempt("flights", "k", attempt)
 
 
-def test_a_replay_is_asked_for_one_flow_and_read_back_whole(layout: Layout) -> None:
+def test_the_request_of_a_replay_is_for_one_flow_and_is_read_back_unchanged(layout: Layout) -> None:
     selection = Selection.check(rule="between(dep_delay)", since="2026-01-05")
-    asked = RunRequest.of_quarantine(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=5, dry_run=True)
-    assert (asked.mode, asked.flows) == ("quarantine", ("silver",))
-    assert RunRequest.read(layout, "flights", asked.run_key, asked.write(layout)) == asked
+    request = RunRequest.of_replay(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=5, dry_run=True)
+    assert (request.mode, request.flows) == ("replay", ("silver",))
+    assert RunRequest.read(layout, "flights", request.run_key, request.write(layout)) == request
     with pytest.raises(RequestError, match="limit=0"):
-        RunRequest.of_quarantine(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=0)
+        RunRequest.of_replay(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=0)
     with pytest.raises(RequestError, match="no flow"):
-        RunRequest.of_quarantine(FLIGHTS, "tin", "cli__1", selection, requested_by="ada")
+        RunRequest.of_replay(FLIGHTS, "tin", "cli__1", selection, requested_by="ada")
 
 
-def test_a_replay_takes_whole_days_of_the_pipelines_time_zone() -> None:
+def test_a_backfill_covers_whole_days_of_the_pipelines_time_zone() -> None:
     pipeline = dataclasses.replace(FLIGHTS, timezone="America/New_York")
     request = RunRequest.check(
-        pipeline, "manual__1", {"mode": "replay", "from_date": "2013-03-10", "to_date": "2013-03-10"}
+        pipeline, "manual__1", {"mode": "backfill", "from_date": "2013-03-10", "to_date": "2013-03-10"}
     )
     assert request.window is not None
-    # The clocks went forward that night: the day had 23 hours.
+    # Daylight saving time began: the day had 23 hours.
     assert (request.window.start, request.window.end) == ("2013-03-10T05:00:00Z", "2013-03-11T04:00:00Z")
-    assert request.told() == "replay of 2013-03-10"
+    assert request.summary() == "backfill of 2013-03-10"
 
 
-def test_a_window_without_an_event_time_is_refused_with_the_field_to_write() -> None:
+def test_a_backfill_without_an_event_time_is_refused_with_the_field_to_declare() -> None:
     silver = FLIGHTS.flow("silver")
-    timeless = dataclasses.replace(silver, target=dataclasses.replace(silver.target, event_time=None))
-    pipeline = dataclasses.replace(FLIGHTS, flows=tuple(timeless if flow is silver else flow for flow in FLIGHTS.flows))
+    without_event_time = dataclasses.replace(silver, target=dataclasses.replace(silver.target, event_time=None))
+    pipeline = dataclasses.replace(
+        FLIGHTS, flows=tuple(without_event_time if flow is silver else flow for flow in FLIGHTS.flows)
+    )
     with pytest.raises(RequestError, match="no event_time is declared"):
-        RunRequest.check(pipeline, "r", {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01"})
+        RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01"})
 
 
-def test_a_window_of_groups_of_another_pipelines_table_is_refused_with_what_to_replay_instead() -> None:
+def test_a_backfill_of_groups_of_another_pipelines_table_is_refused_with_an_alternative() -> None:
     gold = dataclasses.replace(FLIGHTS.flow("gold"), source=ChangeFeed("silver.weather"))
     pipeline = dataclasses.replace(FLIGHTS, flows=(gold,))
-    with pytest.raises(RequestError, match=r"another pipeline writes 'silver\.weather'.*Replay that pipeline"):
-        RunRequest.check(pipeline, "r", {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-01"})
+    with pytest.raises(RequestError, match=r"another pipeline writes 'silver\.weather'.*Backfill that pipeline"):
+        RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01"})
 
 
-def test_the_form_of_airflow_may_send_every_key_empty() -> None:
-    sent = {"mode": "incremental", "flows": None, "from_date": None, "to_date": None, "dry_run": False}
-    assert check(sent) == check({})
+def test_empty_parameters_of_the_form_are_the_defaults() -> None:
+    params = {"mode": "incremental", "flows": None, "from_date": None, "to_date": None, "dry_run": False}
+    assert check(params) == check({})
 
 
-def test_a_request_with_a_window_is_read_back_as_it_was(layout: Layout) -> None:
-    request = check({"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31", "flows": ["silver"]})
+def test_a_request_with_a_window_is_read_back_unchanged(layout: Layout) -> None:
+    request = check({"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-31", "flows": ["silver"]})
     assert RunRequest.read(layout, "flights", request.run_key, request.write(layout)) == request
 
 
-def test_a_run_of_a_backfill_replays_its_own_interval_and_takes_no_dates() -> None:
+def test_a_run_of_an_airflow_backfill_backfills_its_own_interval_and_takes_no_dates() -> None:
     window = Window.of_interval(pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 1, 2), "UTC")
     request = RunRequest.of_window(FLIGHTS, "scheduled__2013", {}, window)
-    assert (request.mode, request.window) == ("replay", window)
-    with pytest.raises(RequestError, match="its own interval"):
+    assert (request.mode, request.window) == ("backfill", window)
+    with pytest.raises(RequestError, match="its own data interval"):
         RunRequest.of_window(FLIGHTS, "r", {"from_date": "2013-01-01"}, window)
 
 
 @pytest.mark.parametrize("mode", ["full_refresh", "reingest"])
-def test_a_backfill_that_would_do_something_whole_at_each_interval_is_refused(mode: str) -> None:
+def test_an_airflow_backfill_with_another_mode_is_refused(mode: str) -> None:
     window = Window.of_interval(pendulum.datetime(2013, 1, 1), pendulum.datetime(2013, 1, 2), "UTC")
-    with pytest.raises(RequestError, match=f"mode='{mode}' does not go with a backfill"):
+    with pytest.raises(RequestError, match=f"mode='{mode}' cannot be used with `airflow backfill create`"):
         RunRequest.of_window(FLIGHTS, "r", {"mode": mode}, window)
-    for replays in ({"mode": "replay"}, {"mode": "incremental"}):
-        assert RunRequest.of_window(FLIGHTS, "r", replays, window).mode == "replay"
+    for params in ({"mode": "backfill"}, {"mode": "incremental"}):
+        assert RunRequest.of_window(FLIGHTS, "r", params, window).mode == "backfill"
 
 
-def test_each_request_has_an_id_of_its_own_that_it_keeps_when_it_is_read_back(layout: Layout) -> None:
+def test_each_request_has_its_own_id_and_is_read_back_with_it(layout: Layout) -> None:
     first, second = check({}), check({})
     assert first == second
     assert first.request_id != second.request_id

@@ -1,7 +1,8 @@
-"""Every test belongs to one tier, and files run in an order that is the same for the same seed."""
+"""Every test belongs to one tier, and the summary has the time of each tier."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,17 +19,19 @@ PROJECT = Path(__file__).parents[1]
     [
         ("tests/spec/test_flow.py::test_a", set(), "fast"),
         ("tests/docs/test_docs.py::test_a", set(), "fast"),
-        ("tests/spark/test_fates.py::test_a", {"jvm"}, "spark"),
+        ("tests/spark/test_dispositions.py::test_a", {"jvm"}, "spark"),
         ("tests/airflow/test_dag.py::test_a", {"airflow"}, "airflow"),
         ("tests/live/test_console.py::test_a", {"live", "airflow", "jvm"}, "programs"),
         ("tests/docs/test_guides.py::test_a", {"jvm"}, "programs"),
+        ("tests/pages/test_in_browser.py::test_a", {"browser"}, "programs"),
+        ("tests/airflow/pages/test_browser.py::test_a", {"airflow", "browser"}, "airflow"),
     ],
 )
-def test_a_test_belongs_to_a_tier_by_its_marks_and_its_folder(nodeid: str, marks: set[str], tier: str) -> None:
+def test_marks_and_folder_decide_the_tier_of_a_test(nodeid: str, marks: set[str], tier: str) -> None:
     assert tier_of(nodeid, marks) == tier
 
 
-def test_every_tier_says_what_it_is() -> None:
+def test_every_tier_has_a_description() -> None:
     assert set(MEANING) == set(TIERS)
 
 
@@ -41,7 +44,8 @@ def test_a_run_prints_the_time_of_each_tier(tmp_path: Path) -> None:
         "import pytest\n\ndef test_one(): pass\n\n@pytest.mark.jvm\ndef test_two(): pass\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"0 s     1 tests  fast: {MEANING['fast']}" in run.stdout
     assert f"0 s     1 tests  spark: {MEANING['spark']}" in run.stdout

@@ -1,4 +1,4 @@
-"""The tiers of the test suite: which one a test belongs to, in which order they run, and how long each took."""
+"""The tiers of the test suite: which tier a test belongs to, the order in which they run, and their duration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 TIERS = ("programs", "airflow", "spark", "fast")
-"""In the order in which they run with several workers: longest files first, so that no worker ends alone with one."""
+"""The order with several workers: the longest files first, so that no worker is left with a long one at the end."""
 MEANING = {
-    "programs": "whole programs: a live Airflow, the demo, the guides, the command line with its Spark applications",
+    "programs": "whole programs: a live Airflow, the demo, the guides, the command line with its Spark applications, a browser",
     "airflow": "Airflow's operators, DAGs and pages, without a scheduler",
     "spark": "Spark, Delta and Kafka in the test's own process",
-    "fast": "neither a JVM nor Airflow's database",
+    "fast": "no JVM, no database of Airflow, no browser",
 }
 _PROGRAMS = ("tests/live/", "tests/demo/", "tests/docs/", "tests/cli/")
 
@@ -23,31 +23,33 @@ def tier_of(nodeid: str, marks: Any) -> str:
     """The tier of a test.
 
     Args:
-        nodeid: Its path and name.
-        marks: The names of its markers, or anything that holds them.
+        nodeid: Path and name of the test.
+        marks: A container with the names of its markers.
     """
-    if "jvm" not in marks and "airflow" not in marks:
+    if not any(mark in marks for mark in ("jvm", "airflow", "browser")):
         return "fast"
     if nodeid.startswith(_PROGRAMS) or "live" in marks:
         return "programs"
-    return "airflow" if "airflow" in marks else "spark"
+    if "airflow" in marks:
+        return "airflow"
+    return "spark" if "jvm" in marks else "programs"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--deal``."""
-    parser.addoption("--deal", type=int, metavar="SEED", help="deal the files out to the workers in another order")
+    """Add the option ``--deal``."""
+    parser.addoption("--deal", type=int, metavar="SEED", help="distribute the files to the workers in a random order")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers the order among files is free: by tier, or as ``--deal`` says."""
+    """With several workers, sort the files by tier, or randomly with ``--deal``."""
     if not hasattr(config, "workerinput"):
         return
     seed = config.getoption("deal")
     if seed is not None:
         files = sorted({item.nodeid.partition("::")[0] for item in items})
         random.Random(seed).shuffle(files)
-        place = {file: number for number, file in enumerate(files)}
-        items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
+        order = {file: number for number, file in enumerate(files)}
+        items.sort(key=lambda item: order[item.nodeid.partition("::")[0]])
         return
     tiers: dict[str, int] = {}
     for item in items:
@@ -57,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print how many tests each tier has and how long they took, added up over all workers."""
+    """Print the number of tests of each tier and their duration, summed over all workers."""
     seconds: dict[str, float] = defaultdict(float)
     tests: dict[str, int] = defaultdict(int)
     for outcome in ("passed", "failed", "error", "skipped", ""):

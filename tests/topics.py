@@ -1,49 +1,49 @@
-"""Topics of a real broker, as tests fill them, make them anew and cut them off."""
+"""Helpers for topics of a real broker: send messages, recreate a topic, delete messages."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.broker import Broker
 from tidegate.errors import SourceError
 from tidegate.probes import kafka
 
 
 def send(broker: Broker, topic: str, ids: Iterable[int], partition: int = 0) -> None:
-    """A message ``{"id": <id>}`` for each."""
+    """Send a message ``{"id": <id>}`` for each id."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for each in ids:
         producer.produce(topic, json.dumps({"id": each}).encode(), partition=partition)
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-def make_anew(broker: Broker, topic: str, partitions: int = 1) -> None:
-    """Delete a topic and create it again under its name."""
+def recreate(broker: Broker, topic: str, partitions: int = 1) -> None:
+    """Delete a topic and create it again with the same name."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    admin.delete_topics([topic])[topic].result(PATIENCE)
+    admin.delete_topics([topic])[topic].result(TIMEOUT_SECONDS)
 
-    def gone() -> bool:
+    def deleted() -> bool:
         try:
-            kafka.end_offsets(broker.bootstrap, topic, PATIENCE)
+            kafka.end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS)
         except SourceError:
             return True
         return False
 
-    until(gone, f"the topic {topic} to be gone")
-    until(lambda: broker.create_topic(topic, partitions), f"the topic {topic} to be there again")
+    wait_until(deleted, f"the topic {topic} is deleted")
+    wait_until(lambda: broker.create_topic(topic, partitions), f"the topic {topic} is created again")
 
 
 def delete_before(broker: Broker, topic: str, offset: int, partition: int = 0) -> None:
-    """Delete the messages of a partition below an offset, as its retention would."""
+    """Delete the messages of a partition below an offset, as retention does."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    for deleted in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-        deleted.result(PATIENCE)
+    for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        future.result(TIMEOUT_SECONDS)

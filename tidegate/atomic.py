@@ -1,4 +1,4 @@
-"""Files that a reader sees whole: the old one or the new one, never half of one."""
+"""Atomic replacement of files: a reader sees the old or the new file, never a part of one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file under another name beside its place, then rename it; its folder is made when it is not there.
+    """Write a temporary file in the same folder, which is created if needed, and rename it to ``path``.
 
-    Two writers at once do not meet in the draft; the last rename stays.
+    Concurrent writers use different temporary files; the last rename wins.
 
     Args:
         path: The file.
-        text: All of it, kept as UTF-8.
+        text: Its whole content, written as UTF-8.
 
     Raises:
-        OSError: It cannot be written; the old file stays as it was, and no draft is left.
+        OSError: It cannot be written; the old file is unchanged, and the temporary file is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise

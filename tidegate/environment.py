@@ -1,17 +1,17 @@
-"""Where things are and how large this machine is: read once from environment variables, never from a run's input.
+"""Locations and resource limits of a deployment: read once from environment variables, never from a run's input.
 
 ============================  =================================================  ==============================
 variable                      meaning                                            without it
 ============================  =================================================  ==============================
-``TIDEGATE_PROJECT``          the project's folder                               the folder this package lies in
+``TIDEGATE_PROJECT``          the project's folder                               the folder of this package
 ``TIDEGATE_LAKE``             root of tables, checkpoints, reports               ``<project>/.data/lake``
 ``TIDEGATE_LANDING``          root of the file landing zones                     ``<project>/.data/landing``
 ``TIDEGATE_KAFKA``            bootstrap servers                                  ``127.0.0.1:9092``
-``TIDEGATE_REGISTRY``         address of a schema registry for Kafka values      none
+``TIDEGATE_REGISTRY``         URL of a schema registry for Kafka values          none
 ``TIDEGATE_MASTER``           Spark master of ``tidegate run``                   ``local[2]``
 ``TIDEGATE_DRIVER_MEMORY``    heap of the driver                                 ``2g``
-``TIDEGATE_SPARK_HISTORY``    URL of the Spark history server that pages link    no link
-``TIDEGATE_CACHE``            jars that `make setup` fetched, for all clones     ``~/.cache/tidegate``, or where XDG says
+``TIDEGATE_SPARK_HISTORY``    URL of a Spark history server that pages link to   no link
+``TIDEGATE_CACHE``            jars that `make setup` fetched, for all clones     ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
 ============================  =================================================  ==============================
 """
 
@@ -29,7 +29,7 @@ from tidegate.errors import SetupError
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The places and limits of one deployment."""
+    """The locations and limits of one deployment."""
 
     project: Path
     lake: Path
@@ -42,29 +42,29 @@ class Environment:
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Self:
-        """From environment variables.
+        """Read the environment variables.
 
         Args:
-            variables: Instead of the process's own.
+            variables: Used in place of ``os.environ``.
 
         Raises:
-            SetupError: A place is not on a local file system; the lease holds only there for now. Or a URL is none.
+            SetupError: A path is not on a local file system, where leases need file locks; or a URL is invalid.
         """
-        given = os.environ if variables is None else variables
-        project = Path(given.get("TIDEGATE_PROJECT") or Path(__file__).resolve().parent.parent)
+        values = os.environ if variables is None else variables
+        project = Path(values.get("TIDEGATE_PROJECT") or Path(__file__).resolve().parent.parent)
         return cls(
             project=project,
-            lake=_local("TIDEGATE_LAKE", given.get("TIDEGATE_LAKE") or str(project / ".data/lake")),
-            landing=_local("TIDEGATE_LANDING", given.get("TIDEGATE_LANDING") or str(project / ".data/landing")),
-            kafka=given.get("TIDEGATE_KAFKA") or "127.0.0.1:9092",
-            registry=given.get("TIDEGATE_REGISTRY") or "",
-            master=given.get("TIDEGATE_MASTER") or "local[2]",
-            driver_memory=given.get("TIDEGATE_DRIVER_MEMORY") or "2g",
-            spark_history=_web("TIDEGATE_SPARK_HISTORY", given.get("TIDEGATE_SPARK_HISTORY")),
+            lake=_local("TIDEGATE_LAKE", values.get("TIDEGATE_LAKE") or str(project / ".data/lake")),
+            landing=_local("TIDEGATE_LANDING", values.get("TIDEGATE_LANDING") or str(project / ".data/landing")),
+            kafka=values.get("TIDEGATE_KAFKA") or "127.0.0.1:9092",
+            registry=values.get("TIDEGATE_REGISTRY") or "",
+            master=values.get("TIDEGATE_MASTER") or "local[2]",
+            driver_memory=values.get("TIDEGATE_DRIVER_MEMORY") or "2g",
+            spark_history=_server_url("TIDEGATE_SPARK_HISTORY", values.get("TIDEGATE_SPARK_HISTORY")),
         )
 
     def variables(self) -> dict[str, str]:
-        """What a child process needs in order to read the same environment."""
+        """The variables from which a child process reads the same environment."""
         return {
             "TIDEGATE_PROJECT": str(self.project),
             "TIDEGATE_LAKE": str(self.lake),
@@ -84,15 +84,15 @@ def _local(name: str, value: str) -> Path:
     if scheme == "file" and rest.startswith("/"):
         return Path(rest)
     raise SetupError(
-        f"{name}={value!r} is not on a local file system. One writer per table is kept by a file lock, which other "
-        "storage does not have; give a local or mounted POSIX path."
+        f"{name}={value!r} is not on a local file system. A file lock ensures one writer per table, and other storage has "
+        "none; set a local or mounted POSIX path."
     )
 
 
-def _web(name: str, value: str | None) -> str | None:
+def _server_url(name: str, value: str | None) -> str | None:
     if not value:
         return None
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SetupError(f"{name}={value!r} is not the URL of a server; give one such as http://spark:18080")
+        raise SetupError(f"{name}={value!r} is not the URL of a server; set one such as http://spark:18080")
     return value.rstrip("/")

@@ -1,8 +1,8 @@
 """Every error that Tidegate raises on purpose: one tree, terminal or transient.
 
-A *terminal* error needs a person: running again changes nothing. A *transient* error heals by waiting, so the
-retry policy of Airflow tries again. The class says which, and which exit code a command ends with (``sysexits.h``);
-public attributes carry the data, and the message says what the person should do next.
+A *terminal* error needs a person: a retry fails the same way. A *transient* error may go away, so Airflow's retry policy
+tries again. The class defines which of the two it is and the exit code of a command (``sysexits.h``). Public attributes
+carry the data of the error; the message says what to do next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EX_CONFIG = os.EX_CONFIG
 
 
 class TidegateError(Exception):
-    """The root of the tree. Terminal unless a class says otherwise.
+    """The base class of all errors. Terminal unless a subclass sets ``transient``.
 
     Args:
         message: What is wrong and what to do about it, in one or two sentences.
@@ -37,35 +37,35 @@ class TidegateError(Exception):
         self.message = message
 
     def attributes(self) -> dict[str, Any]:
-        """The public data of the error, without the message."""
+        """The public attributes of the error, without the message."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "message"}
 
 
 class SetupError(TidegateError):
-    """Something that this machine must have is missing or does not fit (Java, jars, an Airflow home)."""
+    """A prerequisite of this machine is missing or has the wrong version (Java, jars, an Airflow home)."""
 
     exit_code = EX_CONFIG
 
 
 class MissingJavaError(SetupError):
-    """There is no Java on this machine, or one that is too old."""
+    """Java is not installed on this machine, or is too old."""
 
 
-class NoAnswerError(SetupError):
-    """The API server of the project's Airflow does not answer, or not yet."""
+class AirflowUnavailableError(SetupError):
+    """The API server of the project's Airflow does not respond, or not yet."""
 
     transient = True
     exit_code = EX_TEMPFAIL
 
 
 class RequestError(TidegateError):
-    """A person asked for something that does not exist or does not fit together."""
+    """A request names something that does not exist, or its parameters contradict each other."""
 
     exit_code = EX_USAGE
 
 
 class SpecError(TidegateError):
-    """A declaration, a transform or a suite is wrong; nothing was run."""
+    """A declaration, a transform or a suite is invalid; nothing was run."""
 
     exit_code = EX_CONFIG
 
@@ -74,10 +74,10 @@ class FieldError(SpecError):
     """One field of a declaration has a value that is not allowed.
 
     Args:
-        owner: What is declared, for example ``Flow 'silver'``.
+        owner: The declared object, for example ``Flow 'silver'``.
         field: The name of the field.
-        value: The value that was given.
-        allowed: What would be allowed, in words.
+        value: The declared value; the error keeps its ``repr``.
+        allowed: Description of the allowed values.
     """
 
     def __init__(self, owner: str, field: str, value: object, allowed: str) -> None:
@@ -88,12 +88,12 @@ class FieldError(SpecError):
         self.allowed = allowed
 
 
-class SpecDriftError(SpecError):
-    """The declaration no longer fits what the lake holds (a renamed flow, keys that left the source)."""
+class DeclarationConflictError(SpecError):
+    """The declaration contradicts data that is already in the lake (a renamed flow, keys that the source no longer has)."""
 
 
 class CheckpointError(TidegateError):
-    """A checkpoint cannot be used as it is."""
+    """A checkpoint cannot be used in its present state."""
 
     exit_code = EX_CONFIG
 
@@ -103,16 +103,16 @@ class CheckpointIncompatibleError(CheckpointError):
 
     Args:
         flow: The flow's name.
-        version: The checkpoint version that the lake remembers.
-        changed: Field name to (remembered, declared).
+        version: The checkpoint version recorded in the lake.
+        changed: Field name to (recorded value, declared value).
     """
 
     def __init__(self, flow: str, version: int, changed: dict[str, tuple[Any, Any]]) -> None:
-        told = "; ".join(f"{name}: {old!r} -> {new!r}" for name, (old, new) in sorted(changed.items()))
+        changes = "; ".join(f"{name}: {old!r} -> {new!r}" for name, (old, new) in sorted(changed.items()))
         super().__init__(
-            f"flow {flow!r}: checkpoint v{version} remembers another declaration ({told}). "
-            f"Either take the change back, or set checkpoint_version={version + 1} in the declaration: "
-            f"the next run then derives the table anew and nobody sees it empty."
+            f"flow {flow!r}: checkpoint v{version} was made with another declaration ({changes}). "
+            f"Either revert the change, or set checkpoint_version={version + 1} in the declaration: "
+            f"the next run then rebuilds the table behind staging; readers never see it empty."
         )
         self.flow = flow
         self.version = version
@@ -120,15 +120,15 @@ class CheckpointIncompatibleError(CheckpointError):
 
 
 class SchemaChangedError(CheckpointIncompatibleError):
-    """The declared schema lost or changed a field since a checkpoint version began.
+    """The declared schema lost a field, or changed its type, since a checkpoint version was created.
 
     Args:
-        flow: The flow that parses with it.
+        flow: The flow that parses records with this schema.
         version: The checkpoint version.
-        changed: Field name to (remembered, declared) type.
-        told: The changes, as people read them.
+        changed: Field name to (recorded type, declared type).
+        descriptions: One phrase per change, for the message.
         steps: What to do, in order.
-        breaks: ``<pipeline>/<flow>`` of those that read the flow's table.
+        breaks: ``<pipeline>/<flow>`` of the flows that read the flow's table.
     """
 
     def __init__(
@@ -137,51 +137,49 @@ class SchemaChangedError(CheckpointIncompatibleError):
         version: int,
         changed: dict[str, tuple[Any, Any]],
         *,
-        told: Sequence[str],
+        descriptions: Sequence[str],
         steps: Sequence[str],
         breaks: Sequence[str],
     ) -> None:
         super().__init__(flow, version, changed)
         numbered = " ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
-        readers = f" Who reads the table, and may rely on it: {', '.join(breaks)}." if breaks else ""
+        readers = f" Flows that read the table and may break: {', '.join(breaks)}." if breaks else ""
         self.message = (
-            f"flow {flow!r}: checkpoint v{version} cannot follow the schema ({'; '.join(told)}). "
-            f"Take the change back, or: {numbered}{readers}"
+            f"flow {flow!r}: checkpoint v{version} is incompatible with the declared schema ({'; '.join(descriptions)}). "
+            f"Revert the change, or: {numbered}{readers}"
         )
         self.args = (self.message,)
         self.breaks = tuple(breaks)
 
 
 class CheckpointCorruptError(CheckpointError):
-    """A file of the checkpoint cannot be read, or the checkpoint is older than the tables it fed."""
+    """A file of the checkpoint cannot be read, or the checkpoint is behind the tables that were written from it."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(message)
         self.path = path
 
 
+_RETRY_BATCH = "run the flow again: it tries the same batch again"
+
+
 class GateRefusedError(TidegateError):
-    """A critical expectation refused the batch: the target is untouched and the same batch waits."""
+    """A critical expectation refused the batch: the target is unchanged, and the next run tries the same batch again."""
 
     exit_code = EX_DATAERR
 
     def __init__(self, verdict: Verdict) -> None:
-        broken = ", ".join(result.told() for result in verdict.refusing())
-        then = (
-            "run the flow again: the same batch waits" if verdict.is_batch else "replay again: the table is as it was"
-        )
+        failed = ", ".join(result.summary() for result in verdict.refusing())
+        next_step = _RETRY_BATCH if verdict.is_batch else "run the backfill again: the table is unchanged"
         super().__init__(
-            f"flow {verdict.flow!r}: {verdict.called} refused by suite {verdict.suite!r}: {broken}. "
-            f"Mend the suite, the transform or the data at its source, then {then}."
+            f"flow {verdict.flow!r}: {verdict.label} refused by suite {verdict.suite!r}: {failed}. "
+            f"Correct the suite, the transform or the data at its source, then {next_step}."
         )
         self.verdict = verdict
 
     def attributes(self) -> dict[str, Any]:
-        """The verdict, as plain values."""
+        """The verdict, as JSON values."""
         return {"verdict": self.verdict.to_json()}
-
-
-_BATCH_WAITS = ("batch", "run the flow again: the same batch waits")
 
 
 class ContractRefusedError(TidegateError):
@@ -190,12 +188,12 @@ class ContractRefusedError(TidegateError):
     Args:
         pipeline: The pipeline's name.
         flow: The flow's name.
-        batch_id: The batch.
-        drift: The name of the drift: the same for the same changes.
-        changes: What the batch brings, as people read it.
+        batch_id: The refused batch or replay.
+        schema_change_id: Hash over the changes: the same changes have the same id.
+        changes: One phrase per change in the batch.
         declared: Fingerprint of the schema and the contract that refused it.
-        breaks: ``<pipeline>/<flow>`` of those who read the flow's table and may rely on what changed.
-        is_replay: Whether quarantined entries brought it: then no batch waits.
+        breaks: ``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on a changed field.
+        is_replay: Whether a replay of quarantined entries was refused: then no batch waits.
     """
 
     exit_code = EX_DATAERR
@@ -206,122 +204,123 @@ class ContractRefusedError(TidegateError):
         flow: str,
         batch_id: int,
         *,
-        drift: str,
+        schema_change_id: str,
         changes: Sequence[str],
         declared: str,
         breaks: Sequence[str] = (),
         is_replay: bool = False,
     ) -> None:
-        what, then = ("replay", "replay again: its entries are open as before") if is_replay else _BATCH_WAITS
+        what = "replay" if is_replay else "batch"
+        next_step = "replay again: its entries are still open" if is_replay else _RETRY_BATCH
         risk = f" It may break {', '.join(breaks)}." if breaks else ""
         super().__init__(
             f"flow {flow!r}: {what} {batch_id} refused by its frozen contract: {'; '.join(changes)}.{risk} Answer the run of DAG "
-            f"schema_approval for drift {drift}, or run: tidegate contract answer {pipeline} {drift} evolve (or quarantine). "
-            f"Then {then}."
+            f"schema_approval for schema change {schema_change_id}, or run: tidegate contract answer {pipeline} "
+            f"{schema_change_id} evolve (or quarantine). Then {next_step}."
         )
         self.pipeline = pipeline
         self.flow = flow
         self.batch_id = batch_id
-        self.drift = drift
+        self.schema_change_id = schema_change_id
         self.changes = tuple(changes)
         self.declared = declared
         self.breaks = tuple(breaks)
 
 
 class SourceError(TidegateError):
-    """A source is not what the declaration says: no such folder or topic, a file that cannot be read."""
+    """A source does not match its declaration: the folder or topic does not exist, or a file cannot be read."""
 
     exit_code = EX_CONFIG
 
 
 class OffsetsExpiredError(SourceError):
-    """The source no longer holds what the checkpoint wants to read next; data would be lost silently."""
+    """The source has deleted the offsets that the checkpoint would read next; continuing would lose data silently."""
 
     exit_code = EX_DATAERR
 
 
 class GapError(OffsetsExpiredError):
-    """The topic no longer holds messages that the checkpoint would read next; a person may give them up by name.
+    """The broker has deleted messages that the checkpoint would read next; a person may accept the gap.
 
     Args:
         pipeline: The pipeline's name.
         flow: The flow's name.
         topic: The topic's name.
-        lost: By partition, the first and the last offset that is gone.
+        lost: Partition to the first and the last deleted offset.
     """
 
     def __init__(self, pipeline: str, flow: str, topic: str, lost: dict[int, tuple[int, int]]) -> None:
-        named = " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
+        offsets = " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
         super().__init__(
-            f"topic {topic} no longer holds what flow {flow!r} reads next: offsets {named} (partition:first-last) were deleted "
-            "at the broker before they were read. Have their producer send them again, or give them up: "
-            f'tidegate flow accept-gap {pipeline} {flow} {named} --reason "…"; reading then goes on behind them.'
+            f"topic {topic} has lost messages that flow {flow!r} reads next: offsets {offsets} (partition:first-last) were "
+            "deleted at the broker before they were read. Have the producer send them again, and accept the gap: "
+            f'tidegate flow accept-gap {pipeline} {flow} {offsets} --reason "…"; the flow then reads on after it.'
         )
         self.topic = topic
-        self.lost = {str(partition): list(offsets) for partition, offsets in sorted(lost.items())}
+        self.lost = {str(partition): list(bounds) for partition, bounds in sorted(lost.items())}
 
 
 class TopicReplacedError(SourceError):
-    """The topic was deleted and made anew: its offsets begin again and name other messages.
+    """The topic was deleted and created again: its offsets restart and identify other messages.
 
     Args:
         flow: The flow's name.
         version: The checkpoint version that reads the old topic.
         topic: The topic's name.
-        known: Kafka's id of the topic that the checkpoint reads.
-        found: The id of the topic that is there now.
+        expected: Kafka's id of the topic that the checkpoint reads.
+        actual: The id of the topic that exists now.
     """
 
-    def __init__(self, flow: str, version: int, topic: str, *, known: str, found: str) -> None:
+    def __init__(self, flow: str, version: int, topic: str, *, expected: str, actual: str) -> None:
         super().__init__(
-            f"topic {topic} was deleted and made anew: checkpoint v{version} of flow {flow!r} reads the topic with id {known}, the "
-            f"broker has one with id {found}. Set checkpoint_version={version + 1} in the declaration: the new topic is read from "
-            "its beginning, and what the table holds of the old one stays. What the old one still held is gone and must come "
-            "from its producer again."
+            f"topic {topic} was deleted and created again: checkpoint v{version} of flow {flow!r} reads the topic with id {expected}, "
+            f"the broker has one with id {actual}. Set checkpoint_version={version + 1} in the declaration: the new topic is read "
+            "from its beginning, and rows from the old one stay in the table. Messages of the old topic that were not read are lost; "
+            "have the producer send them again."
         )
         self.topic = topic
-        self.known = known
-        self.found = found
+        self.expected = expected
+        self.actual = actual
 
 
 class OtherClusterError(SourceError):
-    """Another Kafka cluster answers than the one that the checkpoint reads.
+    """The bootstrap servers belong to another Kafka cluster than the one that the checkpoint reads.
 
     Args:
         flow: The flow's name.
         version: The checkpoint version.
         topic: The topic's name.
-        bootstrap: Where the cluster was asked for.
-        known: The id of the cluster that the checkpoint reads.
-        found: The id of the cluster that answers.
+        bootstrap: The bootstrap servers of the request.
+        expected: The id of the cluster that the checkpoint reads.
+        actual: The id of the cluster that responds.
     """
 
-    def __init__(self, flow: str, version: int, topic: str, *, bootstrap: str, known: str, found: str) -> None:
+    def __init__(self, flow: str, version: int, topic: str, *, bootstrap: str, expected: str, actual: str) -> None:
         super().__init__(
-            f"another Kafka cluster answers at {bootstrap}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
-            f"{known}, this is cluster {found}. Let TIDEGATE_KAFKA name the brokers of the first. If the topic has moved for good, "
+            f"another Kafka cluster responds at {bootstrap}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
+            f"{expected}, this is cluster {actual}. Set TIDEGATE_KAFKA to the brokers of the first. If the topic has moved for good, "
             f"set checkpoint_version={version + 1} in the declaration: the topic of the new cluster is read from its beginning."
         )
         self.topic = topic
-        self.known = known
-        self.found = found
+        self.expected = expected
+        self.actual = actual
 
 
 class SourceUnavailableError(SourceError):
-    """A source does not answer now. Try again."""
+    """A source does not respond at the moment. Try again."""
 
     transient = True
     exit_code = EX_TEMPFAIL
 
 
 class LedgerImbalanceError(TidegateError):
-    """Rows went in that have no fate, or more than one. Nothing was written for this batch.
+    """Some input rows have no disposition, or more than one. Nothing was written for this batch.
 
     Args:
         flow: The flow's name.
         batch_id: The batch.
         counts: The ledger line that does not balance.
-        message: What to look at.
+        message: What to check.
     """
 
     def __init__(self, flow: str, batch_id: int, counts: dict[str, Any], message: str) -> None:
@@ -332,53 +331,53 @@ class LedgerImbalanceError(TidegateError):
 
 
 class LakeVersionError(TidegateError):
-    """The lake was made by a newer Tidegate than this one."""
+    """The lake was written by a newer Tidegate than this one."""
 
     exit_code = EX_CONFIG
 
 
 class LakeUnwritableError(TidegateError):
-    """The lake's storage does not take what we write (full, read-only). What was committed stays as it is."""
+    """The lake's storage rejects writes (full, read-only). What was committed is unchanged."""
 
     transient = True
     exit_code = EX_TEMPFAIL
 
 
 class SinkConflictError(TidegateError):
-    """Another commit got in between. Nothing was written; try again."""
+    """A concurrent commit conflicts with this one. Nothing was written; try again."""
 
     transient = True
     exit_code = EX_TEMPFAIL
 
 
 class LeaseHeldError(TidegateError):
-    """Another driver, command or maintenance run works on this checkpoint or table.
+    """Another driver, command or maintenance run holds the lease of this checkpoint or table.
 
     Args:
-        resource: What is held, for example ``table silver.flights``.
-        holder: Who holds it, as far as it is known.
+        resource: The leased resource, for example ``table silver.flights``.
+        holder: Description of the process that holds the lease.
     """
 
     transient = True
     exit_code = EX_TEMPFAIL
 
     def __init__(self, resource: str, holder: str) -> None:
-        super().__init__(f"{resource} is held by {holder}; wait for it to end, or stop it, and try again.")
+        super().__init__(f"{resource} is held by {holder}; wait until it ends, or stop it; then try again.")
         self.resource = resource
         self.holder = holder
 
 
 class UnexpectedError(TidegateError):
-    """Something that nobody foresaw. Of a job, ``failure-<flow>.txt`` beside the run report has the whole of it."""
+    """An exception that is not a `TidegateError`. For a job, ``failure-<flow>.txt`` beside the run report has the traceback."""
 
 
 class StoppedError(TidegateError):
-    """Somebody stopped the command.
+    """A signal stopped the command.
 
     Args:
-        number: The signal; the exit code is 128 and this number.
+        number: Of the signal; the exit code is 128 + ``number``.
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__("stopped. Nothing is half done: the next run finishes the batch in hand.")
+        super().__init__("stopped. Every commit is atomic: the next run finishes the pending batch.")
         self.exit_code = 128 + number  # type: ignore[misc]  # of this signal, not of the class

@@ -1,7 +1,8 @@
-"""Whose number a line of the ledger, of the verdicts or of the history of schemas carries.
+"""Transaction ids (``app_id``) and the numbers that are counted under them.
 
-Numbers are counted from 0 under each transaction id (``app_id``): the batches of a checkpoint, the replays of windows,
-the replays of what was set aside. So a number alone names nothing: replay 3 is not batch 3.
+A line of the ledger, of the verdicts or of the schema history has a transaction id and a number. Numbers count from 0
+under each id: batches of a checkpoint, backfills and reingests of windows, replays of quarantined entries. A number
+alone is ambiguous: backfill 3 is not batch 3.
 """
 
 from __future__ import annotations
@@ -10,54 +11,54 @@ from collections.abc import Mapping
 from typing import Any
 
 WINDOW = "window"
-"""Ends the transaction id of a checkpoint's replays of windows."""
+"""Last part of the transaction id of backfills and reingests of windows, which belong to a checkpoint."""
 REPLAY = "replay"
-"""Ends the transaction id of a flow's replays of what was set aside."""
+"""Last part of the transaction id of a flow's replays of quarantined entries."""
 DECISION = "decision"
-"""Ends the transaction id of what was decided about a flow's quarantined entries without judging them again."""
+"""Suffix of the transaction id of decisions that close quarantined entries of a flow (waive, expire, retire)."""
 GAP = "gap"
-"""Ends the transaction id of what was decided about messages of a flow's topic that are gone; also the kind of its lines."""
+"""Suffix of the transaction id of accepted gaps in a flow's topic; also the ``kind`` of their ledger lines."""
 
-_OTHERS = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}")
+_SUFFIXES = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}")
 _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
 IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{WINDOW}'"
-"""Which lines of the ledger are batches of a stream, in SQL: as `tidegate.report.BatchRecord.is_batch`."""
+"""SQL condition on the ledger for lines of stream batches; the same as `tidegate.report.BatchRecord.is_batch`."""
 
 
 def app_id(line: Mapping[str, Any], pipeline: str) -> str:
-    """The transaction id of a line; one that was written before lines had it is taken for a batch's.
+    """The transaction id of a line; a line without one, of an older version, gets that of its checkpoint's stream.
 
     Args:
-        line: With ``flow``, ``checkpoint_version``, ``refresh`` and, where it is known, ``app_id``.
-        pipeline: Whose line it is.
+        line: Has ``flow``, ``checkpoint_version``, ``refresh`` and, in newer versions, ``app_id``.
+        pipeline: The line's pipeline.
     """
-    own: str | None = line.get("app_id")
-    return own or f"{pipeline}/{line['flow']}/v{line['checkpoint_version']}/{line['refresh']}"
+    recorded: str | None = line.get("app_id")
+    return recorded or f"{pipeline}/{line['flow']}/v{line['checkpoint_version']}/{line['refresh']}"
 
 
 def is_stream(app_id: str) -> bool:
-    """Whether a transaction id is that of a checkpoint's own query, whose numbers are batches."""
-    return not app_id.endswith(_OTHERS)
+    """Whether the transaction id is that of a checkpoint's streaming query, whose numbers are batch ids."""
+    return not app_id.endswith(_SUFFIXES)
 
 
-def of_stream(app_id: str) -> str:
-    """The transaction id of the checkpoint beside whose query something wrote."""
+def stream_app_id(app_id: str) -> str:
+    """The transaction id of the checkpoint's stream, for that of its backfills and reingests."""
     return app_id.removesuffix(f"/{WINDOW}")
 
 
 def is_decision(kind: str | None) -> bool:
-    """Whether a line of this kind tells what was decided about quarantined entries."""
+    """Whether a ledger line of this kind is a decision that closed quarantined entries."""
     return kind in _DECISIONS
 
 
-def called(app_id: str, number: int, kind: str | None = None) -> str:
-    """What people call it: ``batch 3``, ``replay 3``, ``swap``, ``waive``.
+def label(app_id: str, number: int, kind: str | None = None) -> str:
+    """The name shown to users: ``batch 3``, ``backfill 3``, ``replay 3``, ``swap``, ``waive``.
 
     Args:
         app_id: The transaction id.
-        number: Under that id.
-        kind: Of the line in the ledger; None where there is none.
+        number: The number under that id.
+        kind: The ``kind`` of the ledger line; None for a verdict without line.
     """
     if kind == "swap":
         return kind
@@ -65,4 +66,6 @@ def called(app_id: str, number: int, kind: str | None = None) -> str:
         return GAP
     if app_id.endswith(f"/{DECISION}"):
         return kind or DECISION
+    if app_id.endswith(f"/{WINDOW}"):
+        return f"backfill {number}"
     return f"batch {number}" if is_stream(app_id) else f"replay {number}"

@@ -1,9 +1,9 @@
-"""How a job is started: the settings that must stand before the JVM does, and the command. Imports no Spark.
+"""Starts a job: the settings that must be known before the JVM starts, and the command. Imports no Spark.
 
-The jars stand on the driver's class path and are never resolved at job start. An AppCDS archive for exactly this class
-path and JVM is used when set-up built one; where it does not match, the JVM runs without it and says nothing. C1-only
-compilation halves a small run and loses beyond about a minute, so it is chosen by what is pending, and always with a
-code cache that it cannot fill.
+The jars are on the driver's class path and are never resolved at job start. If set-up built an AppCDS archive for exactly
+this class path and JVM, it is used; the JVM silently ignores one that does not match. C1-only compilation halves the
+duration of a small run but is slower for runs of more than about a minute, so it depends on the backlog; it always gets
+a code cache that is large enough for it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidegate.errors import SetupError
 from tidegate.request import RunRequest
 
 _LOOPBACK = "127.0.0.1"
-# Adaptive execution plans a query anew behind each shuffle: a third of a small run's time, for choices that do not matter
-# where four partitions hold all there is. `tidegate.spark.lake.sinks` puts it on again where a large table is merged into.
+# Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing
+# with four small partitions. `tidegate.spark.lake.sinks` enables it again for a MERGE into a large table.
 _STATIC = {"spark.sql.adaptive.enabled": "false"}
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
@@ -30,15 +30,17 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     """Settings for ``spark-submit`` that only work before the driver's JVM starts.
 
     Args:
-        environment: Places and limits.
-        small: Little is pending: compile with C1 only, and plan each query once.
-        master: Spark's master, where it is another than the environment's.
+        environment: Paths and limits.
+        small: The backlog is small: compile with C1 only and disable adaptive execution.
+        master: Spark's master, if not the environment's.
 
     Raises:
-        SetupError: The jars are not there; says how to fetch them.
+        SetupError: The jars are missing.
     """
     if jars.missing(environment.project):
-        raise SetupError("the Spark jars are not there yet; run `make setup` (it fetches them once, with checksums)")
+        raise SetupError(
+            "the Spark jars are missing; run `make setup`, which downloads them once and checks their checksums"
+        )
     options = [*archive.options(environment.project), *(_QUICK if small else ())]
     master = master or environment.master
     class_path = jars.class_path(environment.project, "spark")
@@ -47,7 +49,7 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
         "spark.driver.memory": environment.driver_memory,
         "spark.ui.enabled": "false",
         "spark.pyspark.python": sys.executable,
-        # Hadoop has a mask of its own, and would open to everybody what this process keeps to itself.
+        # Hadoop has its own umask, which could create files that more users may read than this process's umask allows.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
     }
     if _on_this_machine(master):
@@ -62,11 +64,11 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
 
 
 def submit_environment(environment: Environment, *, master: str | None = None) -> dict[str, str]:
-    """Environment variables that the job needs beside its caller's.
+    """Environment variables that the job needs in addition to those of its caller.
 
     Args:
-        environment: Places and limits.
-        master: Spark's master, where it is another than the environment's.
+        environment: Paths and limits.
+        master: Spark's master, if not the environment's.
     """
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
     return {
@@ -74,20 +76,20 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
         **local,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # Without it the script's own folder comes first and a user's `kafka.py` would shadow the library.
+        # Without it the script's folder is first on sys.path, where a user's `kafka.py` would shadow the library.
         "PYTHONSAFEPATH": "1",
         "GX_ANALYTICS_ENABLED": "false",
     }
 
 
 def _on_this_machine(master: str) -> bool:
-    """Whether all of Spark runs here, so that nothing of it has to listen to other machines."""
+    """Whether the whole of Spark runs on this machine, so that the driver can listen on the loopback interface only."""
     host = urlsplit(master).hostname
     return master.startswith("local") or host in (_LOOPBACK, "localhost")
 
 
 def _umask() -> int:
-    """The mask of this process; it can only be read by setting one."""
+    """The umask of this process; reading it requires setting one."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -99,12 +101,12 @@ def application(environment: Environment) -> Path:
 
 
 def arguments(request: RunRequest, request_id: str, attempt: str) -> list[str]:
-    """What the script is given: ids only."""
+    """The arguments of the script: ids only, the request itself is in the lake."""
     return ["--dag-id", request.dag_id, "--run-key", request.run_key, "--request", request_id, "--attempt", attempt]
 
 
 def command(environment: Environment, request: RunRequest, request_id: str, attempt: str) -> list[str]:
-    """The whole ``spark-submit`` command of one attempt, for a run without Airflow."""
+    """The full ``spark-submit`` command of one attempt, for a run without Airflow."""
     submit = Path(sys.executable).parent / "spark-submit"
     conf = submit_conf(environment, small=request.small)
     settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
@@ -123,7 +125,7 @@ def command(environment: Environment, request: RunRequest, request_id: str, atte
 def start(
     environment: Environment, request: RunRequest, request_id: str, attempt: str, log: Path
 ) -> subprocess.Popen[bytes]:
-    """Start one attempt in a process group of its own, its raw output in ``log``."""
+    """Start one attempt in a process group of its own and append its output to ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(

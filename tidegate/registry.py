@@ -1,4 +1,4 @@
-"""Finds declarations by name: ``pipelines/<name>.py`` holds ``pipeline``."""
+"""Loads declarations by name: ``pipelines/<name>.py`` defines ``pipeline``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 
 _loaded: dict[str, int] = {}
-"""When the file of a loaded pipeline was changed last, in nanoseconds, for `reload`."""
+"""Modification time of each loaded pipeline's file, in nanoseconds, for `reload`."""
 _reloading = threading.Lock()
 
 
@@ -32,22 +32,22 @@ def load(name: str) -> Pipeline:
 
     Raises:
         RequestError: There is no such pipeline; the message lists those that exist.
-        SpecError: Its file does not load, and the message says where; or declares no pipeline of its own name.
+        SpecError: The file raises an error, and the message names the line; or it defines no pipeline of this name.
     """
-    known = names()
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise RequestError(f"there is no pipeline {name!r}{hint} Declared: {', '.join(known) or 'none yet'}.")
-    with _told_where(name):
+    declared = names()
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in declared:
+        matches = difflib.get_close_matches(name, declared, n=1)
+        hint = f"; did you mean {matches[0]!r}?" if matches else "."
+        raise RequestError(f"there is no pipeline {name!r}{hint} Declared: {', '.join(declared) or 'none yet'}.")
+    with _errors_with_line(name):
         pipeline = getattr(importlib.import_module(f"pipelines.{name}"), "pipeline", None)
     if not isinstance(pipeline, Pipeline) or pipeline.name != name:
-        raise SpecError(f"pipelines/{name}.py must hold `pipeline = Pipeline(name={name!r}, …)`")
+        raise SpecError(f"pipelines/{name}.py must define `pipeline = Pipeline(name={name!r}, …)`")
     return pipeline
 
 
 def reload(name: str) -> Pipeline:
-    """The pipeline of that name as its file is now, for a process that outlives an edit of it.
+    """The pipeline of that name as its file is now, for a process that runs on while the file is edited.
 
     Raises:
         RequestError: There is no such pipeline.
@@ -56,31 +56,31 @@ def reload(name: str) -> Pipeline:
     if name in names():
         [folder] = importlib.import_module("pipelines").__path__
         path = Path(folder) / f"{name}.py"
-        changed = path.stat().st_mtime_ns
+        modified_ns = path.stat().st_mtime_ns
         with _reloading:
             module = sys.modules.get(f"pipelines.{name}")
-            if module is not None and _loaded.get(name) != changed:
-                with _told_where(name):
-                    # Not importlib's own: it takes an edit of equal size within one second for what it compiled before.
+            if module is not None and _loaded.get(name) != modified_ns:
+                with _errors_with_line(name):
+                    # Not importlib.reload: it does not notice an edit within one second that keeps the size of the file.
                     exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
-            _loaded[name] = changed
+            _loaded[name] = modified_ns
         importlib.invalidate_caches()
     return load(name)
 
 
 def declarations(get: Callable[[str], Pipeline] = load) -> dict[str, Pipeline | TidegateError]:
-    """Every declared pipeline, or why its file does not load: what somebody is still writing stops nobody else.
+    """Every declared pipeline by name, or the error of its file: one broken file does not affect the other pipelines.
 
     Args:
-        get: `load`, or `reload` in a process that outlives an edit.
+        get: `load`, or `reload` in a process that runs on while files are edited.
     """
-    return {name: _loaded_or_why_not(name, get) for name in names()}
+    return {name: _pipeline_or_error(name, get) for name in names()}
 
 
 def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
-    """Who writes a table: a flow of ``first``, or else of any declared pipeline that loads."""
-    if (own := first.writer_of(table)) is not None:
-        return first, own
+    """The flow that writes a table: a flow of ``first``, or else of any declared pipeline that loads."""
+    if (flow := first.writer_of(table)) is not None:
+        return first, flow
     for pipeline in _others(first):
         if (flow := pipeline.writer_of(table)) is not None:
             return pipeline, flow
@@ -88,7 +88,7 @@ def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
 
 
 def readers_of(table: str, first: Pipeline) -> list[tuple[Pipeline, Flow]]:
-    """The flows of all pipelines that load which read a table's change feed, those of ``first`` before the others."""
+    """The flows that read a table's change feed, of all pipelines that load; those of ``first`` come first."""
     return [
         (pipeline, flow)
         for pipeline in (first, *_others(first))
@@ -97,23 +97,23 @@ def readers_of(table: str, first: Pipeline) -> list[tuple[Pipeline, Flow]]:
     ]
 
 
-def landing_behind(flow: Flow, pipeline: Pipeline) -> FileSource | KafkaSource | None:
-    """The landing source whose records a flow parses: that of the bronze table which it reads; None for other flows."""
+def landing_source_of(flow: Flow, pipeline: Pipeline) -> FileSource | KafkaSource | None:
+    """The landing source whose records a flow parses: the source of the bronze table that it reads. None for other flows."""
     if not isinstance(flow.source, ChangeFeed):
         return None
-    written = writer_of(flow.source.table, pipeline)
-    if written is None or written[1].target.keys or isinstance(written[1].source, ChangeFeed):
+    writer = writer_of(flow.source.table, pipeline)
+    if writer is None or writer[1].target.keys or isinstance(writer[1].source, ChangeFeed):
         return None
-    return written[1].source
+    return writer[1].source
 
 
 def _others(first: Pipeline) -> Iterator[Pipeline]:
     for name in names():
-        if name != first.name and isinstance(found := _loaded_or_why_not(name, load), Pipeline):
-            yield found
+        if name != first.name and isinstance(pipeline := _pipeline_or_error(name, load), Pipeline):
+            yield pipeline
 
 
-def _loaded_or_why_not(name: str, get: Callable[[str], Pipeline]) -> Pipeline | TidegateError:
+def _pipeline_or_error(name: str, get: Callable[[str], Pipeline]) -> Pipeline | TidegateError:
     try:
         return get(name)
     except TidegateError as error:
@@ -121,15 +121,15 @@ def _loaded_or_why_not(name: str, get: Callable[[str], Pipeline]) -> Pipeline | 
 
 
 @contextlib.contextmanager
-def _told_where(name: str) -> Iterator[None]:
-    """What somebody's own file raises, as an error that names the line."""
+def _errors_with_line(name: str) -> Iterator[None]:
+    """Convert any exception of a pipeline's file to a `SpecError` that names the line."""
     try:
         yield
     except TidegateError:
         raise
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {told}; mend it") from error
+        cause = f"{type(error).__name__}: {error}"
+        raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {cause}; correct the file") from error
 
 
 def _line(error: Exception, name: str) -> str:

@@ -1,7 +1,7 @@
-"""What a job hands back: the run report, versioned JSON that needs no Spark to write or to read.
+"""The run report of a job: versioned JSON, written and read without Spark.
 
-The driver writes it to ``reports/<dag_id>/<run_key>/<attempt>/report.json`` after every step worth telling; Airflow's
-tasks, the command line and the pages read it. A report that is missing means that the job crashed, never "no rows".
+The driver writes it to ``reports/<dag_id>/<run_key>/<attempt>/report.json`` after each step; Airflow's tasks, the command
+line and the pages read it. A missing report means that the job crashed, never "no rows".
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from tidegate import atomic, identity
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
 
 FORMAT = 1
-"""Raised when a reader of the old format would misread the new one."""
+"""Incremented when a reader of the old format would misread the new one."""
 
 FlowState = Literal["waiting", "running", "done", "idle", "refused", "failed", "skipped"]
-"""``idle``: nothing was new. ``refused``: a gate refused a batch. ``skipped``: a flow above it did not get through."""
+"""``idle``: there was no new input. ``refused``: a gate refused a batch. ``skipped``: an upstream flow failed."""
 
 Severity = Literal["critical", "warning", "info"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationResult:
-    """What one expectation said of one batch."""
+    """The result of one expectation for one batch."""
 
     expectation: str
     """GX's type, for example ``expect_column_values_to_be_between``."""
     rule: str
-    """The short name that quarantined rows carry, for example ``between(dep_delay)``."""
+    """The rule's name as quarantine entries have it, for example ``between(dep_delay)``."""
     severity: Severity
     success: bool
     """Whether GX, with the expectation's ``mostly``, is satisfied."""
     evaluated: int | None = None
-    """Rows in its domain; None for an expectation about the table."""
+    """Rows that the expectation applies to; None for an expectation about the table."""
     unexpected: int | None = None
-    """Rows in its domain that break it; None for an expectation about the table."""
+    """Of ``evaluated``, the rows that break it; None for an expectation about the table."""
     mostly: float | None = None
     observed: float | None = None
-    """What a rule that compares batches, or tells an age, observed: an aggregate, never a value of a row."""
+    """The value that a rule about drift or freshness measured: an aggregate, never a value of a row."""
     note: str = ""
-    """What such a rule says of it, in a phrase."""
+    """A phrase about ``observed``."""
     sentence: str = ""
-    """The expectation in Great Expectations' own words; it quotes the suite, never the data."""
+    """Great Expectations' description of the expectation; it quotes the suite, never the data."""
 
-    def told(self) -> str:
-        """One phrase for people; never a data value."""
+    def summary(self) -> str:
+        """The rule and its counts in one phrase, without a value of the data."""
         if self.unexpected is None:
             return f"{self.rule} ({self.note})" if self.note else self.rule
         needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
@@ -60,29 +60,29 @@ class ExpectationResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a gate said of one batch, once per attempt."""
+    """The gate's judgement of one batch; each attempt has its own."""
 
     flow: str
     batch_id: int
     app_id: str = ""
-    """The transaction under which ``batch_id`` counts: a replay's numbers are not those of batches
+    """The transaction under which ``batch_id`` counts: the numbers of backfills and replays are not those of batches
     (`tidegate.identity`). Empty in reports of older versions."""
     suite: str
     suite_fingerprint: str
     code_fingerprint: str
-    """Of the flow's transform module, so that ``plan`` knows when judging again may end otherwise."""
+    """Of the flow's transform module, from which ``plan`` sees whether a retry may pass."""
     outcome: Literal["passed", "split", "refused"]
     """``split``: some rows were quarantined, the rest passed."""
     results: tuple[ExpectationResult, ...] = ()
 
     @property
-    def called(self) -> str:
-        """``batch 3``, ``replay 3``."""
-        return identity.called(self.app_id, self.batch_id)
+    def label(self) -> str:
+        """``batch 3``, ``backfill 3``, ``replay 3``."""
+        return identity.label(self.app_id, self.batch_id)
 
     @property
     def is_batch(self) -> bool:
-        """Whether it is about a batch of the stream, which waits when it is refused; a replay does not."""
+        """Whether it judges a batch of the stream, which waits when it is refused; a backfill does not wait."""
         return identity.is_stream(self.app_id)
 
     def refusing(self) -> tuple[ExpectationResult, ...]:
@@ -90,7 +90,7 @@ class Verdict:
         return tuple(result for result in self.results if result.severity == "critical" and not result.success)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """As JSON values."""
         return dataclasses.asdict(self)
 
 
@@ -99,8 +99,8 @@ class BatchRecord:
     """One micro-batch's line in the ledger. Counts are source rows (distinct ``_row_id``) unless they say otherwise.
 
     ``read = written + quarantined + sum(filtered) + deduplicated + superseded + already_read`` for a flow over rows,
-    ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups, and for the keys that a replay derives
-    anew (kind ``rederive``, whose rows balance as well), and
+    ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups and for the keys of a backfill (kind
+    ``backfill``, whose rows balance as well), and
     ``files_listed = files_opened + files_quarantined + files_already_read`` for a landing folder. A decision about
     quarantined entries (kinds ``waive``, ``expire``, ``retire``) has ``read = closed``.
     """
@@ -113,7 +113,7 @@ class BatchRecord:
         "upsert",
         "recompute",
         "swap",
-        "rederive",
+        "backfill",
         "replay",
         "waive",
         "expire",
@@ -121,14 +121,14 @@ class BatchRecord:
         "retire_waived",
         "gap",
     ]
-    """``replay``: ``read`` are entries that a replay took in hand, ``quarantined`` those that came back. ``waive``,
-    ``expire``, ``retire``: ``read`` are the open entries that it was about, and ``rules`` what they had broken. ``gap``: ``read``
-    are offsets of a topic that a person gave up, ``filtered`` names them."""
+    """``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again. ``waive``, ``expire``,
+    ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they broke. ``gap``:
+    ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets."""
     read: int = 0
     written: int = 0
     quarantined: int = 0
     filtered: Mapping[str, int] = field(default_factory=dict)
-    """By the name of the rule that set them aside."""
+    """Rows by the name of the transform's rule that filtered them."""
     deduplicated: int = 0
     superseded: int = 0
     already_read: int = 0
@@ -141,15 +141,15 @@ class BatchRecord:
     files_quarantined: int = 0
     files_already_read: int = 0
     closed: int = 0
-    """Quarantined entries that a decision closed, by the table's own commit."""
+    """Quarantine entries that a decision closed, counted by the commit of the quarantine table."""
     rules: Mapping[str, int] = field(default_factory=dict)
     """Quarantined rows by the rule they broke; a row that broke two rules counts in both."""
     target_version: int | None = None
-    """The Delta version that this batch made, if it made one."""
+    """The Delta version that this batch committed, if any."""
     seconds: float = 0.0
 
     def imbalance(self) -> int:
-        """Rows, groups or files that went in and have no fate (0 when the line balances)."""
+        """How many rows, groups or files have no disposition, or more than one; 0 when the line balances."""
         rows = self.read - (
             self.written
             + self.quarantined
@@ -168,27 +168,27 @@ class BatchRecord:
 
     @property
     def is_batch(self) -> bool:
-        """Whether it is a batch of the stream; a swap, a replay and a decision are none."""
+        """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
         return self.kind in ("append", "upsert", "recompute") and identity.is_stream(self.app_id)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """As JSON values."""
         return {**dataclasses.asdict(self), "filtered": dict(self.filtered), "rules": dict(self.rules)}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`; fields that a newer writer added are left out, those that an older one lacked are 0.
+        """The reverse of `to_json`. Unknown fields of a newer version are ignored; missing ones get their defaults.
 
-        A line of the ledger will do: a map that Arrow tells as pairs becomes one.
+        Also reads a line of the ledger table, whose maps Arrow returns as lists of pairs.
         """
-        known = {f.name for f in dataclasses.fields(cls)}
-        told = {name: value for name, value in plain.items() if name in known and value is not None}
-        return cls(**told | {name: dict(told[name]) for name in ("filtered", "rules") if name in told})
+        names = {f.name for f in dataclasses.fields(cls)}
+        values = {name: value for name, value in plain.items() if name in names and value is not None}
+        return cls(**values | {name: dict(values[name]) for name in ("filtered", "rules") if name in values})
 
 
 @dataclass(kw_only=True)
 class FlowReport:
-    """How one flow fared in one attempt."""
+    """The result of one flow in one attempt."""
 
     flow: str
     target: str
@@ -198,29 +198,29 @@ class FlowReport:
     batches: list[BatchRecord] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     lag_before: dict[str, Any] | None = None
-    """Rows and bytes behind the source when the flow began, as `tidegate.status.lag` tells them."""
+    """The flow's lag when it started (`tidegate.status.lag`), in rows and bytes."""
     lag_after: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
     dry_run: bool = False
-    """The batches tell what would happen; nothing was written."""
+    """Whether this was a preview: ``batches`` are what a run would write; nothing was written."""
     notes: list[str] = field(default_factory=list)
-    """What else is worth telling, for example that a batch brought a new field, and what became of it."""
+    """Messages for people, for example that a batch had a new field and how the contract treated it."""
     docs: str | None = None
-    """The page of the flow's last batch in this attempt, relative to the lake; from it links lead to all others."""
+    """Path of the page of the flow's last batch in this attempt, relative to the lake."""
     seconds: float = 0.0
 
     def total(self, count: str) -> int:
-        """One count of the ledger, over all batches of this attempt (``filtered`` by all rules together)."""
+        """The sum of one of the ledger's counts over all batches of this attempt (``filtered`` over all rules)."""
         values = (
             getattr(batch, count) for batch in self.batches if batch.kind != "swap" or count in ("upserted", "deleted")
         )
         return sum(sum(value.values()) if isinstance(value, Mapping) else value for value in values)
 
     def rules(self) -> dict[str, int]:
-        """Quarantined rows by rule, over all batches of this attempt."""
+        """Quarantined rows by rule, summed over all batches of this attempt."""
         totals: dict[str, int] = {}
         for batch in self.batches:
             for rule, rows in batch.rules.items():
@@ -239,11 +239,11 @@ class RunReport:
     ended_at: str | None = None
     flows: list[FlowReport] = field(default_factory=list)
     parts: dict[str, float] = field(default_factory=dict)
-    """Seconds by part: ``preflight``, ``session``, ``gx_import`` (beside the session), ``gx_wait``, ``flows``, ``total``."""
+    """Seconds by part: ``preflight``, ``session``, ``gx_import`` (parallel to the session), ``gx_wait``, ``flows``, ``total``."""
     notes: list[str] = field(default_factory=list)
-    """Facts about how it ran, for example whether the AppCDS archive was used."""
+    """Messages about the run as a whole, for example whether the AppCDS archive was used."""
     application: str | None = None
-    """Spark's own id of the application, by which a history server finds it."""
+    """Spark's application id, which identifies it in a history server."""
     error: dict[str, Any] | None = None
     """An error of the whole application, in the form of `FlowReport.error`."""
     format: int = FORMAT
@@ -260,16 +260,16 @@ class RunReport:
         raise KeyError(name)
 
     def to_json(self) -> str:
-        """As JSON, stable in order so that two reports can be compared by a person."""
+        """As JSON with a stable order of keys, so that two reports can be compared."""
         return json.dumps(dataclasses.asdict(self), indent=1, default=str)
 
     def write(self, path: Path) -> None:
-        """Write so that a reader sees the old report or the new one, never half of one."""
+        """Replace the report atomically: a reader sees the old one or the new one."""
         atomic.write_text(path, self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """The report at ``path``; None when there is none, which means that the job did not get that far.
+        """The report at ``path``; None when there is none, because the job stopped before it wrote one.
 
         Raises:
             LakeVersionError: A newer Tidegate wrote it.
@@ -280,20 +280,20 @@ class RunReport:
             return None
         if plain["format"] > FORMAT:
             raise LakeVersionError(
-                f"{path.name} has format {plain['format']}; this Tidegate reads up to {FORMAT}: upgrade it"
+                f"{path.name} has format {plain['format']}; this Tidegate reads formats up to {FORMAT}: upgrade Tidegate"
             )
         flows = [_flow_report(flow) for flow in plain.pop("flows")]
-        known = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in plain.items() if name in known}, flows=flows)
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in plain.items() if name in names}, flows=flows)
 
 
 def now() -> str:
-    """The instant, in UTC, as ISO 8601."""
+    """The current time in UTC, as ISO 8601."""
     return pendulum.now("UTC").to_iso8601_string()
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """An error as the report holds it; one that is not ours is terminal and keeps its type's name."""
+    """An error as JSON values. An error that is not a `TidegateError` is terminal; ``kind`` is the name of its type."""
     if isinstance(error, TidegateError):
         return {
             "kind": type(error).__name__,
@@ -313,9 +313,9 @@ def describe_error(error: BaseException) -> dict[str, Any]:
 def _flow_report(plain: dict[str, Any]) -> FlowReport:
     batches = [BatchRecord.from_json(batch) for batch in plain.pop("batches")]
     verdicts = [_verdict(verdict) for verdict in plain.pop("verdicts")]
-    known = {f.name for f in dataclasses.fields(FlowReport)}
+    names = {f.name for f in dataclasses.fields(FlowReport)}
     return FlowReport(
-        **{name: value for name, value in plain.items() if name in known}, batches=batches, verdicts=verdicts
+        **{name: value for name, value in plain.items() if name in names}, batches=batches, verdicts=verdicts
     )
 
 

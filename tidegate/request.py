@@ -1,4 +1,4 @@
-"""What a run is asked to do: checked JSON that the job reads by its id, so that no input of a person reaches argv."""
+"""The request of a run: validated, stored as JSON, and read by the job by its id, so that no user input reaches argv."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from tidegate.quarantine.selection import Selection
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 from tidegate.window import Window
 
-Mode = Literal["incremental", "replay", "reingest", "full_refresh", "quarantine"]
-MODES: tuple[Mode, ...] = ("incremental", "replay", "reingest", "full_refresh")
-"""What a person may choose for a run of a pipeline; ``quarantine`` is what `RunRequest.of_quarantine` asks for."""
+Mode = Literal["incremental", "backfill", "reingest", "full_refresh", "replay"]
+MODES: tuple[Mode, ...] = ("incremental", "backfill", "reingest", "full_refresh")
+"""The modes of a run of a pipeline; the mode ``replay`` is set by `RunRequest.of_replay` only."""
 
-MEANINGS: dict[Mode, str] = {
+MODE_DESCRIPTIONS: dict[Mode, str] = {
     "incremental": "read what is new since the checkpoint",
-    "replay": "derive the rows of a window of event time anew, with today's code and suite",
-    "reingest": "read the landing zone or the topic again; only what bronze lacks arrives",
-    "full_refresh": "derive whole tables anew; readers see the old ones until the new ones are complete",
+    "backfill": "derive the rows of a window of event time again, with the present code and suite",
+    "reingest": "read the landing zone or the topic again; only what bronze does not contain is written",
+    "full_refresh": "derive whole tables again; readers see the old ones until the new ones are complete",
 }
-"""What each mode does, for forms and messages."""
+"""Descriptions for forms and messages."""
 
 KEYS = ("mode", "flows", "from_date", "to_date", "dry_run")
-"""What a person may say when they trigger a run."""
+"""The parameters with which a run can be triggered."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """One checked request."""
+    """One validated request."""
 
     dag_id: str
     run_id: str
-    """Airflow's id of the run, or one of our own for ``tidegate run``."""
+    """Airflow's run id, or an id made by ``tidegate run``."""
     mode: Mode = "incremental"
     flows: tuple[str, ...] = ()
-    """Only these flows, in graph order; empty means all that the mode is for."""
+    """Only these flows, in graph order; empty means all flows to which the mode applies."""
     window: Window | None = None
-    """Of a replay the event time; of a reingest when files were changed last, or when messages were sent."""
+    """Of a backfill: event time. Of a reingest: modification times of files, or timestamps of messages."""
     dry_run: bool = False
-    """Say what would be done, and end."""
+    """Print the plan only; run nothing."""
     small: bool = False
-    """Little is pending, so that C1-only compilation pays (see docs/architecture.md, "Start-up")."""
+    """Little is to be read, so that C1-only compilation is faster (see docs/architecture.md, "Start-up")."""
     requested_by: str = ""
     selection: Selection | None = None
-    """Which quarantined entries of the one flow are replayed; None but in mode ``quarantine``."""
+    """Which quarantine entries of the one flow are replayed; None except in mode ``replay``."""
     limit: int | None = None
-    """At most so many of them; None means all."""
+    """The maximum number of these entries; None means no limit."""
     request_id: str = field(default_factory=lambda: fresh_id("q"), compare=False)
-    """New each time somebody, or `plan`, decides; retries of the application keep it. Airflow gives a run that is cleared
-    or backfilled again its old ``run_id``, so that one does not tell a new request from a retry."""
+    """Shared by the retries of one request. A ``run_id`` does not identify a request: a run that is cleared, or backfilled
+    again, in Airflow keeps its ``run_id``."""
 
     @property
     def run_key(self) -> str:
@@ -64,25 +64,26 @@ class RunRequest:
         return run_key(self.run_id)
 
     @classmethod
-    def check(cls, pipeline: Pipeline, run_id: str, asked: dict[str, Any], *, requested_by: str = "") -> Self:
-        """Check what a person asked for.
+    def check(cls, pipeline: Pipeline, run_id: str, params: dict[str, Any], *, requested_by: str = "") -> Self:
+        """A request from unchecked parameters.
 
         Args:
             pipeline: The pipeline to run.
             run_id: The id of the run.
-            asked: For example ``{"mode": "incremental", "flows": ["silver"]}``.
-            requested_by: Who asked, for the ledger.
+            params: For example ``{"mode": "incremental", "flows": ["silver"]}``.
+            requested_by: The person, for the ledger.
 
         Raises:
-            RequestError: An unknown key, mode or flow; the message says what is allowed.
+            RequestError: A parameter, mode or flow is unknown, or they do not fit together; the message names what is
+                allowed.
         """
-        mode, dry_run = _checked(asked)
+        mode, dry_run = _mode_and_dry_run(params)
         request = cls(
             dag_id=pipeline.name,
             run_id=run_id,
             mode=mode,
-            flows=_flows(pipeline, asked.get("flows")),
-            window=_window(pipeline, mode, asked.get("from_date"), asked.get("to_date")),
+            flows=_flows(pipeline, params.get("flows")),
+            window=_window(pipeline, mode, params.get("from_date"), params.get("to_date")),
             dry_run=dry_run,
             requested_by=requested_by,
         )
@@ -91,28 +92,29 @@ class RunRequest:
 
     @classmethod
     def of_window(
-        cls, pipeline: Pipeline, run_id: str, asked: dict[str, Any], window: Window, *, requested_by: str = ""
+        cls, pipeline: Pipeline, run_id: str, params: dict[str, Any], window: Window, *, requested_by: str = ""
     ) -> Self:
-        """The replay of one data interval of a backfill, in place of dates that a person names.
+        """The request of one run of ``airflow backfill create``: a backfill of its data interval, without dates.
 
         Raises:
-            RequestError: As `check`.
+            RequestError: As for `check`; also for a mode other than ``backfill``, and for dates.
         """
-        mode, dry_run = _checked(asked)
-        # The form and the schedule say "incremental" of whatever nobody chose.
-        if mode not in ("incremental", "replay"):
+        mode, dry_run = _mode_and_dry_run(params)
+        # "incremental" is the default of the form and of scheduled runs, so it does not mean that a person chose it.
+        if mode not in ("incremental", "backfill"):
             raise RequestError(
-                f"mode={mode!r} does not go with a backfill: each of its runs replays its own interval. Trigger one run with it"
+                f"mode={mode!r} cannot be used with `airflow backfill create`: each of its runs backfills its own data interval. "
+                "Trigger a single run with this mode"
             )
-        if asked.get("from_date") is not None or asked.get("to_date") is not None:
+        if params.get("from_date") is not None or params.get("to_date") is not None:
             raise RequestError(
-                "from_date and to_date do not go with a backfill: each of its runs replays its own interval"
+                "from_date and to_date cannot be used with `airflow backfill create`: each of its runs backfills its own data interval"
             )
         request = cls(
             dag_id=pipeline.name,
             run_id=run_id,
-            mode="replay",
-            flows=_flows(pipeline, asked.get("flows")),
+            mode="backfill",
+            flows=_flows(pipeline, params.get("flows")),
             window=window,
             dry_run=dry_run,
             requested_by=requested_by,
@@ -120,13 +122,13 @@ class RunRequest:
         _check_fits(pipeline, request)
         return request
 
-    def told(self) -> str:
-        """For people: mode, window and flows."""
-        window = f" of {self.window.told()}" if self.window else ""
+    def summary(self) -> str:
+        """For messages: mode, window and flows."""
+        window = f" of {self.window.summary()}" if self.window else ""
         return f"{self.mode.replace('_', ' ')}{window}" + (f", flows {', '.join(self.flows)}" if self.flows else "")
 
     @classmethod
-    def of_quarantine(
+    def of_replay(
         cls,
         pipeline: Pipeline,
         flow: str,
@@ -137,74 +139,70 @@ class RunRequest:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Self:
-        """Ask for a replay of what one flow holds in quarantine.
+        """The request of a replay of quarantine entries of one flow.
 
         Args:
             pipeline: The pipeline.
-            flow: The flow.
+            flow: The flow's name.
             run_id: The id of the run.
-            selection: Checked.
-            requested_by: Who asked, for the entries and the ledger.
-            limit: At most so many entries.
-            dry_run: Only say what would happen.
+            selection: Which entries.
+            requested_by: The person, for the entries and the ledger.
+            limit: The maximum number of entries.
+            dry_run: Report what would happen, and write nothing.
 
         Raises:
             RequestError: An unknown flow, or a limit below 1.
         """
         if limit is not None and limit < 1:
             raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
-        plain = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
-        return dataclasses.replace(plain, mode="quarantine", selection=selection, limit=limit, dry_run=dry_run)
+        request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        return dataclasses.replace(request, mode="replay", selection=selection, limit=limit, dry_run=dry_run)
 
-    def chosen(self, pipeline: Pipeline) -> tuple[Flow, ...]:
-        """The flows to run, in graph order. A reingest goes on through the flows below, unless some are named."""
+    def selected(self, pipeline: Pipeline) -> tuple[Flow, ...]:
+        """The flows to run, in graph order: those of the request, or all."""
         return tuple(flow for flow in pipeline.flows if not self.flows or flow.name in self.flows)
 
-    def concerns(self, flow: Flow) -> bool:
-        """Whether the mode does something of its own in this flow; else it takes an ordinary increment."""
+    def applies_to(self, flow: Flow) -> bool:
+        """Whether the mode applies to this flow; other flows run an ordinary increment."""
         match self.mode:
-            case "incremental" | "quarantine":
+            case "incremental" | "replay":
                 return False
             case "reingest":
                 return not isinstance(flow.source, ChangeFeed)
-            case "replay" | "full_refresh":
+            case "backfill" | "full_refresh":
                 return bool(flow.target.keys)
 
     def write(self, layout: Layout) -> str:
-        """Store it and return its id."""
+        """Store the request and return its id."""
         path = layout.request(self.dag_id, self.run_key, self.request_id)
         atomic.write_text(path, json.dumps(dataclasses.asdict(self), indent=1))
         return self.request_id
 
     @classmethod
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:
-        """The stored request.
-
-        Raises:
-            RequestError: There is no such request.
-        """
+        """The stored request; raises `RequestError` if there is none with this id."""
         path = layout.request(dag_id, key, request_id)
         try:
-            plain = json.loads(path.read_text())
+            fields = json.loads(path.read_text())
         except FileNotFoundError:
             raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run") from None
-        plain["flows"] = tuple(plain["flows"])
-        if plain.get("selection") is not None:
-            plain["selection"] = Selection(**plain["selection"])
-        plain["window"] = Window(**plain["window"]) if plain["window"] else None
-        return cls(**plain)
+        fields["flows"] = tuple(fields["flows"])
+        if fields.get("selection") is not None:
+            fields["selection"] = Selection(**fields["selection"])
+        fields["window"] = Window(**fields["window"]) if fields["window"] else None
+        return cls(**fields)
 
 
 def fresh_id(prefix: str) -> str:
-    """An id for an attempt or a request: sorts by time and never repeats."""
+    """A unique id of an attempt or a request; sorts by time."""
     return f"{prefix}{pendulum.now('UTC').format('YYYYMMDDTHHmmss')}-{secrets.token_hex(4)}"
 
 
-def _checked(asked: dict[str, Any]) -> tuple[Mode, bool]:
-    unknown = sorted(set(asked) - set(KEYS))
+def _mode_and_dry_run(params: dict[str, Any]) -> tuple[Mode, bool]:
+    unknown = sorted(set(params) - set(KEYS))
     if unknown:
         raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(KEYS)}")
-    mode, dry_run = asked.get("mode", "incremental"), asked.get("dry_run")
+    mode, dry_run = params.get("mode", "incremental"), params.get("dry_run")
     if mode not in MODES:
         raise RequestError(f"mode={mode!r} is not allowed; allowed: {', '.join(MODES)}")
     if not isinstance(dry_run, bool | None):
@@ -212,60 +210,61 @@ def _checked(asked: dict[str, Any]) -> tuple[Mode, bool]:
     return mode, bool(dry_run)
 
 
-def _flows(pipeline: Pipeline, asked: object) -> tuple[str, ...]:
-    flows = asked or ()
-    known = [flow.name for flow in pipeline.flows]
+def _flows(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
+    flows = requested or ()
+    names = [flow.name for flow in pipeline.flows]
     if not isinstance(flows, list | tuple):
-        raise RequestError(f"flows={flows!r} is not a list; pipeline {pipeline.name!r} has: {', '.join(known)}")
-    if strange := [name for name in flows if name not in known]:
-        told = ", ".join(map(repr, strange))
-        raise RequestError(f"pipeline {pipeline.name!r} has no flow {told}; it has: {', '.join(known)}")
-    return tuple(name for name in known if name in flows)
+        raise RequestError(f"flows={flows!r} is not a list; pipeline {pipeline.name!r} has: {', '.join(names)}")
+    if unknown := [name for name in flows if name not in names]:
+        quoted = ", ".join(map(repr, unknown))
+        raise RequestError(f"pipeline {pipeline.name!r} has no flow {quoted}; it has: {', '.join(names)}")
+    return tuple(name for name in names if name in flows)
 
 
 def _window(pipeline: Pipeline, mode: Mode, first: object, last: object) -> Window | None:
     if first is None and last is None:
-        if mode == "replay":
-            raise RequestError("mode='replay' needs from_date and to_date, for example 2026-03-01 and 2026-03-07")
+        if mode == "backfill":
+            raise RequestError("mode='backfill' needs from_date and to_date, for example 2026-03-01 and 2026-03-07")
         return None
-    if mode not in ("replay", "reingest"):
-        raise RequestError(f"from_date and to_date do not go with mode={mode!r}; they go with: replay, reingest")
+    if mode not in ("backfill", "reingest"):
+        raise RequestError(f"from_date and to_date cannot be used with mode={mode!r}; allowed with: backfill, reingest")
     if first is None or last is None:
-        raise RequestError("from_date and to_date go together; one of them is missing")
+        raise RequestError("from_date and to_date are only allowed together; one of them is missing")
     return Window.of_dates(first, last, pipeline.timezone)
 
 
 def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
-    """Refuse what the mode cannot do with a flow that was named."""
+    """Raise `RequestError` if the mode does not apply to a requested flow, or the flow has no event time."""
     if request.mode == "incremental":
         return
-    for flow in request.chosen(pipeline):
-        if request.flows and not request.concerns(flow):
-            right = [other.name for other in pipeline.flows if request.concerns(other)]
+    for flow in request.selected(pipeline):
+        if request.flows and not request.applies_to(flow):
+            applicable = [other.name for other in pipeline.flows if request.applies_to(other)]
             raise RequestError(
-                f"mode={request.mode!r} is not for flow {flow.name!r}; it is for: {', '.join(right) or 'no flow of this pipeline'}"
+                f"mode={request.mode!r} does not apply to flow {flow.name!r}; "
+                f"it applies to: {', '.join(applicable) or 'no flow of this pipeline'}"
             )
-        if request.mode == "replay" and request.concerns(flow) and event_time(pipeline, flow) is None:
-            if pipeline.writer_of(timed_table(pipeline, flow)) is None:
+        if request.mode == "backfill" and request.applies_to(flow) and event_time(pipeline, flow) is None:
+            if pipeline.writer_of(event_time_table(pipeline, flow)) is None:
                 raise RequestError(
-                    f"flow {flow.name!r} cannot be replayed by a window: another pipeline writes {timed_table(pipeline, flow)!r}, "
-                    "of which its groups are made. Replay that pipeline: the next increment takes what changed. "
+                    f"flow {flow.name!r} cannot be backfilled: another pipeline writes {event_time_table(pipeline, flow)!r}, "
+                    "from which its groups are computed. Backfill that pipeline: the next increment reads the changes. "
                     "Or use mode='full_refresh'."
                 )
             raise RequestError(
-                f"flow {flow.name!r} cannot be replayed by a window: no event_time is declared. Write "
-                f"Table(…, event_time=<a date or timestamp column>) for {timed_table(pipeline, flow)!r}, or use mode='full_refresh'."
+                f"flow {flow.name!r} cannot be backfilled: no event_time is declared. Write "
+                f"Table(…, event_time=<a date or timestamp column>) for {event_time_table(pipeline, flow)!r}, or use mode='full_refresh'."
             )
 
 
-def timed_table(pipeline: Pipeline, flow: Flow) -> str:
-    """The table whose event time says what a window of this flow is: its own, or the one that its groups are made of."""
+def event_time_table(pipeline: Pipeline, flow: Flow) -> str:
+    """The table whose event time defines windows of this flow: its target, or the source of its groups."""
     if flow.target.write_mode == "recompute" and isinstance(flow.source, ChangeFeed):
         return flow.source.table
     return flow.target.name
 
 
 def event_time(pipeline: Pipeline, flow: Flow) -> str | None:
-    """The event time's column of `timed_table`."""
-    name = timed_table(pipeline, flow)
+    """The event time column of `event_time_table`; None if it has none, or another pipeline writes the table."""
+    name = event_time_table(pipeline, flow)
     return next((each.target.event_time for each in pipeline.flows if each.target.name == name), None)

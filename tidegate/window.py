@@ -1,4 +1,4 @@
-"""A window of time, as people name it (whole days) and as rows are chosen by it (from here, up to there)."""
+"""A window of time, given as whole days or as an interval of instants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """``start <= time < end``, both instants in UTC as ISO 8601, with the time zone in which days begin."""
+    """``start <= time < end``, both in UTC as ISO 8601, and the time zone in which days begin."""
 
     start: str
     end: str
@@ -29,49 +29,49 @@ class Window:
         Args:
             first: ``YYYY-MM-DD``.
             last: ``YYYY-MM-DD``, the same day or a later one.
-            timezone: Where the days begin.
+            timezone: The time zone of the days.
 
         Raises:
-            RequestError: One of them is no date, or they stand in the wrong order.
+            RequestError: A value is not a date, or ``last`` is before ``first``.
         """
         start, end = _day("from_date", first, timezone), _day("to_date", last, timezone)
         if end < start:
-            raise RequestError(f"from_date={first} lies after to_date={last}; exchange them")
+            raise RequestError(f"from_date={first} is after to_date={last}; exchange them")
         return cls.of_interval(start, end.add(days=1), timezone)
 
     @classmethod
     def of_interval(cls, start: datetime.datetime, end: datetime.datetime, timezone: str) -> Self:
-        """An interval such as Airflow's data intervals: the end is not in it.
+        """An interval without its end, such as an Airflow data interval.
 
         Raises:
             RequestError: It is empty.
         """
         if end <= start:
-            raise RequestError(f"the window from {start} to {end} is empty; a replay needs one that is not")
-        first, behind = (pendulum.instance(each).in_timezone("UTC") for each in (start, end))
-        return cls(start=first.to_iso8601_string(), end=behind.to_iso8601_string(), timezone=timezone)
+            raise RequestError(f"the window from {start} to {end} is empty; name an end after the start")
+        since, until = (pendulum.instance(each).in_timezone("UTC") for each in (start, end))
+        return cls(start=since.to_iso8601_string(), end=until.to_iso8601_string(), timezone=timezone)
 
     @property
-    def first(self) -> pendulum.DateTime:
-        """The start, in the window's time zone."""
+    def since(self) -> pendulum.DateTime:
+        """The start (included), in the window's time zone."""
         return _moment(self.start).in_timezone(self.timezone)
 
     @property
-    def behind(self) -> pendulum.DateTime:
-        """The end, in the window's time zone."""
+    def until(self) -> pendulum.DateTime:
+        """The end (excluded), in the window's time zone."""
         return _moment(self.end).in_timezone(self.timezone)
 
     @property
     def dates(self) -> tuple[datetime.date, datetime.date]:
-        """First and last calendar day that the window touches."""
-        return self.first.date(), self.behind.subtract(microseconds=1).date()
+        """First and last calendar day of the window, in its time zone."""
+        return self.since.date(), self.until.subtract(microseconds=1).date()
 
-    def told(self) -> str:
-        """For people: days where it is made of days."""
+    def summary(self) -> str:
+        """For messages: days if the window consists of whole days, otherwise instants."""
         first, last = self.dates
-        if self.first == self.first.start_of("day") and self.behind == self.behind.start_of("day"):
+        if self.since == self.since.start_of("day") and self.until == self.until.start_of("day"):
             return f"{first}" if first == last else f"{first} to {last}"
-        return f"{self.first.to_iso8601_string()} up to {self.behind.to_iso8601_string()}"
+        return f"{self.since.to_iso8601_string()} up to {self.until.to_iso8601_string()}"
 
 
 def _day(name: str, value: object, timezone: str) -> pendulum.DateTime:
@@ -84,6 +84,6 @@ def _day(name: str, value: object, timezone: str) -> pendulum.DateTime:
 
 
 def _moment(text: str) -> pendulum.DateTime:
-    found = pendulum.parse(text)
-    assert isinstance(found, pendulum.DateTime)
-    return found
+    instant = pendulum.parse(text)
+    assert isinstance(instant, pendulum.DateTime)
+    return instant

@@ -1,4 +1,4 @@
-"""One Airflow home for all tests of this folder, in a temporary place, with a database of its own."""
+"""One temporary Airflow home, with its own database, for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.entrances import airflow_app, airflow_command
+from tests.airflow.entry_points import airflow_app, airflow_command
 from tests.airflow_database import migrated_database
 from tidegate.embedded import airflow_home
 
@@ -22,8 +22,7 @@ PROJECT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 
-# Here and not in a fixture: Airflow reads its settings when it is imported, and test modules import it while pytest
-# collects them.
+# At import time and not in a fixture: Airflow reads its settings at import, and test modules import it during collection.
 os.environ.update(
     {name: value for name, value in airflow_home.environment(PROJECT).items() if name.startswith("AIRFLOW")}
 )
@@ -33,21 +32,21 @@ os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = f"sqlite:///{HOME / 'airflow
 
 @pytest.fixture(scope="session")
 def database() -> Path:
-    """The home, with a migrated database."""
+    """The Airflow home with a migrated database."""
     shutil.copyfile(migrated_database(), HOME / "airflow.db")
     return HOME
 
 
 @pytest.fixture(scope="session")
-def knowing(database: Path) -> Path:
-    """The home, with a database that knows the project's DAGs."""
+def home_with_dags(database: Path) -> Path:
+    """The Airflow home with a database that contains the project's DAGs."""
     airflow_command("dags", "reserialize")
     return database
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of its own: a lake, a landing zone and suites that a test may edit; jars are the real project's."""
+def project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary project with a lake, a landing zone and suites that a test may edit; the jars are links to the real ones."""
     project = tmp_path / "project"
     project.mkdir()
     for name in ("expectations", "spark_jobs", "pipelines", "dags"):
@@ -63,28 +62,28 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a script of the test's own in Spark's place; the operator, its process and its report stay real.
+    """Replaces spark-submit by a Python script; the operator, its process and its report stay real.
 
-    The script is Python; it finds ``report`` (a `RunReport` of this attempt), ``path`` (where it belongs) and ``nth``
-    (which submission this is, from 1).
+    The script can use ``report`` (a `RunReport` of this attempt), ``path`` (the path for it) and ``nth`` (the number of this
+    submission, from 1).
     """
     folder = tmp_path / "bin"
     folder.mkdir()
     counter = tmp_path / "submissions"
-    # The provider allows this name beside `spark-submit`, and no real one is on the path.
+    # The provider also allows this name, and no real program with this name is on the PATH.
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     extra = {"deploy-mode": "client", "spark-binary": "spark3-submit"}
     connection = {"conn_type": "spark", "host": "local[2]", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
 
-    def put(body: str) -> None:
+    def replace(body: str) -> None:
         script = folder / "spark3-submit"
-        # A shebang of its own cannot name a path with a blank; to Python, the second line is a text.
+        # A plain shebang cannot contain a path with a space; for Python, the second line is a string literal.
         start = f"#!/bin/sh\n'''exec' \"{sys.executable}\" \"$0\" \"$@\"\n' '''\n"
         script.write_text(f"{start}{_SCRIPT.format(counter=str(counter))}\n{body}\n")
         script.chmod(0o755)
 
-    return put
+    return replace
 
 
 _SCRIPT = """
@@ -94,8 +93,8 @@ from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord, FlowReport, RunReport, Verdict, now
 
-given = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))
-dag_id, run_key, attempt = given["--dag-id"], given["--run-key"], given["--attempt"]
+arguments = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))
+dag_id, run_key, attempt = arguments["--dag-id"], arguments["--run-key"], arguments["--attempt"]
 layout = Layout.of(Environment.read())
 path = layout.report(dag_id, run_key, attempt)
 flows = [
@@ -124,21 +123,21 @@ def wrote(name, rows, version):
 
 
 @pytest.fixture
-def runs(database: Path, places: Path) -> Runs:
-    """Runs DAGs in this process with Airflow's own parts: trigger rules, execution API, XComs, Assets, clearing."""
+def runs(database: Path, project_dir: Path) -> Runs:
+    """Runs DAGs in this process with Airflow's trigger rules, execution API, XComs, Assets and clearing."""
     return Runs()
 
 
 class Runs:
-    """Starts runs of a DAG, and clears them as a person does in the UI."""
+    """Starts DAG runs, and clears tasks as the UI does."""
 
     def start(self, dag: Any, conf: dict[str, Any] | None = None) -> Any:
-        """Make a new run and bring it to its end; returns Airflow's DagRun."""
+        """Execute a new run to its end; returns Airflow's DagRun."""
         return dag.test(run_conf=conf)
 
     def clear(self, dag: Any, dag_run: Any, task_id: str) -> list[str]:
-        """Clear a task through Airflow's API, as the UI does with only-failed off; returns what was cleared."""
-        answer = self.ask_api(
+        """Clear a task through Airflow's API, as the UI does without "Only Failed"; returns the ids of the cleared tasks."""
+        response = self.call_api(
             "POST",
             f"dags/{dag.dag_id}/clearTaskInstances",
             {
@@ -149,16 +148,16 @@ class Runs:
                 "only_failed": False,
             },
         )
-        return sorted(cleared["task_id"] for cleared in answer["task_instances"])
+        return sorted(cleared["task_id"] for cleared in response["task_instances"])
 
-    def ask_api(self, method: str, path: str, content: Any = None) -> Any:
-        """What Airflow's own REST API answers to the user ``admin``."""
-        answer = self.try_api(method, path, content)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+    def call_api(self, method: str, path: str, content: Any = None) -> Any:
+        """The JSON response of Airflow's REST API to the user ``admin``; fails unless the status is 200."""
+        response = self.try_api(method, path, content)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     def try_api(self, method: str, path: str, content: Any = None) -> Any:
-        """The same, with the status code, which may be that of a refusal."""
+        """The response of Airflow's REST API to the user ``admin``, with any status."""
         from airflow.api_fastapi.app import get_auth_manager
         from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
         from fastapi.testclient import TestClient
@@ -167,8 +166,8 @@ class Runs:
         token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
         return client.request(method, f"/api/v2/{path}", headers={"Authorization": f"Bearer {token}"}, json=content)
 
-    def go_on(self, dag: Any, dag_run: Any) -> Any:
-        """Bring a cleared or triggered run to its end, or to where it waits for a person: the loop of ``dag.test``."""
+    def resume(self, dag: Any, dag_run: Any) -> Any:
+        """Execute a cleared or triggered run until it ends or waits for a person: the loop of ``dag.test``."""
         from airflow.models.dagrun import DagRun
         from airflow.sdk.definitions.dag import _run_task
         from airflow.serialization.serialized_objects import DagSerialization
@@ -184,7 +183,7 @@ class Runs:
             while run.state == DagRunState.RUNNING:
                 session.expire_all()
                 ready, _ = run.update_state(session=session)
-                # What a person answered was scheduled by Airflow's API.
+                # A task that a person has answered was scheduled by Airflow's API.
                 resumed = [each for each in run.get_task_instances() if each.state == TaskInstanceState.SCHEDULED]
                 if not ready and not resumed and run.state == DagRunState.RUNNING:
                     break
@@ -197,7 +196,7 @@ class Runs:
             return run
 
     def find(self, dag: Any, run_id: str) -> Any:
-        """A run that somebody triggered."""
+        """An existing run."""
         from airflow.models.dagrun import DagRun
         from airflow.utils.session import create_session
         from sqlalchemy import select
@@ -210,7 +209,7 @@ class Runs:
         return {instance.task_id: instance.state for instance in dag_run.get_task_instances()}
 
     def xcom(self, dag_run: Any, task_id: str, key: str) -> Any:
-        """What a task pushed last under a key."""
+        """The last XCom value of a task under a key."""
         from airflow.models.xcom import XComModel
         from airflow.utils.session import create_session
 
@@ -220,7 +219,7 @@ class Runs:
             return None if row is None else XComModel.deserialize_value(row)
 
     def events(self, asset: str) -> list[dict[str, Any]]:
-        """What Airflow was told of a table, oldest first."""
+        """The extras of a table's Asset events, oldest first."""
         from airflow.models.asset import AssetEvent, AssetModel
         from airflow.utils.session import create_session
         from sqlalchemy import select

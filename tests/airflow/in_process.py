@@ -1,7 +1,7 @@
-"""A run of a DAG in this process, for what its tasks decide: each is executed with the context that Airflow hands to it.
+"""Executes single tasks of a DAG run in this process, with the context that Airflow would pass to them.
 
-No scheduler, no database. What Airflow makes of what tasks raise and send (colours below them, retries, stored events)
-is the subject of the whole runs in ``test_tasks.py`` and of ``tests/live``.
+There is no scheduler and no database. How Airflow handles the exceptions and events of tasks (states of later tasks, retries,
+stored events) is tested in ``test_whole_runs.py`` and in ``tests/live``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 EventsByAsset = dict[str, list[dict[str, Any]]]
-"""The extras of each table's events, oldest first; what several runs share."""
+"""The extras of each table's Asset events, oldest first; several runs can share it."""
 
 
 @dataclass
 class InProcessRun:
-    """One run, task by task, in whatever order a test likes."""
+    """One DAG run whose tasks a test executes in any order."""
 
     dag: Any
     conf: dict[str, Any] | None = None
@@ -32,11 +32,11 @@ class InProcessRun:
     interval: tuple[Any, Any] = (None, None)
     xcoms: dict[tuple[str, str], Any] = field(default_factory=dict)
     message: str = ""
-    """What the last task that was red or skipped gave as its reason."""
+    """The message of the last task that failed or was skipped."""
 
     def execute(self, task_id: str) -> str:
-        """Execute a task and return its state; ``short circuit`` when it is green and everything below is skipped."""
-        # A task that runs in Airflow is a fresh one.
+        """Execute a task and return its state; ``short circuit`` when it succeeds and all later tasks are skipped."""
+        # Airflow executes a new copy of the task for each try.
         task = copy.copy(self.dag.task_dict[task_id])
         context = self._context(task)
         state = "success"
@@ -56,7 +56,7 @@ class InProcessRun:
         return state
 
     def xcom(self, task_id: str, key: str) -> Any:
-        """What a task pushed last under a key."""
+        """The last XCom value of a task under a key."""
         return self.xcoms.get((task_id, key))
 
     def _context(self, task: Any) -> Any:
@@ -84,7 +84,7 @@ class InProcessRun:
 
 @dataclass
 class _InletEvents:
-    """The events of tables, as a task asks for the newest of them."""
+    """Airflow's accessor for the events of inlets, as far as tasks use it."""
 
     events: EventsByAsset
 

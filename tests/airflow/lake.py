@@ -1,4 +1,4 @@
-"""A lake with a past, written without a JVM by the parts that jobs write with: what pages are tested on."""
+"""A lake with batches and reports, written without a JVM by the functions that jobs use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lake:
-    """One lake, filled batch by batch."""
+    """One lake that tests fill batch by batch."""
 
     layout: Layout
 
@@ -35,13 +35,13 @@ class Lake:
         *,
         run_id: str = "manual__1",
         purpose: str = "",
-        asked: Mapping[str, Any] | None = None,
+        request: Mapping[str, Any] | None = None,
         **counts: Any,
     ) -> BatchRecord:
-        """A line of the ledger; ``purpose`` is ``window`` for a replay, ``asked`` what its run was asked."""
+        """Add a ledger line. ``purpose`` is ``window`` for a backfill; ``request`` holds fields of the run's request."""
         from tidegate.spark.batch.ledger import record_batch
 
-        context = self._context(pipeline, flow, run_id, purpose, asked)
+        context = self._context(pipeline, flow, run_id, purpose, request)
         kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
         record = BatchRecord(flow=flow, batch_id=batch_id, app_id=context.ref.app_id, kind=kind, **counts)
         assert record.imbalance() == 0
@@ -57,13 +57,13 @@ class Lake:
         *,
         run_id: str = "manual__1",
         purpose: str = "",
-        asked: Mapping[str, Any] | None = None,
+        request: Mapping[str, Any] | None = None,
     ) -> Verdict:
-        """A judgement of a batch of flights."""
+        """Add a verdict for a batch of flights."""
         from tidegate.spark.batch.ledger import record_verdict
 
         results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
-        context = self._context("flights", flow, run_id, purpose, asked)
+        context = self._context("flights", flow, run_id, purpose, request)
         verdict = Verdict(
             flow=flow,
             app_id=context.ref.app_id,
@@ -78,50 +78,50 @@ class Lake:
         return verdict
 
     def report(self, run_id: str, attempt: str = "a1", **changed: Any) -> RunReport:
-        """What one attempt at a run of flights reported."""
+        """Add the report of one attempt of a run of flights."""
         key = run_key(run_id)
         flows = [
             FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=1, state="done")
             for flow in registry.load("flights").flows
         ]
-        made = RunReport(dag_id="flights", run_key=key, attempt=attempt, started_at=now(), flows=flows)
-        made = dataclasses.replace(made, **changed)
-        made.write(self.layout.report("flights", key, attempt))
-        return made
+        report = RunReport(dag_id="flights", run_key=key, attempt=attempt, started_at=now(), flows=flows)
+        report = dataclasses.replace(report, **changed)
+        report.write(self.layout.report("flights", key, attempt))
+        return report
 
     def quarantine(self, rows: int, rule: str, *, state: str = "open", flow: str = "silver") -> None:
-        """Rows of flights that broke a rule."""
-        held = [quarantined(f"{rule}#{number}", [rule], {}, "a secret", state=state) for number in range(rows)]
-        append(self.layout.quarantine("flights", flow), held)
+        """Add quarantine entries of flights that violate a rule."""
+        entries = [quarantined(f"{rule}#{number}", [rule], {}, "a secret", state=state) for number in range(rows)]
+        append(self.layout.quarantine("flights", flow), entries)
 
     def page(self, name: str, text: str, pipeline: str = "flights") -> Path:
-        """A file of the pipeline's reports."""
+        """Add a file to the pipeline's data quality reports."""
         path = self.layout.docs(pipeline) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
     def land(self, name: str, text: str) -> Path:
-        """A file in the landing zone."""
+        """Add a file to the landing zone."""
         path = self.layout.landing_root / name
         path.write_text(text)
         return path
 
     def begin(self, pipeline: str) -> None:
-        """The sidecars of a first run."""
+        """Write the checkpoint sidecars of a first run."""
         declared = registry.load(pipeline)
         for flow in declared.flows:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
     def _context(
-        self, pipeline: str, flow: str, run_id: str, purpose: str = "", asked: Mapping[str, Any] | None = None
+        self, pipeline: str, flow: str, run_id: str, purpose: str = "", request: Mapping[str, Any] | None = None
     ) -> FlowContext:
         ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0, purpose=purpose)
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=registry.load(pipeline),
             run_key=run_key(run_id),
-            request=RunRequest(dag_id=pipeline, run_id=run_id, **(asked or {})),
+            request=RunRequest(dag_id=pipeline, run_id=run_id, **(request or {})),
             attempt="a1",
             ref=ref,
         )

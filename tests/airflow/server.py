@@ -1,4 +1,4 @@
-"""Airflow's own API server, as people meet it: no scheduler, but its pages, its log-in and the project's plugin."""
+"""A real Airflow API server without a scheduler: its pages, its login and the project's plugin."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.patience import until
+from tests.waiting import wait_until
 from tidegate.embedded.ports import free_port
 
 USERS = {"admin": "admin", "viewer": "viewer"}
-"""Name, which is the password too, to role."""
+"""User name, which is also the password, to role."""
 
 
 @contextlib.contextmanager
 def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
-    """Its address while it runs.
+    """Start the server; yields its URL.
 
     Args:
-        home: An Airflow home with a database that knows the project's DAGs.
-        variables: On top of this process's environment.
+        home: An Airflow home whose database contains the project's DAGs.
+        variables: Added to this process's environment.
     """
     passwords = home / "passwords.json"
     passwords.write_text(json.dumps({name: name for name in USERS}))
@@ -38,8 +38,8 @@ def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
     }
     log = home / "api-server.log"
     command = [sys.executable, "-m", "airflow", "api-server", "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("wb") as told:
-        server = subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:
         _wait(f"http://127.0.0.1:{port}/api/v2/version", server, log)
         yield f"http://127.0.0.1:{port}"
@@ -58,5 +58,5 @@ def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
             return True
         return server.poll() is not None
 
-    until(answers_or_ended, "the API server answers")
-    assert server.poll() is None, f"the API server did not come up:\n{log.read_text(errors='replace')[-4000:]}"
+    wait_until(answers_or_ended, "the API server answers")
+    assert server.poll() is None, f"the API server did not start:\n{log.read_text(errors='replace')[-4000:]}"

@@ -1,4 +1,4 @@
-"""Airflow looks at all flows, and tells people once that an alert began and once that it is over."""
+"""The DAG `alerts` records episodes and sends one notification per opening and per resolution."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ pytestmark = pytest.mark.airflow
 
 
 class Webhook:
-    """A real one on loopback. It keeps what it takes, and answers as it is told."""
+    """A webhook on loopback. It keeps the accepted requests, and answers with the status that a test sets."""
 
     def __init__(self) -> None:
-        self.taken: list[dict[str, Any]] = []
-        self.answer = 200
+        self.received: list[dict[str, Any]] = []
+        self.status = 200
         hook = self
 
         class Answer(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if hook.answer == 200:
-                    hook.taken.append(told)
-                self.send_response(hook.answer)
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if hook.status == 200:
+                    hook.received.append(body)
+                self.send_response(hook.status)
                 self.send_header("Location", "/moved")
                 self.end_headers()
 
@@ -54,10 +54,10 @@ class Webhook:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
-    def told(self) -> list[tuple[str, str, str]]:
-        """What came since the last time: place, rule, event."""
-        taken, self.taken = self.taken, []
-        return sorted((f"{each['pipeline']}/{each['flow']}", each["rule"], each["event"]) for each in taken)
+    def new_events(self) -> list[tuple[str, str, str]]:
+        """Flow, rule and event of each notification since the last call."""
+        received, self.received = self.received, []
+        return sorted((f"{each['pipeline']}/{each['flow']}", each["rule"], each["event"]) for each in received)
 
     def stop(self) -> None:
         self._server.shutdown()
@@ -67,80 +67,80 @@ class Webhook:
 
 @pytest.fixture
 def webhook() -> Iterator[Webhook]:
-    made = Webhook()
-    yield made
-    made.stop()
+    server = Webhook()
+    yield server
+    server.stop()
 
 
 @pytest.fixture
-def layout(places: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """Without a landing folder and without a broker, so that the flows that read from outside are unreadable."""
+def layout(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """Without a landing folder and without a broker, so that the flows with an external source are unreadable."""
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
-    return Layout(places / ".data/lake", places / ".data/landing")
+    return Layout(project_dir / ".data/lake", project_dir / ".data/landing")
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TIDEGATE_ALERTS", json.dumps(fields))
 
 
-def look() -> None:
-    """One run of the DAG's task, without Airflow around it."""
+def evaluate() -> None:
+    """Execute the DAG's task once, without Airflow."""
     from dags.alerts import dag
 
-    dag.get_task("look").execute(cast(Context, {}))
+    dag.get_task("evaluate").execute(cast(Context, {}))
 
 
 OPENED = [("clickstream/bronze", "unreadable", "opened"), ("flights/bronze", "unreadable", "opened")]
 
 
-def test_each_end_of_an_episode_is_told_once(
+def test_each_opening_and_each_resolution_is_sent_once(
     layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
-    look()
-    opened = next(each for each in webhook.taken if each["pipeline"] == "flights")
+    evaluate()
+    opened = next(each for each in webhook.received if each["pipeline"] == "flights")
     assert "flights/bronze: unreadable opened: landing folder" in opened["text"]
     assert (opened["format"], opened["resolved_at"]) == (1, None)
-    assert webhook.told() == OPENED
-    look()
-    assert webhook.told() == []
+    assert webhook.new_events() == OPENED
+    evaluate()
+    assert webhook.new_events() == []
     (layout.landing_root / "flights").mkdir()
-    look()
-    over = webhook.taken[0]
-    assert "flights/bronze: unreadable is over after " in over["text"]
-    assert over["opened_at"] == opened["opened_at"] < over["resolved_at"]
-    assert webhook.told() == [("flights/bronze", "unreadable", "resolved")]
-    look()
-    assert webhook.told() == []
+    evaluate()
+    resolved = webhook.received[0]
+    assert "flights/bronze: unreadable resolved after " in resolved["text"]
+    assert resolved["opened_at"] == opened["opened_at"] < resolved["resolved_at"]
+    assert webhook.new_events() == [("flights/bronze", "unreadable", "resolved")]
+    evaluate()
+    assert webhook.new_events() == []
     (episode,) = alert_history.episodes(layout, "flights")
-    assert episode.told == {("opened", "http"), ("resolved", "http")}
-    said = capsys.readouterr().out
-    assert "told http: flights/bronze: unreadable is over" in said
-    assert "a-secret" not in said
+    assert episode.notified == {("opened", "http"), ("resolved", "http")}
+    log = capsys.readouterr().out
+    assert "sent to http: flights/bronze: unreadable resolved" in log
+    assert "a-secret" not in log
 
 
-def test_a_channel_that_is_away_is_told_by_the_next_run(
+def test_the_next_run_sends_the_notifications_of_an_unreachable_channel(
     layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
-    webhook.answer = 503
-    with pytest.raises(AirflowFailException, match="2 notices wait: the webhook answered 503") as red:
-        look()
-    assert "a-secret" not in str(red.value)
+    webhook.status = 503
+    with pytest.raises(AirflowFailException, match="2 notifications were not sent: the webhook answered 503") as error:
+        evaluate()
+    assert "a-secret" not in str(error.value)
     assert len(alert_history.episodes(layout, "flights")) == 1, "the episode is recorded"
-    webhook.answer = 302
+    webhook.status = 302
     with pytest.raises(AirflowFailException, match="the webhook answered 302"):
-        look()
+        evaluate()
     connect(monkeypatch, conn_type="http", host="http://127.0.0.1:9/away")
-    with pytest.raises(AirflowFailException, match="2 notices wait"):
-        look()
+    with pytest.raises(AirflowFailException, match="2 notifications were not sent"):
+        evaluate()
     connect(monkeypatch, conn_type="http", host=webhook.url)
-    webhook.answer = 200
-    look()
-    assert webhook.told() == OPENED
+    webhook.status = 200
+    evaluate()
+    assert webhook.new_events() == OPENED
 
 
-def test_a_notice_that_was_sent_and_not_recorded_is_sent_again(
+def test_a_notification_that_was_sent_and_not_recorded_is_sent_again(
     layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
@@ -153,15 +153,15 @@ def test_a_notice_that_was_sent_and_not_recorded_is_sent_again(
 
     monkeypatch.setattr(alert_history, "append", killed)
     with pytest.raises(KeyboardInterrupt):
-        look()
-    assert len(webhook.told()) == 1
+        evaluate()
+    assert len(webhook.new_events()) == 1
     monkeypatch.setattr(alert_history, "append", append)
-    look()
-    assert webhook.told() == OPENED
+    evaluate()
+    assert webhook.new_events() == OPENED
 
 
 class Mailbox(StreamRequestHandler):
-    """As much SMTP as one mail takes; each mail is kept as text."""
+    """An SMTP server, as far as one mail needs it; keeps each mail as text."""
 
     mails: ClassVar[list[str]] = []
 
@@ -175,14 +175,14 @@ class Mailbox(StreamRequestHandler):
             self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
 
 
-def test_a_mailbox_gets_a_mail_for_each_notice(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mailbox_gets_a_mail_for_each_notification(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"disable_ssl": True, "disable_tls": True, "from_email": "tidegate@example.com", "to": "data@example.com"}
     with ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         connect(monkeypatch, conn_type="smtp", host="127.0.0.1", port=server.server_address[1], extra=extra)
-        look()
-        look()
+        evaluate()
+        evaluate()
         server.shutdown()
     assert len(Mailbox.mails) == 2
     assert any("Subject: Tidegate: flights/bronze: unreadable opened" in mail for mail in Mailbox.mails)
@@ -190,7 +190,7 @@ def test_a_mailbox_gets_a_mail_for_each_notice(layout: Layout, monkeypatch: pyte
 
 
 class Slack:
-    """What Slack's servers answer to an incoming webhook and to a bot, on loopback; each message is kept."""
+    """A server on loopback that answers like Slack to an incoming webhook and to a bot; keeps each message."""
 
     def __init__(self) -> None:
         self.webhook: list[dict[str, Any]] = []
@@ -202,15 +202,15 @@ class Slack:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 json_sent = self.headers["Content-Type"].startswith("application/json")
-                told = json.loads(body) if json_sent else dict(parse_qsl(body))
+                message = json.loads(body) if json_sent else dict(parse_qsl(body))
                 if slack.refuses:
                     answer, kind = b"no_service", "text/plain"
                 elif self.path == "/services/T0/B0/a-secret":
-                    slack.webhook.append(told)
+                    slack.webhook.append(message)
                     answer, kind = b"ok", "text/plain"
                 else:
                     assert self.path == "/api/chat.postMessage"
-                    slack.bot.append((self.headers["Authorization"], told))
+                    slack.bot.append((self.headers["Authorization"], message))
                     answer, kind = b'{"ok": true}', "application/json"
                 self.send_response(404 if slack.refuses else 200)
                 self.send_header("Content-Type", kind)
@@ -231,75 +231,77 @@ class Slack:
 
 @pytest.fixture
 def slack() -> Iterator[Slack]:
-    made = Slack()
-    yield made
-    made.stop()
+    server = Slack()
+    yield server
+    server.stop()
 
 
-def test_an_incoming_webhook_of_slack_gets_each_notice_once_and_its_address_is_never_told(
+def test_a_slack_webhook_gets_each_notification_once_and_its_url_is_never_logged(
     layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     connect(monkeypatch, conn_type="slackwebhook", host=f"{slack.address}/services", password="T0/B0/a-secret")
     slack.refuses = True
-    with pytest.raises(AirflowFailException, match="2 notices wait: connection 'tidegate_alerts' failed") as red:
-        look()
+    with pytest.raises(
+        AirflowFailException, match="2 notifications were not sent: connection 'tidegate_alerts' failed"
+    ) as error:
+        evaluate()
     slack.refuses = False
-    look()
-    look()
+    evaluate()
+    evaluate()
     assert len(slack.webhook) == 2
-    assert any(told["text"].startswith("flights/bronze: unreadable opened: landing") for told in slack.webhook)
+    assert any(message["text"].startswith("flights/bronze: unreadable opened: landing") for message in slack.webhook)
     (layout.landing_root / "flights").mkdir()
-    look()
-    assert slack.webhook[2]["text"].startswith("flights/bronze: unreadable is over after ")
-    assert "a-secret" not in capsys.readouterr().out + str(red.value)
+    evaluate()
+    assert slack.webhook[2]["text"].startswith("flights/bronze: unreadable resolved after ")
+    assert "a-secret" not in capsys.readouterr().out + str(error.value)
 
 
-def test_a_bot_of_slack_writes_into_the_channel_that_the_connection_names(
+def test_a_slack_bot_writes_into_the_channel_of_the_connection(
     layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extra = {"channel": "#data", "base_url": f"{slack.address}/api/"}
     connect(monkeypatch, conn_type="slack", password="xoxb-a-secret", extra=extra)
-    look()
-    look()
-    assert [(token, told["channel"]) for token, told in slack.bot] == [("Bearer xoxb-a-secret", "#data")] * 2
-    assert any(told["text"].startswith("flights/bronze: unreadable opened") for _, told in slack.bot)
+    evaluate()
+    evaluate()
+    assert [(token, message["channel"]) for token, message in slack.bot] == [("Bearer xoxb-a-secret", "#data")] * 2
+    assert any(message["text"].startswith("flights/bronze: unreadable opened") for _, message in slack.bot)
 
 
-def test_slack_takes_no_command_from_a_message(layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slack_commands_in_a_message_are_escaped(layout: Layout, slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = datetime(2026, 1, 5, tzinfo=UTC)
     episode = Episode(flow="silver", rule="refused", opened_at=opened, message="<!channel> a & b")
-    notice = channels.Notice(pipeline="flights", episode=episode, kind="opened")
+    notification = channels.Notification(pipeline="flights", episode=episode, kind="opened")
     connect(monkeypatch, conn_type="slackwebhook", host=f"{slack.address}/services", password="T0/B0/a-secret")
     connection = channels.find()
     assert connection is not None
-    channels.send(connection, notice, cast(Context, {}))
+    channels.send(connection, notification, cast(Context, {}))
     assert slack.webhook[0]["text"] == "flights/silver: refused opened: &lt;!channel&gt; a &amp; b"
 
 
-def test_without_a_connection_the_log_tells(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
-    look()
+def test_without_a_connection_episodes_are_logged(layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate()
     assert "flights/bronze: unreadable opened: landing folder" in capsys.readouterr().out
-    look()
+    evaluate()
     again = capsys.readouterr().out
     assert "opened" not in again
-    assert "flights: 1 open" in again
+    assert "flights: 1 open alert" in again
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
-        ({"conn_type": "slack", "password": "x"}, "lacks 'channel' in its extra"),
-        ({"conn_type": "ftp"}, "has the type 'ftp'; give it one of http, slackwebhook, slack, smtp"),
-        ({"conn_type": "http"}, "names no web address"),
-        ({"conn_type": "smtp", "host": "127.0.0.1"}, "lacks 'to' in its extra"),
+        ({"conn_type": "slack", "password": "x"}, "has no 'channel' in its extra"),
+        ({"conn_type": "ftp"}, "has the type 'ftp'; change it to one of http, slackwebhook, slack, smtp"),
+        ({"conn_type": "http"}, "has no URL"),
+        ({"conn_type": "smtp", "host": "127.0.0.1"}, "has no 'to' in its extra"),
     ],
 )
-def test_a_connection_that_cannot_work_says_what_to_do_and_loses_no_episode(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str
+def test_an_invalid_connection_says_how_to_correct_it_and_loses_no_episode(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str
 ) -> None:
     connect(monkeypatch, **fields)
-    with pytest.raises(AirflowFailException, match=says):
-        look()
+    with pytest.raises(AirflowFailException, match=message):
+        evaluate()
     assert len(alert_history.episodes(layout, "flights")) == 1
 
 
@@ -311,25 +313,25 @@ def test_a_connection_that_cannot_work_says_what_to_do_and_loses_no_episode(
         ("smtp", "smtp.notifications.smtp", "smtp"),
     ],
 )
-def test_a_channel_whose_package_is_missing_says_which(
+def test_a_missing_package_of_a_channel_is_named(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, conn_type: str, module: str, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, f"airflow.providers.{module}", None)
     extra = {"channel": "#data", "to": "data@example.com", "from_email": "tidegate@example.com"}
     connect(monkeypatch, conn_type=conn_type, password="x", extra=extra)
     with pytest.raises(AirflowFailException, match=f"needs the package apache-airflow-providers-{package}"):
-        look()
+        evaluate()
 
 
-def test_a_pipeline_that_nobody_plans_is_noted_at_the_first_look(layout: Layout) -> None:
-    look()
-    first = plans.last_sign(layout, "flights")
+def test_the_first_evaluation_is_recorded_for_a_pipeline_without_plans(layout: Layout) -> None:
+    evaluate()
+    first = plans.last_activity(layout, "flights")
     assert first is not None
-    look()
-    assert plans.last_sign(layout, "flights") == first
+    evaluate()
+    assert plans.last_activity(layout, "flights") == first
 
 
-def test_a_broken_history_of_one_pipeline_keeps_no_other_from_being_told(
+def test_a_broken_history_of_one_pipeline_does_not_stop_notifications_of_others(
     layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
@@ -337,33 +339,33 @@ def test_a_broken_history_of_one_pipeline_keeps_no_other_from_being_told(
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_text("no log")
     with pytest.raises(AirflowFailException, match="the alerts of clickstream were not recorded"):
-        look()
-    assert webhook.told() == [("flights/bronze", "unreadable", "opened")]
+        evaluate()
+    assert webhook.new_events() == [("flights/bronze", "unreadable", "opened")]
 
 
-def test_alerts_of_a_pipeline_that_is_no_longer_declared_end_and_are_told_once(
+def test_episodes_of_a_pipeline_that_is_no_longer_declared_are_resolved_and_sent_once(
     layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.status import watch
+    from tidegate.status import status_cache
 
     connect(monkeypatch, conn_type="http", host=webhook.url)
-    look()
-    webhook.told()
-    declared = watch.declarations()
+    evaluate()
+    webhook.new_events()
+    declared = status_cache.declarations()
     del declared["clickstream"]
-    monkeypatch.setattr(watch, "declarations", lambda: declared)
-    look()
-    assert ("clickstream/bronze", "unreadable", "resolved") in webhook.told()
+    monkeypatch.setattr(status_cache, "declarations", lambda: declared)
+    evaluate()
+    assert ("clickstream/bronze", "unreadable", "resolved") in webhook.new_events()
     before = [episode for episode in alert_history.episodes(layout, "clickstream") if episode.resolved_at is None]
     assert before == []
-    look()
-    assert webhook.told() == []
+    evaluate()
+    assert webhook.new_events() == []
 
 
-def test_the_dag_runs_as_airflow_runs_it(runs: Any, layout: Layout, webhook: Webhook, monkeypatch: Any) -> None:
+def test_airflow_runs_the_dag(runs: Any, layout: Layout, webhook: Webhook, monkeypatch: Any) -> None:
     from dags.alerts import dag
 
     assert (dag.max_active_runs, dag.catchup, dag.is_paused_upon_creation) == (1, False, False)
     connect(monkeypatch, conn_type="http", host=webhook.url)
-    assert runs.states(runs.start(dag)) == {"look": "success"}
-    assert webhook.told() == OPENED
+    assert runs.states(runs.start(dag)) == {"evaluate": "success"}
+    assert webhook.new_events() == OPENED

@@ -1,4 +1,4 @@
-"""A drift is asked about once, in a DAG of its own, and the answer stands in the history with who gave it."""
+"""The DAG `schema_approval` asks about a schema change once, and records the answer with its author."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
-from tests.written import drift_waits
+from tests.spark_files import write_refused_schema_change
 from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.report import FlowReport, describe_error
-from tidegate.schema.drift import Change
+from tidegate.schema.changes import Change
 
 pytestmark = pytest.mark.airflow
 
-DRIFT = "0a1b2c3d4e5f"
+SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 REFUSE = f"""
 from tidegate.errors import ContractRefusedError
 from tidegate.report import describe_error
 
 error = ContractRefusedError(
-    "flights", "silver", 3, drift="{DRIFT}", changes=["new field gate"], declared="x"
+    "flights", "silver", 3, schema_change_id="{SCHEMA_CHANGE_ID}", changes=["new field gate"], declared="x"
 )
 silver = report.flow("silver")
 silver.state, silver.error = "refused", describe_error(error)
@@ -36,18 +36,18 @@ report.write(path)
 
 
 @pytest.fixture
-def refused(places: Path) -> Layout:
-    """A lake in which a batch of the flow silver waits."""
-    landing = places / ".data/landing"
+def refused(project_dir: Path) -> Layout:
+    """A lake in which a refused batch of the flow silver waits."""
+    landing = project_dir / ".data/landing"
     (landing / "flights").mkdir(parents=True)
     (landing / "flights" / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n")
-    layout = Layout(places / ".data/lake", landing)
+    layout = Layout(project_dir / ".data/lake", landing)
     line = evolution.Line(
         flow="silver",
         event="refused",
         change=Change(kind="addition", field="gate"),
         decision="freeze",
-        drift=DRIFT,
+        schema_change_id=SCHEMA_CHANGE_ID,
         version_before=1,
         version_after=1,
     )
@@ -55,15 +55,17 @@ def refused(places: Path) -> Layout:
     return layout
 
 
-def test_where_airflow_opens_no_run_the_flow_is_red_and_names_the_command_that_answers(
+def test_without_a_schema_approval_run_the_flow_fails_with_the_command_that_answers(
     refused: Layout, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dags.flights import dag
 
-    # Nobody who could open a run stands behind a task that is executed in process.
+    # A task that is executed in this process has no supervisor that could trigger a run.
     run = InProcessRun(dag)
     run.xcoms["run", "attempt"] = "a1"
-    error = ContractRefusedError("flights", "silver", 3, drift=DRIFT, changes=["new field gate"], declared="x")
+    error = ContractRefusedError(
+        "flights", "silver", 3, schema_change_id=SCHEMA_CHANGE_ID, changes=["new field gate"], declared="x"
+    )
     silver = FlowReport(
         flow="silver", target="silver.flights", checkpoint_version=1, state="refused", error=describe_error(error)
     )
@@ -71,11 +73,11 @@ def test_where_airflow_opens_no_run_the_flow_is_red_and_names_the_command_that_a
 
     assert run.execute("silver") == "failed"
 
-    assert "is dags/schema_approval.py there?" in capsys.readouterr().out
-    assert f"tidegate contract answer flights {DRIFT} evolve" in run.message
+    assert "check that dags/schema_approval.py is deployed" in capsys.readouterr().out
+    assert f"tidegate contract answer flights {SCHEMA_CHANGE_ID} evolve" in run.message
 
 
-def test_a_refused_drift_opens_one_run_that_a_person_answers(
+def test_a_refused_schema_change_triggers_one_run_that_a_person_answers(
     runs: Any, refused: Layout, spark_submit: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dags.flights import dag
@@ -84,48 +86,54 @@ def test_a_refused_drift_opens_one_run_that_a_person_answers(
     spark_submit(REFUSE)
     run = runs.start(dag)
     assert runs.states(run)["silver"] == "failed", "the pipeline's own run does not wait"
-    asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
-    assert [each["dag_run_id"] for each in asked] == [f"flights__silver__{DRIFT}"]
+    approvals = runs.call_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
+    assert [each["dag_run_id"] for each in approvals] == [f"flights__silver__{SCHEMA_CHANGE_ID}"]
     capsys.readouterr()
     runs.start(dag)
-    assert f"a run of schema_approval asks about drift {DRIFT}" in capsys.readouterr().out
-    assert runs.ask_api("GET", "dags/schema_approval/dagRuns")["total_entries"] == 1, "one run per drift"
+    assert f"a run of schema_approval asks about schema change {SCHEMA_CHANGE_ID}" in capsys.readouterr().out
+    assert runs.call_api("GET", "dags/schema_approval/dagRuns")["total_entries"] == 1, "one run per schema change"
 
-    question = runs.go_on(approval, runs.find(approval, asked[0]["dag_run_id"]))
+    question = runs.resume(approval, runs.find(approval, approvals[0]["dag_run_id"]))
     assert runs.states(question)["ask"] == "awaiting_input"
-    place = f"dags/schema_approval/dagRuns/{question.run_id}/taskInstances/ask/-1/hitlDetails"
-    shown = runs.ask_api("GET", place)
-    assert shown["options"] == ["evolve", "quarantine"]
-    assert "new field gate" in shown["body"]
-    runs.ask_api("PATCH", place, {"chosen_options": ["evolve"], "params_input": {}})
+    path = f"dags/schema_approval/dagRuns/{question.run_id}/taskInstances/ask/-1/hitlDetails"
+    details = runs.call_api("GET", path)
+    assert details["options"] == ["evolve", "quarantine"]
+    assert "new field gate" in details["body"]
+    runs.call_api("PATCH", path, {"chosen_options": ["evolve"], "params_input": {}})
 
-    done = runs.go_on(approval, question)
+    finished = runs.resume(approval, question)
 
-    assert runs.states(done) == {"ask": "success", "record": "success"}
-    assert done.state == "success"
+    assert runs.states(finished) == {"ask": "success", "record": "success"}
+    assert finished.state == "success"
     (line,) = [line for line in evolution.read(refused, "flights") if line.event == "answered"]
-    assert (line.drift, line.decision, line.decided_by) == (DRIFT, "evolve", "admin")
-    assert evolution.is_answered(refused, "flights", DRIFT)
+    assert (line.schema_change_id, line.decision, line.decided_by) == (SCHEMA_CHANGE_ID, "evolve", "admin")
+    assert evolution.is_answered(refused, "flights", SCHEMA_CHANGE_ID)
 
 
-def test_plan_asks_about_a_drift_that_waits_whoever_met_it(
+def test_plan_asks_about_a_schema_change_that_another_run_has_found(
     runs: Any, refused: Layout, spark_submit: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dags.flights import dag
     from pipelines.flights import pipeline
 
-    met = "5d4c3b2a1f0e"
+    other_id = "5d4c3b2a1f0e"
     (line,) = evolution.read(refused, "flights")
-    evolution.record(refused, "flights", [dataclasses.replace(line, drift=met)])
-    drift_waits(refused, pipeline, "silver", met)
+    evolution.record(refused, "flights", [dataclasses.replace(line, schema_change_id=other_id)])
+    write_refused_schema_change(refused, pipeline, "silver", other_id)
     spark_submit("report.write(path)")
     runs.start(dag)
-    assert f"a new run of schema_approval asks about drift {met}" in capsys.readouterr().out
-    asked = runs.ask_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
-    assert [each["conf"] for each in asked if met in each["dag_run_id"]] == [
-        {"pipeline": "flights", "flow": "silver", "drift": met, "changes": ["new field gate"], "breaks": []}
+    assert f"a new run of schema_approval asks about schema change {other_id}" in capsys.readouterr().out
+    approvals = runs.call_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
+    assert [each["conf"] for each in approvals if other_id in each["dag_run_id"]] == [
+        {
+            "pipeline": "flights",
+            "flow": "silver",
+            "schema_change_id": other_id,
+            "changes": ["new field gate"],
+            "breaks": [],
+        }
     ]
 
-    evolution.answer(refused, "flights", met, "evolve", "ada")
+    evolution.answer(refused, "flights", other_id, "evolve", "ada")
     assert InProcessRun(dag).execute("plan") == "success"
-    assert "about drift" not in capsys.readouterr().out, "it waits no more"
+    assert "about schema change" not in capsys.readouterr().out, "the batch no longer waits"

@@ -1,6 +1,6 @@
 """The same DAG on a real Spark standalone cluster: a master and two workers, all on loopback.
 
-Nightly: it takes six JVMs. The settings and the command that a master elsewhere gets are held per merge by
+Nightly, because it needs six JVMs. The settings and the command for a remote master are tested per merge in
 tests/test_launch.py and test_submit.py.
 """
 
@@ -21,8 +21,8 @@ import pytest
 
 from demo import checks, flights_feed, recompute
 from pipelines.flights import pipeline
-from tests.patience import PATIENCE, until
-from tidegate.embedded import places as embedded
+from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.embedded import paths as embedded
 from tidegate.embedded.ports import LOOPBACK, free_port, listens
 from tidegate.layout import Layout
 
@@ -50,37 +50,40 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
     try:
         start("master.Master", "--port", master.rpartition(":")[2])
-        until(lambda: listens(int(master.rpartition(":")[2])), "the master listens")
+        wait_until(lambda: listens(int(master.rpartition(":")[2])), "the master listens")
         for name in ("one", "two"):
             folder = tmp_path / "work" / name
             start("worker.Worker", master, "--cores", "1", "--memory", "1g", "--work-dir", str(folder))
-        until(lambda: (tmp_path / "cluster.log").read_text().count("Registering worker") == 2, "both workers are known")
+        wait_until(
+            lambda: (tmp_path / "cluster.log").read_text().count("Registering worker") == 2,
+            "both workers are registered",
+        )
         yield master
     finally:
         for process in started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
 
 
-def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_nothing_of_it_listens_elsewhere(
-    runs: Any, places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
+def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_listens_on_loopback_only(
+    runs: Any, project_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str
 ) -> None:
     from dags.flights import dag
 
     connection = {"conn_type": "spark", "host": cluster, "extra": {"deploy-mode": "client"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    layout = Layout(places / ".data/lake", places / ".data/landing")
+    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
     for day in (1, 2):
         flights_feed.land_day(layout.landing_root, date(2013, 1, day))
     run = runs.start(dag)
     assert runs.states(run) == dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
     with contextlib.closing(recompute.flights(layout.landing_root)) as answer:
-        found = [checks.balance(layout, pipeline), *checks.exactly_once(layout, pipeline, answer)]
-    assert [check for check in found if not check.fine] == []
+        compared = [checks.balance(layout, pipeline), *checks.exactly_once(layout, pipeline, answer)]
+    assert [check for check in compared if not check.passed] == []
     for name in ("one", "two"):
-        (told,) = (tmp_path / "work" / name).glob("app-*/*/stderr")
-        assert "Finished task" in told.read_text(), "the worker did some of the work"
+        (log,) = (tmp_path / "work" / name).glob("app-*/*/stderr")
+        assert "Finished task" in log.read_text(), "the worker did some of the work"
     addresses = {
         connection.laddr.ip.removeprefix("::ffff:")
         for connection in psutil.net_connections("inet")

@@ -1,4 +1,4 @@
-"""What people type into Airflow's command line and send to its API: taken or refused as without this project it would be."""
+"""Airflow accepts the commands of the guides and of `tidegate plan`, and refuses an invalid conf by command and by API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
 from pipelines.flights import pipeline
-from tests.airflow.entrances import airflow_command
+from tests.airflow.entry_points import airflow_command
 from tidegate.planning.backfill import commands
 from tidegate.request import RunRequest
 
@@ -28,24 +28,24 @@ REFUSED: list[dict[str, Any]] = [
     {"to_date": "2013-01-20; rm"},
     {"dry_run": "maybe"},
 ]
-"""What Airflow itself refuses by the types of the form's fields; no run is made."""
+"""Confs that Airflow itself refuses by the types of the form's fields; no run is created."""
 
 
 def commands_of_guides() -> list[str]:
-    """Every command of Airflow that a guide shows, also as what `tidegate plan` prints."""
-    found = set()
+    """Every Airflow command that a guide shows, also in the output of `tidegate plan`."""
+    matches = set()
     for document in DOCUMENTS:
         text = document.read_text().replace("\\\n", " ")
-        found |= set(re.findall(r"(?:^\$ |^|: )(airflow (?:dags|backfill) [^`\n]+)$", text, re.MULTILINE))
-    return sorted(found)
+        matches |= set(re.findall(r"(?:^\$ |^|: )(airflow (?:dags|backfill) [^`\n]+)$", text, re.MULTILINE))
+    return sorted(matches)
 
 
-def test_the_guides_show_commands_of_airflow() -> None:
+def test_the_guides_contain_airflow_commands() -> None:
     assert len(commands_of_guides()) >= 8
 
 
 @pytest.mark.parametrize("command", commands_of_guides())
-def test_airflow_takes_the_commands_of_the_guides(command: str) -> None:
+def test_airflow_accepts_the_commands_of_the_guides(command: str) -> None:
     from airflow.cli import cli_parser
 
     arguments = cli_parser.get_parser().parse_args(shlex.split(command)[1:])
@@ -53,15 +53,15 @@ def test_airflow_takes_the_commands_of_the_guides(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{}, {"flows": ["silver"]}, {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"}],
+    "params",
+    [{}, {"flows": ["silver"]}, {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-31"}],
 )
-def test_airflow_takes_the_commands_that_plan_prints(asked: dict[str, Any]) -> None:
+def test_airflow_accepts_the_commands_that_plan_prints(params: dict[str, Any]) -> None:
     from airflow.cli import cli_parser
 
-    request = RunRequest.check(pipeline, "plan", asked)
-    printed = [command for command in commands(pipeline, request).every if command.startswith("airflow")]
-    assert len(printed) == (2 if "mode" in asked else 1)
+    request = RunRequest.check(pipeline, "plan", params)
+    printed = [command for command in commands(pipeline, request).all if command.startswith("airflow")]
+    assert len(printed) == (2 if "mode" in params else 1)
     for command in printed:
         arguments = cli_parser.get_parser().parse_args(shlex.split(command)[1:])
         conf = getattr(arguments, "conf", None)
@@ -70,12 +70,12 @@ def test_airflow_takes_the_commands_that_plan_prints(asked: dict[str, Any]) -> N
 
 
 def number_of_runs(runs: Any) -> int:
-    return int(runs.ask_api("GET", "dags/flights/dagRuns?limit=1")["total_entries"])
+    return int(runs.call_api("GET", "dags/flights/dagRuns?limit=1")["total_entries"])
 
 
 @pytest.mark.parametrize("conf", REFUSED)
-def test_a_wrong_conf_is_refused_by_command_and_api_and_no_run_is_made(
-    runs: Any, knowing: Path, conf: dict[str, Any]
+def test_an_invalid_conf_is_refused_by_command_and_api_and_creates_no_run(
+    runs: Any, home_with_dags: Path, conf: dict[str, Any]
 ) -> None:
     before = number_of_runs(runs)
     with pytest.raises(ParamValidationError):
@@ -85,11 +85,11 @@ def test_a_wrong_conf_is_refused_by_command_and_api_and_no_run_is_made(
     assert number_of_runs(runs) == before
 
 
-def test_a_conf_that_fits_makes_a_run_by_command_and_by_api(runs: Any, knowing: Path) -> None:
+def test_a_valid_conf_creates_a_run_by_command_and_by_api(runs: Any, home_with_dags: Path) -> None:
     before = number_of_runs(runs)
     conf = {"flows": ["silver"]}
     airflow_command("dags", "trigger", "flights", "--conf", json.dumps(conf))
-    assert runs.ask_api("POST", "dags/flights/dagRuns", {"logical_date": None, "conf": conf})["conf"]["flows"] == [
+    assert runs.call_api("POST", "dags/flights/dagRuns", {"logical_date": None, "conf": conf})["conf"]["flows"] == [
         "silver"
     ]
     assert number_of_runs(runs) == before + 2

@@ -1,4 +1,4 @@
-"""What a pipeline's DAG looks like to Airflow."""
+"""The tasks, settings, form and documentation of a pipeline's DAG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.airflow.approval import build_schema_approval
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
-from tidegate.spec.pipeline import DAGS_FOR_ALL, TASKS_OF_ALL
+from tidegate.spec.pipeline import SHARED_DAGS, SHARED_TASKS
 
 pytestmark = pytest.mark.airflow
 
@@ -50,7 +50,7 @@ def test_two_flows_that_read_the_same_table_do_not_wait_for_each_other() -> None
     assert dag.task_dict["by_month"].upstream_task_ids == {"silver"}
 
 
-def test_run_is_the_setup_of_all_flows_so_that_clearing_one_clears_it_too() -> None:
+def test_run_is_the_setup_task_of_all_flows_so_that_clearing_one_clears_run() -> None:
     dag = build_dag(flights)
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["run"]
     assert set(dag.partial_subset(task_ids=["silver"], include_downstream=True, include_upstream=False).task_dict) == {
@@ -60,13 +60,13 @@ def test_run_is_the_setup_of_all_flows_so_that_clearing_one_clears_it_too() -> N
     }
 
 
-def test_a_flow_without_rows_does_not_skip_the_next_and_a_refused_one_stops_it() -> None:
+def test_a_skipped_flow_does_not_skip_the_next_and_a_refused_flow_stops_it() -> None:
     rules = {task.task_id: task.trigger_rule.value for task in build_dag(flights).tasks}
-    assert rules["bronze"] == "all_success", "Airflow allows nothing else behind a setup"
+    assert rules["bronze"] == "all_success", "Airflow allows nothing else directly below a setup task"
     assert rules["silver"] == rules["gold"] == "none_failed"
 
 
-def test_only_plan_and_run_are_retried_and_run_by_its_report() -> None:
+def test_only_plan_and_run_have_retries_and_run_has_the_report_retry_policy() -> None:
     tasks = build_dag(flights).task_dict
     assert {name: task.retries for name, task in tasks.items()} == {
         "plan": flights.retries,
@@ -78,7 +78,7 @@ def test_only_plan_and_run_are_retried_and_run_by_its_report() -> None:
     assert isinstance(tasks["run"].retry_policy, ReportRetryPolicy)
 
 
-def test_one_run_at_a_time_without_a_pool_that_somebody_has_to_make() -> None:
+def test_one_run_at_a_time_without_a_custom_pool() -> None:
     dag = build_dag(flights)
     assert dag.max_active_runs == 1
     assert dag.task_dict["run"].max_active_tis_per_dag == 1
@@ -86,7 +86,7 @@ def test_one_run_at_a_time_without_a_pool_that_somebody_has_to_make() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["@daily", "@hourly", "*/2 * * * *"])
-def test_a_schedule_has_data_intervals_that_hold_time(schedule: str) -> None:
+def test_a_schedule_has_data_intervals_longer_than_zero(schedule: str) -> None:
     dag = build_dag(dataclasses.replace(flights, schedule=schedule, timezone="Europe/Paris"))
     assert isinstance(dag.timetable, CronDataIntervalTimetable)
     core = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
@@ -95,11 +95,11 @@ def test_a_schedule_has_data_intervals_that_hold_time(schedule: str) -> None:
     assert not dag.catchup
 
 
-def test_a_pipeline_without_a_schedule_runs_by_hand_only() -> None:
+def test_a_pipeline_without_a_schedule_has_a_dag_without_one() -> None:
     assert build_dag(dataclasses.replace(flights, schedule=None)).schedule is None
 
 
-def test_a_pipeline_that_follows_tables_is_scheduled_on_any_of_their_assets() -> None:
+def test_a_pipeline_that_follows_tables_is_scheduled_by_any_of_their_assets() -> None:
     dag = build_dag(dataclasses.replace(flights, schedule=AfterTables("silver.clicks", "gold.page_views")))
     core = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
     assert core.timetable.asset_condition.as_expression() == {
@@ -111,7 +111,7 @@ def test_a_pipeline_that_follows_tables_is_scheduled_on_any_of_their_assets() ->
     assert "after new rows in `silver.clicks` or `gold.page_views`" in str(dag.doc_md)
 
 
-def test_a_cleared_run_follows_the_declaration_of_today() -> None:
+def test_a_cleared_run_uses_the_current_declaration() -> None:
     assert build_dag(flights).rerun_with_latest_version is True
 
 
@@ -121,11 +121,11 @@ def test_owner_and_tags_come_from_the_declaration() -> None:
     assert {task.owner for task in dag.tasks} == {"web-analytics"}
 
 
-def test_the_docs_hold_the_declaration_as_people_read_it() -> None:
+def test_the_documentation_contains_the_declaration() -> None:
     doc = build_dag(flights).doc_md
     assert doc is not None
-    for told in ("`silver.flights`: upsert by flight_id", "`flights/silver`", "`flights:clean`", "dep_delay INT", "v1"):
-        assert told in doc
+    for text in ("`silver.flights`: upsert by flight_id", "`flights/silver`", "`flights:clean`", "dep_delay INT", "v1"):
+        assert text in doc
 
 
 @pytest.mark.parametrize(
@@ -138,44 +138,44 @@ def test_the_docs_hold_the_declaration_as_people_read_it() -> None:
         ),
     ],
 )
-def test_another_declaration_has_another_fingerprint_in_the_docs(changed: Pipeline) -> None:
+def test_a_changed_declaration_has_another_fingerprint_in_the_documentation(changed: Pipeline) -> None:
     assert _fingerprint(changed) != _fingerprint(flights)
     assert _fingerprint(flights) == _fingerprint(dataclasses.replace(flights))
 
 
-def test_nothing_of_this_machine_is_part_of_the_version() -> None:
-    told = json.dumps(DagSerialization.serialize_dag(build_dag(flights))["tasks"], default=str)
-    assert "spark_jobs" not in told
-    assert "/jars" not in told
+def test_the_serialized_tasks_contain_no_paths() -> None:
+    tasks = json.dumps(DagSerialization.serialize_dag(build_dag(flights))["tasks"], default=str)
+    assert "spark_jobs" not in tasks
+    assert "/jars" not in tasks
 
 
-def test_the_names_that_no_pipeline_and_no_flow_may_have_are_those_of_our_dags_and_tasks() -> None:
-    serving = [build_alerts_dag(), build_schema_approval(), build_quarantine_dag()]
-    assert sorted(dag.dag_id for dag in serving) == sorted(DAGS_FOR_ALL)
+def test_the_reserved_names_are_those_of_the_shared_dags_and_tasks() -> None:
+    shared = [build_alerts_dag(), build_schema_approval(), build_quarantine_dag()]
+    assert sorted(dag.dag_id for dag in shared) == sorted(SHARED_DAGS)
     own = set(build_dag(flights).task_dict) - {flow.name for flow in flights.flows}
-    assert own == set(TASKS_OF_ALL)
+    assert own == set(SHARED_TASKS)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "changes",
     [
         {},
         {"mode": "incremental"},
         {"flows": None},
         {"flows": ["silver", "gold"]},
         {"flows": []},
-        {"mode": "replay", "from_date": "2013-01-01", "to_date": "2013-01-31"},
+        {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-31"},
         {"mode": "full_refresh", "dry_run": True},
     ],
 )
-def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
+def test_the_form_accepts_valid_params(changes: dict[str, object]) -> None:
     params = build_dag(flights).params
-    params.update(asked)
+    params.update(changes)
     params.validate()
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "changes",
     [
         {"mode": "everything"},
         {"flows": ["platinum"]},
@@ -187,12 +187,12 @@ def test_the_form_takes_what_makes_sense(asked: dict[str, object]) -> None:
         {"dry_run": "yes"},
     ],
 )
-def test_the_form_refuses_a_wrong_mode_flow_or_date(asked: dict[str, object]) -> None:
+def test_the_form_refuses_an_invalid_mode_flow_or_date(changes: dict[str, object]) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = build_dag(flights).params
     with pytest.raises(ParamValidationError):
-        params.update(asked)
+        params.update(changes)
         params.validate()
 
 

@@ -1,4 +1,4 @@
-"""What the light tasks send arrives at a StatsD socket and at an OpenTelemetry collector, through Airflow's own metrics."""
+"""Metrics arrive at a StatsD socket and at an OpenTelemetry collector, through Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tidegate.report import FlowReport
 pytestmark = pytest.mark.airflow
 
 
-def sent_by_a_run(lake: Lake) -> None:
-    """What `plan` and the flows' tasks of a run send: a file waits, silver had a batch, another attempt one as well."""
+def send_metrics_of_a_run(lake: Lake) -> None:
+    """Execute `plan` and the flows' tasks of a run: a file waits, silver had a batch, and another attempt had one as well."""
     from dags.flights import dag
 
     lake.layout.open()
@@ -51,7 +51,7 @@ def sent_by_a_run(lake: Lake) -> None:
 
 
 def _progress(lake: Lake, batch_id: int, **changed: Any) -> None:
-    """What Spark told of one micro-batch of silver."""
+    """Record Spark's progress of one batch of silver."""
     moment = datetime.now(UTC)
     progress = metrics.QueryProgress(
         flow="silver",
@@ -79,12 +79,12 @@ def _progress(lake: Lake, batch_id: int, **changed: Any) -> None:
 
 
 @pytest.fixture
-def lake(places: Path) -> Lake:
-    return Lake(Layout(places / ".data/lake", places / ".data/landing"))
+def lake(project_dir: Path) -> Lake:
+    return Lake(Layout(project_dir / ".data/lake", project_dir / ".data/landing"))
 
 
 class StatsD:
-    """A server that only listens."""
+    """A UDP server that receives metrics."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -92,18 +92,18 @@ class StatsD:
         self._socket.settimeout(0.2)
         self.port = self._socket.getsockname()[1]
 
-    def heard(self) -> dict[str, str]:
-        """The last value of each metric of ours, with its kind."""
-        found = {}
+    def values(self) -> dict[str, str]:
+        """The last value of each metric of Tidegate, with its StatsD type."""
+        metrics_by_name = {}
         while True:
             try:
                 packet = self._socket.recv(65_536).decode()
             except TimeoutError:
-                return found
+                return metrics_by_name
             for line in packet.splitlines():
                 name, _, value = line.partition(":")
                 if ".tidegate." in name:
-                    found[name] = value
+                    metrics_by_name[name] = value
 
     def close(self) -> None:
         self._socket.close()
@@ -111,7 +111,7 @@ class StatsD:
 
 @pytest.fixture
 def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsD]:
-    """Configured as in a deployment, and initialised as Airflow does it in each task's process."""
+    """A server that Airflow's metrics are configured for, initialised as Airflow does it in each task's process."""
     from airflow.sdk.observability import stats
     from airflow.sdk.observability.metrics import stats_utils
 
@@ -126,23 +126,23 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsD]:
 
 
 def test_lag_rows_and_durations_of_a_run_arrive(lake: Lake, statsd: StatsD) -> None:
-    sent_by_a_run(lake)
-    heard = statsd.heard()
+    send_metrics_of_a_run(lake)
+    values = statsd.values()
     prefix = "airflow.tidegate.flights"
-    assert heard[f"{prefix}.bronze.lag_rows"] == "2|g"
-    assert heard[f"{prefix}.bronze.lag_bytes"] == "33|g"
-    counts = {name: heard[f"{prefix}.silver.rows_{name}"] for name in ("read", "written", "quarantined")}
+    assert values[f"{prefix}.bronze.lag_rows"] == "2|g"
+    assert values[f"{prefix}.bronze.lag_bytes"] == "33|g"
+    counts = {name: values[f"{prefix}.silver.rows_{name}"] for name in ("read", "written", "quarantined")}
     assert counts == {"read": "9|g", "written": "7|g", "quarantined": "2|g"}
-    assert heard[f"{prefix}.silver.batch"] == "1250.000000|ms"
-    # 9 rows of the ledger in the 2.5 s that Spark tells.
-    assert heard[f"{prefix}.silver.rows_per_second"] == "3.6|g"
-    kept = {name: heard[f"{prefix}.silver.{name}"] for name in ("state_rows", "rows_late", "offsets_behind")}
-    assert kept == {"state_rows": "7|g", "rows_late": "3|g", "offsets_behind": "30|g"}
-    assert f"{prefix}.bronze.state_rows" not in heard, "nobody heard Spark tell of it"
-    assert not [name for name in heard if name.startswith(f"{prefix}.gold.rows")], "gold had no batch"
+    assert values[f"{prefix}.silver.batch"] == "1250.000000|ms"
+    # 9 rows of the ledger in the 2.5 s of Spark's progress.
+    assert values[f"{prefix}.silver.rows_per_second"] == "3.6|g"
+    gauges = {name: values[f"{prefix}.silver.{name}"] for name in ("state_rows", "rows_late", "offsets_behind")}
+    assert gauges == {"state_rows": "7|g", "rows_late": "3|g", "offsets_behind": "30|g"}
+    assert f"{prefix}.bronze.state_rows" not in values, "no progress is recorded"
+    assert not [name for name in values if name.startswith(f"{prefix}.gold.rows")], "gold had no batch"
 
 
-def test_what_waits_in_quarantine_and_how_old_the_data_is_arrive(
+def test_open_quarantine_entries_and_the_age_of_the_data_arrive(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, statsd: StatsD
 ) -> None:
     from dags.alerts import dag
@@ -151,29 +151,29 @@ def test_what_waits_in_quarantine_and_how_old_the_data_is_arrive(
     lake.layout.open()
     lake.quarantine(3, "required(origin)")
     lake.quarantine(2, "required(origin)", state="waived")
-    dag.get_task("look").execute(cast(Context, {}))
-    heard = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.heard().items()}
-    assert heard["flights.silver.quarantine_open"] == "3|g"
+    dag.get_task("evaluate").execute(cast(Context, {}))
+    values = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.values().items()}
+    assert values["flights.silver.quarantine_open"] == "3|g"
     since = datetime.now(UTC) - datetime(2026, 1, 5, 10, tzinfo=UTC)
-    assert float(heard["flights.silver.quarantine_age_hours"].removesuffix("|g")) == pytest.approx(
+    assert float(values["flights.silver.quarantine_age_hours"].removesuffix("|g")) == pytest.approx(
         since / timedelta(hours=1), abs=0.1
     )
-    assert heard["flights.gold.quarantine_open"] == "0|g"
-    assert heard["flights.gold.quarantine_age_hours"] == "0|g"
+    assert values["flights.gold.quarantine_open"] == "0|g"
+    assert values["flights.gold.quarantine_age_hours"] == "0|g"
 
 
-def test_of_what_nobody_can_tell_no_gauge_is_sent(statsd: StatsD) -> None:
+def test_unknown_values_are_not_sent(statsd: StatsD) -> None:
     from tidegate.airflow import gauges
 
     now = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    unknown = Observation(flow="bronze", from_outside=True)
-    known = Observation(flow="silver", from_outside=False, newest_event=now - timedelta(hours=6))
-    gauges.tell_ages("flights", [unknown, known], now)
-    assert statsd.heard() == {"airflow.tidegate.flights.silver.event_age_hours": "6.0|g"}
+    unknown = Observation(flow="bronze", external_source=True)
+    measured = Observation(flow="silver", external_source=False, newest_event=now - timedelta(hours=6))
+    gauges.send_ages("flights", [unknown, measured], now)
+    assert statsd.values() == {"airflow.tidegate.flights.silver.event_age_hours": "6.0|g"}
 
 
 class Collector:
-    """As much of an OpenTelemetry collector as takes metrics over HTTP."""
+    """An OpenTelemetry collector, as far as it receives metrics over HTTP."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -195,22 +195,24 @@ class Collector:
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def heard(self) -> dict[str, float]:
-        """The last value of each metric of ours; of a timer how many values it took."""
+    def values(self) -> dict[str, float]:
+        """The last value of each metric of Tidegate; for a timer the number of its values."""
         from opentelemetry.metrics import get_meter_provider
         from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
         # As Airflow does at the end of each task's process.
-        get_meter_provider().force_flush()  # type: ignore[attr-defined]  # the SDK's
-        found = {}
+        get_meter_provider().force_flush()  # type: ignore[attr-defined]  # defined by the SDK
+        metrics_by_name = {}
         for body in self.bodies:
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
                     for point in metric.gauge.data_points:
-                        found[metric.name] = point.as_double if point.HasField("as_double") else float(point.as_int)
+                        metrics_by_name[metric.name] = (
+                            point.as_double if point.HasField("as_double") else float(point.as_int)
+                        )
                     for spread in metric.exponential_histogram.data_points:
-                        found[metric.name] = float(spread.count)
-        return {name: value for name, value in found.items() if ".tidegate." in name}
+                        metrics_by_name[metric.name] = float(spread.count)
+        return {name: value for name, value in metrics_by_name.items() if ".tidegate." in name}
 
     def close(self) -> None:
         self._server.shutdown()
@@ -219,7 +221,7 @@ class Collector:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    """Airflow configured for it as its documentation says, by OpenTelemetry's own variables."""
+    """A collector that Airflow is configured for by OpenTelemetry's environment variables, as its documentation says."""
     from airflow.sdk._shared.observability.metrics import otel_logger
     from airflow.sdk.observability import stats
     from airflow.sdk.observability.metrics import stats_utils
@@ -232,19 +234,19 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
     yield server
     monkeypatch.undo()
-    get_meter_provider().shutdown()  # type: ignore[attr-defined]  # the SDK's
-    # At the end of this process there is no collector any more.
+    get_meter_provider().shutdown()  # type: ignore[attr-defined]  # defined by the SDK
+    # Otherwise Airflow flushes at the exit of this process, when the collector has stopped.
     atexit.unregister(otel_logger.flush_otel_metrics)
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
     server.close()
 
 
-def test_all_of_it_arrives_at_an_opentelemetry_collector(lake: Lake, collector: Collector) -> None:
+def test_all_metrics_arrive_at_an_opentelemetry_collector(lake: Lake, collector: Collector) -> None:
     from dags.alerts import dag as alerts
 
-    alerts.get_task("look").execute(cast(Context, {}))
-    sent_by_a_run(lake)
-    heard = {name.removeprefix("airflow.tidegate.flights."): value for name, value in collector.heard().items()}
+    alerts.get_task("evaluate").execute(cast(Context, {}))
+    send_metrics_of_a_run(lake)
+    values = {name.removeprefix("airflow.tidegate.flights."): value for name, value in collector.values().items()}
     expected = {
         "bronze.lag_rows": 2.0,
         "silver.rows_read": 9.0,
@@ -257,20 +259,20 @@ def test_all_of_it_arrives_at_an_opentelemetry_collector(lake: Lake, collector: 
         "silver.quarantine_open": 0.0,
         "silver.open_alerts": 0.0,
     }
-    assert {name: heard.get(name) for name in expected} == expected
+    assert {name: values.get(name) for name in expected} == expected
 
 
-def test_open_alerts_of_every_flow_arrive(places: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsD) -> None:
+def test_open_alerts_of_every_flow_arrive(project_dir: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsD) -> None:
     from dags.alerts import dag
 
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
-    dag.get_task("look").execute(cast(Context, {}))
-    heard = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.heard().items()}
-    assert heard["flights.bronze.open_alerts"] == "1|g"
-    assert heard["flights.silver.open_alerts"] == "0|g"
-    assert heard["clickstream.bronze.open_alerts"] == "1|g"
-    assert heard["flights.silver.lag_rows"] == "0|g"
-    assert "flights.bronze.lag_rows" not in heard, "nobody can tell"
+    dag.get_task("evaluate").execute(cast(Context, {}))
+    values = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.values().items()}
+    assert values["flights.bronze.open_alerts"] == "1|g"
+    assert values["flights.silver.open_alerts"] == "0|g"
+    assert values["clickstream.bronze.open_alerts"] == "1|g"
+    assert values["flights.silver.lag_rows"] == "0|g"
+    assert "flights.bronze.lag_rows" not in values, "unknown"
 
 
 def test_a_metric_that_cannot_be_sent_fails_no_task(statsd: StatsD, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,4 +284,4 @@ def test_a_metric_that_cannot_be_sent_fails_no_task(statsd: StatsD, monkeypatch:
         raise ConnectionError("no route")
 
     monkeypatch.setattr(stats, "gauge", broken)
-    gauges.tell_alerts("flights", ["silver"], [])
+    gauges.send_open_alerts("flights", ["silver"], [])

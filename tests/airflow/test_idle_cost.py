@@ -1,4 +1,4 @@
-"""A run without news reads next to nothing also where the lake has a long past: many batches, each with its small files."""
+"""A run without new data reads almost nothing, also if the lake has many batches with small files."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from deltalake import DeltaTable
 from tests.airflow.in_process import EventsByAsset, InProcessRun
 from tests.airflow.lake import Lake
 from tests.cli.project import Checkpoint, append
-from tests.written import delta_offset
+from tests.spark_files import delta_offset
 from tidegate.layout import Layout
 
 pytestmark = pytest.mark.airflow
 
 BATCHES = 34
-"""Of each of the three flows, so a hundred lines in the ledger, each in a file of its own."""
+"""Per flow; with three flows, a hundred ledger lines, each in its own file."""
 
 
 @pytest.fixture
-def old(places: Path) -> Lake:
-    """A lake whose flows have read all there is, in many batches."""
-    (places / ".data/landing/flights").mkdir(parents=True)
-    lake = Lake(Layout(places / ".data/lake", places / ".data/landing"))
+def long_lake(project_dir: Path) -> Lake:
+    """A lake whose flows are up to date after many batches."""
+    (project_dir / ".data/landing/flights").mkdir(parents=True)
+    lake = Lake(Layout(project_dir / ".data/lake", project_dir / ".data/landing"))
     lake.layout.open()
     lake.begin("flights")
     for flow in ("bronze", "silver"):
@@ -48,7 +48,7 @@ def old(places: Path) -> Lake:
 
 
 def _lengthen(ledger: Path) -> None:
-    """Add the lines of all later batches, a commit and a file each, as jobs do and in a fraction of their time."""
+    """Add the lines of all later batches, one commit and one file each, as jobs do, but faster."""
     first = DeltaTable(str(ledger))
     version = first.version()
     lines = [pyarrow.parquet.read_table(path) for path in sorted(ledger.glob("*.parquet"))]
@@ -71,22 +71,24 @@ def _lengthen(ledger: Path) -> None:
                 "stats": json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": {}}),
             }
             (ledger / f"_delta_log/{version:020d}.json").write_text(json.dumps({"add": added}) + "\n")
-    # As every hundredth writer does.
+    # Writers create a checkpoint after every hundred commits.
     DeltaTable(str(ledger)).create_checkpoint()
 
 
-def test_a_run_without_news_opens_not_one_file_of_a_long_ledger(old: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_new_data_opens_no_file_of_a_long_ledger(
+    long_lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
     from dags.flights import dag
 
-    ledger = old.layout.ops("flights", "ledger")
+    ledger = long_lake.layout.ops("flights", "ledger")
     assert len(DeltaTable(str(ledger)).file_uris()) == 3 * BATCHES
     events: EventsByAsset = {}
     assert InProcessRun(dag, events=events).execute("plan") == "short circuit"
-    assert "Airflow had not been told of new rows in silver.flights; it is now" in capsys.readouterr().out
+    assert "Sent the missing Asset event for new rows in silver.flights" in capsys.readouterr().out
     (event,) = events["silver.flights"]
     assert event["rows"] == 10 * BATCHES
 
-    # What was told of needs no second look: by the log alone it is passed over.
+    # Files that the last event covers are skipped by the statistics in the Delta log.
     for path in ledger.glob("*.parquet"):
         path.unlink()
     run = InProcessRun(dag, events=events)

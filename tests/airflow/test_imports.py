@@ -1,4 +1,4 @@
-"""What Airflow meets when it reads the DAG files: little to load, found from anywhere, a new version for every edit."""
+"""Reading the DAG files imports little, works from any folder, and creates a new DAG version for every edit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ import dags.flights, dags.clickstream, dags.alerts
 print(json.dumps(sorted(sys.modules)))
 """
 
-# One process for all commands: Airflow takes seconds to import.
+# One process for all commands, because importing Airflow takes seconds.
 _COMMANDS = """
 import sys
 from airflow.cli import cli_parser
@@ -63,15 +63,15 @@ print(json.dumps(versions))
 
 
 def _clean(home: Path) -> dict[str, str]:
-    """The project's environment on top of nothing but a path and a home."""
-    given = airflow_home.environment(PROJECT, {"PATH": os.defpath, "HOME": str(home)})
-    return given | {
+    """The project's environment variables, plus only PATH and HOME."""
+    environment = airflow_home.environment(PROJECT, {"PATH": os.defpath, "HOME": str(home)})
+    return environment | {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
     }
 
 
-def test_reading_the_dags_loads_nothing_heavy(database: Path) -> None:
+def test_reading_the_dags_imports_no_heavy_packages(database: Path) -> None:
     loaded = set(json.loads(_python(_LOADED, cwd=PROJECT, environment=_clean(database)).splitlines()[-1]))
     assert "tidegate.airflow.submit" in loaded
     assert [name for name in HEAVY if name in loaded] == []
@@ -79,26 +79,26 @@ def test_reading_the_dags_loads_nothing_heavy(database: Path) -> None:
 
 def test_airflow_finds_the_dags_from_any_folder(database: Path) -> None:
     output = _python(_COMMANDS + _FIND, cwd="/", environment=_clean(database))
-    listed, errors = (_answer(output, command) for command in ("dags list", "dags list-import-errors"))
+    listed, errors = (_output_of(output, command) for command in ("dags list", "dags list-import-errors"))
     assert {"flights", "clickstream"} <= {dag["dag_id"] for dag in listed}
     assert errors == []
 
 
-def test_editing_a_declaration_makes_a_new_version(database: Path, tmp_path: Path) -> None:
+def test_an_edited_declaration_creates_a_new_dag_version(database: Path, tmp_path: Path) -> None:
     for name in ("dags", "pipelines"):
         shutil.copytree(PROJECT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     home = tmp_path / "home"
     shutil.copytree(database, home)
     environment = _clean(home) | {
         "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
-        # Else Airflow waits for half a minute between two looks at the same DAG.
+        # Otherwise Airflow serializes the same DAG at most every 30 seconds.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
-        # In place of an installation of the copy. Two edits may have one size and one second.
+        # In place of an installation of the copy. No bytecode, because two edits may have the same size and second.
         "PYTHONPATH": str(tmp_path),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     text = (tmp_path / "pipelines/flights.py").read_text()
-    # Something that no task shows: only the documentation tells it.
+    # A change that only the DAG's documentation contains.
     changed = text.replace('null_values=("", "NA")', 'null_values=("", "N/A")')
     assert changed != text
     (tmp_path / "edits.json").write_text(json.dumps([text, f"{text}\n# only a comment\n", changed]))
@@ -109,16 +109,16 @@ def test_editing_a_declaration_makes_a_new_version(database: Path, tmp_path: Pat
 
 
 def _python(script: str, *, cwd: str | Path, environment: dict[str, str]) -> str:
-    """What a script prints in a process of its own."""
-    done = subprocess.run(
+    """Run a script in a new process; returns its output."""
+    result = subprocess.run(
         [sys.executable, "-c", script], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
-def _answer(output: str, command: str) -> Any:
-    """The JSON that a command of `_COMMANDS` printed; Airflow prints a sentence in place of an empty list."""
-    said = next(part for part in output.split("$ ") if part.startswith(f"{command} "))
-    found = re.search(r"^\[.*\]\s*$", said, re.MULTILINE | re.DOTALL)
-    return json.loads(found[0]) if found else []
+def _output_of(output: str, command: str) -> Any:
+    """The JSON output of a command of `_COMMANDS`; Airflow prints a sentence instead of an empty list."""
+    section = next(part for part in output.split("$ ") if part.startswith(f"{command} "))
+    match = re.search(r"^\[.*\]\s*$", section, re.MULTILINE | re.DOTALL)
+    return json.loads(match[0]) if match else []

@@ -1,4 +1,4 @@
-"""Links that Airflow shows on tasks; where they lead is tested with a whole run (test_whole_runs.py)."""
+"""The extra links of tasks; their URLs are tested with whole runs (test_whole_runs.py)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def test_the_scheduler_knows_the_links_of_a_dag() -> None:
 
     from dags.flights import dag
 
-    known = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-    assert known.get_task("silver").extra_links == ["Data quality reports"]
-    assert known.get_task("run").extra_links == ["Spark history"]
+    deserialized = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    assert deserialized.get_task("silver").extra_links == ["Data quality reports"]
+    assert deserialized.get_task("run").extra_links == ["Spark history"]

@@ -1,4 +1,4 @@
-"""The form for what was set aside, run by Airflow; Spark's place is taken by a script that writes reports."""
+"""The DAG `quarantine`, run by Airflow; a script that writes reports replaces Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
 from tests.cli.project import append, quarantined
 from tidegate.airflow.quarantine import build_quarantine_dag
-from tidegate.checkpoints import intervention, lease
+from tidegate.checkpoints import lease, overrides
 from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine import lifecycle
@@ -29,20 +29,20 @@ def dag(database: Path) -> Any:
 
 
 @pytest.fixture
-def layout(places: Path) -> Layout:
-    return Layout(places / ".data/lake", places / ".data/landing")
+def layout(project_dir: Path) -> Layout:
+    return Layout(project_dir / ".data/lake", project_dir / ".data/landing")
 
 
 @pytest.fixture
-def held(layout: Layout) -> Path:
-    """Three open rows of silver."""
+def entries(layout: Layout) -> Path:
+    """Three open quarantine entries of silver."""
     path = layout.quarantine("flights", "silver")
     append(path, [quarantined(f"a#{number}", ["between(dep_delay)"], {"line": number}, "x") for number in range(3)])
     return path
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "changes",
     [
         {},
         {"action": "waive", "rule": "between(dep_delay)", "since": "2026-01-05", "reason": "why not; rm -rf"},
@@ -50,14 +50,14 @@ def held(layout: Layout) -> Path:
         {"limit": 5, "dry_run": True},
     ],
 )
-def test_the_form_takes_what_makes_sense(asked: dict[str, Any]) -> None:
+def test_the_form_accepts_valid_params(changes: dict[str, Any]) -> None:
     params = build_quarantine_dag().params
-    params.update(asked)
+    params.update(changes)
     params.validate()
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "changes",
     [
         {"action": "delete"},
         {"pipeline": "../flights"},
@@ -71,27 +71,27 @@ def test_the_form_takes_what_makes_sense(asked: dict[str, Any]) -> None:
         {"reason": "x" * 501},
     ],
 )
-def test_the_form_refuses_what_is_no_name_day_age_or_count(asked: dict[str, Any]) -> None:
+def test_the_form_refuses_an_invalid_name_date_age_or_count(changes: dict[str, Any]) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     params = build_quarantine_dag().params
     with pytest.raises(ParamValidationError):
-        params.update(asked)
+        params.update(changes)
         params.validate()
 
 
-def test_waiving_is_done_by_plan_without_an_application(
-    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any
+def test_plan_waives_without_an_application(
+    runs: Any, dag: Any, layout: Layout, entries: Path, spark_submit: Any
 ) -> None:
-    spark_submit("sys.exit('nobody may start this')")
+    spark_submit("sys.exit('must not be started')")
     run = runs.start(dag, {**SILVER, "action": "waive", "reason": "the airport's own test"})
     assert runs.states(run) == {"plan": "success", "run": "skipped", "show": "skipped"}
     assert runs.xcom(run, "plan", "reason") == "silver: 3 waived"
-    assert lifecycle.held(held).states == {"waived": 3}
+    assert lifecycle.entry_counts(entries).states == {"waived": 3}
 
 
-def test_a_replay_goes_to_one_application_that_is_given_its_request(
-    runs: Any, dag: Any, layout: Layout, held: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_replay_runs_one_application_with_its_request(
+    runs: Any, dag: Any, layout: Layout, entries: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark_submit(
         "flow = report.flow('silver')\n"
@@ -107,74 +107,74 @@ def test_a_replay_goes_to_one_application_that_is_given_its_request(
     assert runs.xcom(run, "show", "return_value") == {"read": 3, "written": 2, "quarantined": 1, "superseded": 0}
     request_id = runs.xcom(run, "plan", "request")
     request = RunRequest.read(layout, "flights", run_key(run.run_id), request_id)
-    assert (request.mode, request.flows, request.limit) == ("quarantine", ("silver",), 100)
+    assert (request.mode, request.flows, request.limit) == ("replay", ("silver",), 100)
     assert request.selection is not None
     assert request.selection.rule == "between(dep_delay)"
     assert request.requested_by
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("changes", "message"),
     [
         ({"action": "waive"}, "needs a reason"),
         ({"action": "expire"}, "needs an age"),
         ({"action": "expire", "dry_run": True}, "needs an age"),
         ({"action": "take", "reason": "x"}, "no refused batch"),
-        ({"action": "take", "reason": "x", "dry_run": True}, "taking a batch out has no dry run"),
-        ({"action": "take", "reason": "x", "rule": "between(dep_delay)"}, "rule does not go with take"),
-        ({"action": "waive", "reason": "x", "limit": 1}, "limit does not go with waive"),
+        ({"action": "take", "reason": "x", "dry_run": True}, "take has no dry run"),
+        ({"action": "take", "reason": "x", "rule": "between(dep_delay)"}, "rule does not apply to take"),
+        ({"action": "waive", "reason": "x", "limit": 1}, "limit does not apply to waive"),
         ({"flow": "platinum"}, "has no flow 'platinum'"),
         ({"rules": "x"}, "unknown key 'rules'"),
     ],
 )
-def test_a_form_that_does_not_fit_together_is_red_in_plan_and_changes_nothing(
-    layout: Layout, held: Path, asked: dict[str, Any], message: str
+def test_plan_fails_on_contradicting_fields_and_changes_nothing(
+    layout: Layout, entries: Path, changes: dict[str, Any], message: str
 ) -> None:
-    run = InProcessRun(build_quarantine_dag(), SILVER | asked)
+    run = InProcessRun(build_quarantine_dag(), SILVER | changes)
     assert run.execute("plan") == "failed"
     assert message in run.message
-    assert lifecycle.held(held).states == {"open": 3}
+    assert lifecycle.entry_counts(entries).states == {"open": 3}
 
 
-def test_a_dry_run_of_waiving_counts_and_changes_nothing(layout: Layout, held: Path) -> None:
+def test_a_dry_run_of_waiving_counts_and_changes_nothing(layout: Layout, entries: Path) -> None:
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "waive", "reason": "x", "dry_run": True})
     assert run.execute("plan") == "short circuit"
     assert run.xcom("plan", "reason") == "silver: 3 open entries would be changed"
-    assert lifecycle.held(held).states == {"open": 3}
+    assert lifecycle.entry_counts(entries).states == {"open": 3}
 
 
-def test_with_nothing_open_the_run_ends_green_without_an_application(layout: Layout) -> None:
+def test_without_open_entries_the_run_succeeds_without_an_application(layout: Layout) -> None:
     run = InProcessRun(build_quarantine_dag(), SILVER)
     assert run.execute("plan") == "short circuit"
-    assert run.xcom("plan", "reason") == "silver: nothing is open"
+    assert run.xcom("plan", "reason") == "silver: no open entries"
 
 
-def test_a_run_that_holds_the_lease_is_waited_for(layout: Layout, held: Path) -> None:
+def test_a_held_lease_is_a_transient_error(layout: Layout, entries: Path) -> None:
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "waive", "reason": "x"})
     with (
         lease.hold(layout, ("checkpoint:flights/silver",), what="attempt a1 of flights"),
-        pytest.raises(LeaseHeldError) as held_by_another,
+        pytest.raises(LeaseHeldError) as error,
     ):
         run.execute("plan")
-    assert held_by_another.value.transient, "Airflow tries again"
-    assert lifecycle.held(held).states == {"open": 3}
+    assert error.value.transient, "Airflow retries"
+    assert lifecycle.entry_counts(entries).states == {"open": 3}
 
 
-def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(layout: Layout, held: Path) -> None:
-    intervention.switch(layout, "flights", "silver", on=False, by="ada", reason="frozen until Monday")
+def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(layout: Layout, entries: Path) -> None:
+    overrides.switch(layout, "flights", "silver", on=False, by="ada", reason="frozen until Monday")
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "replay"})
     assert run.execute("plan") == "failed"
     assert "switched off by ada" in run.message
-    assert lifecycle.held(held).states == {"open": 3}
+    assert lifecycle.entry_counts(entries).states == {"open": 3}
 
 
 @pytest.mark.parametrize(
-    ("left", "message"), [("no report", "crashed before it reported"), ("a failure", "the replay was failed")]
+    ("report", "message"), [("none", "crashed before it wrote a report"), ("failed", "the replay was failed")]
 )
-def test_a_replay_that_failed_is_red_where_it_is_shown(layout: Layout, held: Path, left: str, message: str) -> None:
+def test_show_fails_for_a_replay_that_failed(layout: Layout, entries: Path, report: str, message: str) -> None:
     run = InProcessRun(build_quarantine_dag(), SILVER)
     run.xcoms["run", "attempt"] = "a1"
-    if left == "a failure":
+    if report == "failed":
         silver = FlowReport(flow="silver", target="silver.flights", checkpoint_version=1, state="failed")
         Lake(layout).report(run.run_id, "a1", flows=[silver])
     assert run.execute("show") == "failed"

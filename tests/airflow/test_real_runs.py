@@ -1,7 +1,7 @@
 """A run through Airflow with real Spark that ends with an error of the whole application.
 
-Nightly, because both halves are tested per merge: that the job reports it (tests/spark_jobs), and that Airflow does not try
-again after such a report (test_whole_runs.py). All that goes well with real Spark is seen in tests/live.
+Nightly, because both halves are tested per merge: that the job reports the error (tests/spark_jobs), and that Airflow does not
+retry after such a report (test_whole_runs.py). Successful runs with real Spark are tested in tests/live.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tidegate.report import RunReport
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm]
 
 
-def test_a_suite_that_is_not_there_ends_the_application_and_nothing_is_tried_again(runs: Any, places: Path) -> None:
+def test_a_missing_suite_fails_the_application_without_a_retry(runs: Any, project_dir: Path) -> None:
     from dags.flights import dag
 
-    layout = Layout(places / ".data/lake", places / ".data/landing")
-    shutil.rmtree(places / "expectations/flights")
+    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    shutil.rmtree(project_dir / "expectations/flights")
     flights_feed.land_day(layout.landing_root, date(2013, 1, 1))
     run = runs.start(dag)
     assert runs.states(run)["run"] == "failed"

@@ -14,27 +14,27 @@ from tidegate.report import FlowReport, RunReport, describe_error
 
 pytestmark = pytest.mark.airflow
 
-BROKER_AWAY = describe_error(SourceUnavailableError("the broker does not answer"))
+NO_BROKER = describe_error(SourceUnavailableError("the broker does not answer"))
 WRONG_SUITE = describe_error(SpecError("the suite has no such rule"))
 
 
 def _report(error: dict[str, Any] | None = None, *flow_errors: dict[str, Any]) -> RunReport:
     flows = [
-        FlowReport(flow=f"flow{n}", target="silver.x", checkpoint_version=1, state="failed", error=told)
-        for n, told in enumerate(flow_errors)
+        FlowReport(flow=f"flow{n}", target="silver.x", checkpoint_version=1, state="failed", error=flow_error)
+        for n, flow_error in enumerate(flow_errors)
     ]
     return RunReport(dag_id="flights", run_key="k", attempt="a", started_at="", error=error, flows=flows)
 
 
-def test_a_transient_error_is_tried_again_and_says_why() -> None:
+def test_a_transient_error_is_retried_with_its_reason() -> None:
     decision = decide(_report(describe_error(LeaseHeldError("table silver.x", "pid 7"))), 1)
     assert decision.action is RetryAction.RETRY
     assert decision.reason is not None
     assert "LeaseHeldError" in decision.reason
 
 
-def test_a_transient_error_of_one_flow_is_tried_again() -> None:
-    assert decide(_report(None, WRONG_SUITE, BROKER_AWAY), 1).action is RetryAction.RETRY
+def test_a_transient_error_of_one_flow_is_retried() -> None:
+    assert decide(_report(None, WRONG_SUITE, NO_BROKER), 1).action is RetryAction.RETRY
 
 
 def test_a_terminal_error_of_the_application_fails_at_once() -> None:
@@ -43,21 +43,21 @@ def test_a_terminal_error_of_the_application_fails_at_once() -> None:
     assert decision.reason == "SpecError: the suite has no such rule"
 
 
-def test_a_terminal_error_of_the_application_outweighs_what_a_flow_met() -> None:
-    assert decide(_report(WRONG_SUITE, BROKER_AWAY), 1).action is RetryAction.FAIL
+def test_a_terminal_error_of_the_application_takes_precedence_over_a_flows_error() -> None:
+    assert decide(_report(WRONG_SUITE, NO_BROKER), 1).action is RetryAction.FAIL
 
 
-def test_without_a_report_the_plain_retries_apply() -> None:
+def test_without_a_report_the_tasks_own_retries_apply() -> None:
     assert decide(None, 1).action is RetryAction.DEFAULT
 
 
-def test_a_report_without_an_error_means_a_crash_and_the_plain_retries_apply() -> None:
+def test_after_a_crash_the_tasks_own_retries_apply() -> None:
     assert decide(_report(), 1).action is RetryAction.DEFAULT
 
 
-def test_the_waits_double_and_end_at_the_longest() -> None:
-    waits = [decide(_report(BROKER_AWAY), number).retry_delay for number in (1, 2, 3, 20, 10_000)]
-    assert waits == [*(timedelta(seconds=s) for s in (30, 60, 120)), LONGEST_DELAY, LONGEST_DELAY]
+def test_delays_double_up_to_the_longest() -> None:
+    delays = [decide(_report(NO_BROKER), number).retry_delay for number in (1, 2, 3, 20, 10_000)]
+    assert delays == [*(timedelta(seconds=s) for s in (30, 60, 120)), LONGEST_DELAY, LONGEST_DELAY]
 
 
 def test_the_policy_never_raises(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,5 +66,5 @@ def test_the_policy_never_raises(caplog: pytest.LogCaptureFixture) -> None:
     assert decision.action is RetryAction.DEFAULT
 
 
-def test_airflow_can_keep_the_policy() -> None:
+def test_airflow_can_serialize_the_policy() -> None:
     assert isinstance(ReportRetryPolicy.deserialize(ReportRetryPolicy().serialize()), ReportRetryPolicy)

@@ -1,4 +1,4 @@
-"""How the application is started and ended: the command, the environment, the processes."""
+"""How `run` starts and ends the application: the command, the environment, the processes."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from pipelines.flights import pipeline
-from tests.patience import until
+from tests.waiting import wait_until
 from tidegate.airflow import submit
 from tidegate.airflow.submit import RunFlows, SubmitHook, end_group, without_secrets
 
 pytestmark = pytest.mark.airflow
 
-STUBBORN = """
+JOB = """
 import signal, subprocess, sys, time
 if len(sys.argv) == 2:
     child = subprocess.Popen([sys.executable, __file__, sys.argv[1], "child"])
-signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[1] == "stubborn" else signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[1] == "ignores" else signal.SIG_DFL)
 print("up", flush=True)
 time.sleep(3600)
 """
 
 
 def _connection(monkeypatch: pytest.MonkeyPatch, host: str, **extra: str) -> None:
-    told = {"conn_type": "spark", "host": host, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+    connection = {"conn_type": "spark", "host": host, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
 
 
 def _hook() -> Any:
-    run = RunFlows(what=pipeline.name, task_id="run")
+    run = RunFlows(label=pipeline.name, task_id="run")
     run.conf = {"spark.driver.memory": "2g"}
     run.env_vars = {"TIDEGATE_LAKE": "/lake"}
     run.application_args = ["--attempt", "a1"]
     return run._get_hook()
 
 
-def test_a_local_command_holds_ids_and_settings_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_command_contains_only_ids_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "local[2]", **{"deploy-mode": "client"})
     command = _hook()._build_spark_submit_command("run_pipeline.py")
     assert command[:3] == ["spark-submit", "--master", "local[2]"]
@@ -52,21 +52,21 @@ def test_a_local_command_holds_ids_and_settings_only(monkeypatch: pytest.MonkeyP
     assert command[-3:] == ["run_pipeline.py", "--attempt", "a1"]
 
 
-def test_a_standalone_cluster_gets_the_driver_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_standalone_cluster_the_driver_runs_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "client"})
     command = _hook()._build_spark_submit_command("run_pipeline.py")
     assert command[1:3] == ["--master", "spark://master:7077"]
     assert command[command.index("--deploy-mode") + 1] == "client"
 
 
-def test_cluster_mode_on_a_standalone_cluster_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_mode_on_a_standalone_cluster_is_refused_with_the_correction(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "cluster"})
     with pytest.raises(AirflowFailException, match="client mode"):
         _hook()
 
 
 @pytest.mark.parametrize("address", [None, "http://rm:8088"])
-def test_yarn_is_given_the_environment_and_tracked_where_it_can_be(
+def test_yarn_gets_the_environment_and_is_tracked_if_possible(
     monkeypatch: pytest.MonkeyPatch, address: str | None
 ) -> None:
     extra = {"deploy-mode": "cluster"} | ({"yarn_resourcemanager_webapp_address": address} if address else {})
@@ -78,20 +78,20 @@ def test_yarn_is_given_the_environment_and_tracked_where_it_can_be(
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
 
 
-def test_kubernetes_without_its_package_says_which_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubernetes_without_its_package_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "namespace": "etl"})
     with pytest.raises(AirflowFailException, match="apache-airflow-providers-cncf-kubernetes"):
         _hook()
 
 
-def test_a_missing_connection_is_said_and_never_becomes_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
+def test_a_missing_connection_is_an_error_and_not_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     with pytest.raises(AirflowFailException, match="spark_default"):
         _hook()
 
 
-def test_secrets_of_airflow_stay_behind() -> None:
-    kept = without_secrets(
+def test_secrets_of_airflow_are_removed() -> None:
+    variables = without_secrets(
         {
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://user:word@db",
             "AIRFLOW_CONN_SPARK_DEFAULT": "{}",
@@ -100,24 +100,22 @@ def test_secrets_of_airflow_stay_behind() -> None:
             "JAVA_HOME": "/java",
         }
     )
-    assert kept == {"AIRFLOW_CTX_DAG_ID": "flights", "JAVA_HOME": "/java"}
+    assert variables == {"AIRFLOW_CTX_DAG_ID": "flights", "JAVA_HOME": "/java"}
 
 
-def test_the_process_really_runs_without_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark_submit: Any
-) -> None:
-    seen = tmp_path / "seen.json"
-    spark_submit(f"import json; pathlib.Path({str(seen)!r}).write_text(json.dumps(dict(os.environ)))")
+def test_the_process_runs_without_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark_submit: Any) -> None:
+    path = tmp_path / "environment.json"
+    spark_submit(f"import json; pathlib.Path({str(path)!r}).write_text(json.dumps(dict(os.environ)))")
     monkeypatch.setenv("AIRFLOW_VAR_TOKEN", "x")
     hook = _hook()
     hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
     hook.submit("run_pipeline.py")
-    variables = json.loads(seen.read_text())
+    variables = json.loads(path.read_text())
     assert variables["TIDEGATE_LAKE"] == "/lake"
     assert [name for name in variables if name.startswith(("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_"))] == []
 
 
-def test_a_failed_application_raises_so_that_the_policy_is_asked(spark_submit: Any) -> None:
+def test_a_failed_application_raises_so_that_the_retry_policy_is_evaluated(spark_submit: Any) -> None:
     spark_submit("sys.exit(75)")
     hook = _hook()
     hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
@@ -126,25 +124,27 @@ def test_a_failed_application_raises_so_that_the_policy_is_asked(spark_submit: A
 
 
 @pytest.mark.parametrize(
-    ("manners", "grace", "ended_by"), [("polite", 3600.0, signal.SIGTERM), ("stubborn", 0.2, signal.SIGKILL)]
+    ("reaction", "grace", "ended_by"), [("exits", 3600.0, signal.SIGTERM), ("ignores", 0.2, signal.SIGKILL)]
 )
-def test_the_whole_process_group_is_asked_to_end_and_then_ended(
-    tmp_path: Path, manners: str, grace: float, ended_by: signal.Signals
+def test_the_whole_process_group_gets_sigterm_and_then_sigkill(
+    tmp_path: Path, reaction: str, grace: float, ended_by: signal.Signals
 ) -> None:
     script = tmp_path / "job.py"
-    script.write_text(STUBBORN)
-    leader = subprocess.Popen([sys.executable, str(script), manners], stdout=subprocess.PIPE, start_new_session=True)
+    script.write_text(JOB)
+    leader = subprocess.Popen([sys.executable, str(script), reaction], stdout=subprocess.PIPE, start_new_session=True)
     assert leader.stdout is not None
     assert [leader.stdout.readline() for _ in range(2)] == [b"up\n", b"up\n"], "parent and child run"
-    # Whoever is polite is not waited for to the end of the grace: this test would not end.
+    # It returns as soon as the processes exit: with the whole grace period this test would time out.
     end_group(leader, grace=grace)
     assert leader.returncode == -ended_by
     leader.stdout.close()
-    until(lambda: not [p for p in psutil.process_iter() if _runs_in(p, leader.pid)], "the child is gone too")
+    wait_until(
+        lambda: not [p for p in psutil.process_iter() if _runs_in(p, leader.pid)], "the child process has ended too"
+    )
 
 
-def test_an_application_has_ended_before_airflow_kills_its_task() -> None:
-    assert submit.GRACE_SECONDS + submit._KILL_SECONDS < 5, "which it does 5 s after it asked the task to end"
+def test_an_application_ends_before_airflow_kills_its_task() -> None:
+    assert submit.GRACE_SECONDS + submit._KILL_SECONDS < 5, "Airflow kills the task 5 s after SIGTERM"
 
 
 def _runs_in(process: psutil.Process, group: int) -> bool:
@@ -154,7 +154,7 @@ def _runs_in(process: psutil.Process, group: int) -> bool:
         return False
 
 
-def test_ending_a_group_that_is_gone_is_no_error() -> None:
+def test_ending_a_process_group_that_has_exited_is_no_error() -> None:
     leader = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
     leader.wait()
     end_group(leader, grace=1.0)
@@ -165,7 +165,7 @@ def test_killing_the_task_ends_the_application(
 ) -> None:
     pids = tmp_path / "pid"
     spark_submit(f"pathlib.Path({str(pids)!r}).write_text(str(os.getpid())); time.sleep(3600)")
-    run = RunFlows(what=pipeline.name, task_id="run")
+    run = RunFlows(label=pipeline.name, task_id="run")
     run.application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
     run._hook = run._get_hook()
 
@@ -177,7 +177,7 @@ def test_killing_the_task_ends_the_application(
 
     before = signal.signal(signal.SIGALRM, kill_when_up)
     try:
-        # As Airflow does it: a signal handler calls on_kill while execute waits.
+        # As in Airflow, a signal handler calls on_kill while execute waits.
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(AirflowException):
             run._hook.submit("run_pipeline.py")
@@ -189,8 +189,8 @@ def test_killing_the_task_ends_the_application(
 
 
 def test_on_kill_before_a_submission_does_nothing() -> None:
-    RunFlows(what=pipeline.name, task_id="run").on_kill()
+    RunFlows(label=pipeline.name, task_id="run").on_kill()
 
 
-def test_the_hook_is_ours() -> None:
+def test_the_operator_uses_our_hook() -> None:
     assert isinstance(_hook(), SubmitHook)

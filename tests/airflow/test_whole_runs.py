@@ -1,7 +1,6 @@
-"""Whole runs of a DAG by Airflow's own parts, one for each way in which the tasks of a run depend on each other.
+"""Whole DAG runs in Airflow: trigger rules, short circuits, retries, stored events and clearing.
 
-Trigger rules, short circuits, retries, stored events and clearing are Airflow's. Spark's place is taken by a script that
-writes reports. What a single task decides is tested in ``test_tasks.py``.
+A script that writes reports replaces Spark. The decisions of single tasks are tested in ``test_tasks.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tidegate.request import RunRequest
 
 pytestmark = pytest.mark.airflow
 
-GREEN = dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
+ALL_SUCCESS = dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
 IDLE = {"plan": "success"} | dict.fromkeys(("run", "bronze", "silver", "gold"), "skipped")
 
 
@@ -32,8 +31,8 @@ def dag(database: Path) -> Any:
 
 
 @pytest.fixture
-def layout(places: Path) -> Layout:
-    return Layout(places / ".data/lake", places / ".data/landing")
+def layout(project_dir: Path) -> Layout:
+    return Layout(project_dir / ".data/lake", project_dir / ".data/landing")
 
 
 @pytest.fixture
@@ -45,26 +44,26 @@ def landed(layout: Layout) -> Path:
     return path
 
 
-def test_with_nothing_new_the_run_ends_green_without_an_application_and_sends_what_a_crash_swallowed(
+def test_a_run_without_new_data_succeeds_without_an_application_and_sends_lost_events(
     runs: Any, dag: Any, layout: Layout, spark_submit: Any
 ) -> None:
     (layout.landing_root / "flights").mkdir()
     layout.open()
     Lake(layout).batch("flights", "silver", 7, read=9, written=9, target_version=2500)
     events = len(runs.events("silver.flights"))
-    spark_submit("sys.exit('nobody may start this')")
+    spark_submit("sys.exit('must not be started')")
     run = runs.start(dag)
     assert run.state == "success"
     assert runs.states(run) == IDLE
     assert "bronze" in runs.xcom(run, "plan", "reason")
     assert runs.xcom(run, "run", "attempt") is None
     (planned,) = plans.read(layout, "flights", "bronze")
-    assert planned.behind == 0, "noted for alerts"
+    assert planned.behind == 0, "recorded for alerts"
     (event,) = runs.events("silver.flights")[events:]
     assert (event["rows"], event["delta_version"]) == (9, 2500)
 
 
-def test_the_application_gets_the_checked_request_and_flows_that_were_left_out_are_skipped(
+def test_the_application_gets_the_checked_request_and_excluded_flows_are_skipped(
     runs: Any, dag: Any, layout: Layout, landed: Path, spark_submit: Any, tmp_path: Path
 ) -> None:
     spark_submit(
@@ -73,7 +72,7 @@ def test_the_application_gets_the_checked_request_and_flows_that_were_left_out_a
     )
     events = len(runs.events("bronze.flights"))
     run = runs.start(dag, {"flows": ["bronze"]})
-    assert runs.states(run) == GREEN | {"silver": "skipped", "gold": "skipped"}
+    assert runs.states(run) == ALL_SUCCESS | {"silver": "skipped", "gold": "skipped"}
     request_id, attempt = runs.xcom(run, "plan", "request"), runs.xcom(run, "run", "attempt")
     assert RunRequest.read(layout, "flights", run_key(run.run_id), request_id).flows == ("bronze",)
     argv = (tmp_path / "argv").read_text().split()
@@ -82,7 +81,7 @@ def test_the_application_gets_the_checked_request_and_flows_that_were_left_out_a
     assert (event["rows"], event["delta_version"], event["attempt"]) == (42, 1, attempt)
 
 
-def test_a_refused_flow_is_red_and_clearing_it_runs_the_application_again(
+def test_a_refused_flow_fails_and_clearing_it_runs_the_application_again(
     runs: Any,
     dag: Any,
     layout: Layout,
@@ -110,24 +109,24 @@ report.write(path)
     )
     run = runs.start(dag)
     assert run.state == "failed"
-    assert runs.states(run) == GREEN | {"silver": "failed", "gold": "upstream_failed"}
+    assert runs.states(run) == ALL_SUCCESS | {"silver": "failed", "gold": "upstream_failed"}
     log = capsys.readouterr().out
-    assert "batch 0 refused. Clear this task, with only-failed off; that clears `run` too." in log
-    # Links are stored when a task ends, whatever its colour.
+    assert 'batch 0 refused. Clear this task without the option "Only Failed"; that clears `run` too.' in log
+    # Links are stored when a task ends in any state.
     assert runs.xcom(run, "run", "_link_HistoryLink") == "http://spark:18080/history/local-17/jobs/"
     reports = "/plugin/tidegate/tidegate/pipelines/flights/docs/index.html"
     assert [runs.xcom(run, task, "_link_ReportsLink") for task in ("bronze", "silver")] == [reports, reports]
     attempt, request = runs.xcom(run, "run", "attempt"), runs.xcom(run, "plan", "request")
 
     assert runs.clear(dag, run, "silver") == ["gold", "run", "silver"]
-    run = runs.go_on(dag, run)
+    run = runs.resume(dag, run)
     assert run.state == "success"
-    assert runs.states(run) == GREEN
+    assert runs.states(run) == ALL_SUCCESS
     assert runs.xcom(run, "run", "attempt") != attempt
     assert runs.xcom(run, "plan", "request") == request
 
 
-def test_a_transient_error_is_tried_again_as_a_new_attempt(
+def test_a_transient_error_is_retried_as_a_new_attempt(
     runs: Any, dag: Any, layout: Layout, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.airflow.retry.FIRST_DELAY", timedelta(0))
@@ -148,7 +147,7 @@ sys.exit(75 if nth == 1 else 0)
     assert [report is not None and report.error is None for report in reports] == [False, True]
 
 
-def test_a_transient_error_of_one_flow_is_its_own_once_the_tries_are_used_up(
+def test_a_transient_error_of_one_flow_fails_only_that_flow_after_the_last_try(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tidegate.airflow.retry.FIRST_DELAY", timedelta(0))
@@ -158,7 +157,7 @@ if nth == 1:
     wrote("bronze", 3, 7000)
 silver = report.flow("silver")
 silver.state = "failed"
-silver.error = {"kind": "SourceUnavailableError", "message": "the broker is away.", "transient": True}
+silver.error = {"kind": "SourceUnavailableError", "message": "no broker answers.", "transient": True}
 report.flow("gold").state = "skipped"
 report.ended_at = now()
 report.write(path)
@@ -168,13 +167,13 @@ sys.exit(75)
     events = len(runs.events("bronze.flights"))
     run = runs.start(dag)
     assert run.state == "failed"
-    assert runs.states(run) == GREEN | {"silver": "failed", "gold": "upstream_failed"}
+    assert runs.states(run) == ALL_SUCCESS | {"silver": "failed", "gold": "upstream_failed"}
     assert int((tmp_path / "submissions").read_text()) == dag.task_dict["run"].retries + 1
     (event,) = runs.events("bronze.flights")[events:]
     assert event["rows"] == 3
 
 
-def test_a_terminal_error_of_the_application_is_not_tried_again(
+def test_a_terminal_error_of_the_application_is_not_retried(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, tmp_path: Path
 ) -> None:
     spark_submit(
@@ -187,14 +186,14 @@ def test_a_terminal_error_of_the_application_is_not_tried_again(
     assert (tmp_path / "submissions").read_text() == "1"
 
 
-def test_a_crash_is_tried_again_and_the_event_that_it_swallowed_is_sent(
+def test_a_crash_is_retried_and_the_lost_event_is_sent(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dag.task_dict["run"], "retry_delay", timedelta(0))
-    # The first try writes its batch and dies; the second finds nothing new.
+    # The first try writes its batch and crashes; the second has no new data.
     spark_submit("nth == 1 and wrote('gold', 7, 2000); report.write(path); sys.exit(1 if nth == 1 else 0)")
     before = len(runs.events("gold.daily_delay"))
     run = runs.start(dag)
-    assert runs.states(run) == GREEN | {"bronze": "skipped", "silver": "skipped"}
+    assert runs.states(run) == ALL_SUCCESS | {"bronze": "skipped", "silver": "skipped"}
     (event,) = runs.events("gold.daily_delay")[before:]
     assert (event["rows"], event["delta_version"]) == (7, 2000)

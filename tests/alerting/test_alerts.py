@@ -1,4 +1,4 @@
-"""When each rule is true, when it is not, and when nobody can tell."""
+"""When each rule is true, false or undecided."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidegate.alerting.alerts import RULES, FlowRun, Observation, PlannedLag, evaluate
-from tidegate.alerting.episodes import Event, episodes_of, settle
+from tidegate.alerting.episodes import Event, episodes_of, transitions
 from tidegate.spec.thresholds import Thresholds
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -21,27 +21,31 @@ def ago(hours: float) -> datetime:
 
 
 def plans(*behind: int | None) -> tuple[PlannedLag, ...]:
-    """One an hour, the last just now; so much was behind at each."""
+    """One plan per hour, the last one now, with these lags."""
     count = len(behind)
     return tuple(PlannedLag(at=ago(count - 1 - nth), behind=rows or 0, rows=rows) for nth, rows in enumerate(behind))
 
 
-def begins(*offsets: int, partition: int = 0) -> tuple[PlannedLag, ...]:
-    """One plan an hour, the last an hour ago; a topic began at these offsets, and nothing else was odd."""
+def plans_of_topic(*offsets: int, partition: int = 0) -> tuple[PlannedLag, ...]:
+    """One plan per hour, the last one an hour ago, with these first offsets of the topic."""
     count = len(offsets)
-    told = enumerate(offsets)
-    return tuple(PlannedLag(at=ago(count - n), behind=1, rows=1, begins={partition: offset}) for n, offset in told)
+    return tuple(
+        PlannedLag(at=ago(count - n), behind=1, rows=1, first_offsets={partition: offset})
+        for n, offset in enumerate(offsets)
+    )
 
 
-def run(hours_ago: float = 0.0, **given: Any) -> FlowRun:
-    return FlowRun(**({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0, "set_aside": 0.0} | given))
+def run(hours_ago: float = 0.0, **changes: Any) -> FlowRun:
+    return FlowRun(
+        **({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0, "quarantined_share": 0.0} | changes)
+    )
 
 
-def seen(**given: Any) -> Observation:
-    """A flow about which everything is known and all is well, but for what is given."""
-    well: dict[str, Any] = {
+def observation(**changes: Any) -> Observation:
+    """An observation in which all values are known and no rule is true, with changes."""
+    defaults: dict[str, Any] = {
         "flow": "bronze",
-        "from_outside": True,
+        "external_source": True,
         "interval_seconds": 3600.0,
         "plans": plans(5, 4, 5, 4, 5, 4),
         "runs": (run(1), run()),
@@ -49,19 +53,19 @@ def seen(**given: Any) -> Observation:
         "quarantine_open": 0,
         "newest_event": ago(1),
     }
-    return Observation(**(well | given))
+    return Observation(**(defaults | changes))
 
 
-def found(limits: Thresholds, **given: Any) -> dict[str, str]:
-    return {alert.rule: alert.message for alert in evaluate(limits, seen(**given), NOW).alerts}
+def messages(limits: Thresholds, **changes: Any) -> dict[str, str]:
+    return {alert.rule: alert.message for alert in evaluate(limits, observation(**changes), NOW).alerts}
 
 
-FRESH = Thresholds(freshness_hours=6, quarantine_rows=100)
-"""With the rules that have no limit of their own."""
+THRESHOLDS = Thresholds(freshness_hours=6, quarantine_rows=100)
+"""The defaults, plus the thresholds that have no default."""
 
 
-def test_where_all_is_well_no_rule_is_true_and_none_is_undecided() -> None:
-    findings = evaluate(FRESH, seen(), NOW)
+def test_without_a_problem_no_rule_is_true_or_undecided() -> None:
+    findings = evaluate(THRESHOLDS, observation(), NOW)
     assert findings.alerts == ()
     assert findings.undecided == frozenset()
 
@@ -73,7 +77,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "missed",
         {"plans": tuple(PlannedLag(at=ago(4.1), behind=1, rows=1) for _ in range(6))},
         {"plans": (*plans(1, 2, 1, 2), PlannedLag(at=ago(3.9), behind=1, rows=1))},
-        "no run was planned for 4 h 6 min: 3 runs or more of the schedule did not happen",
+        "no run was planned for 4 h 6 min: at least 3 runs missed",
     ),
     (
         "no_input",
@@ -102,9 +106,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "expiring",
-        {"plans": begins(0, 10, 20), "begins": {0: 30}, "unread": {0: 59}},
-        {"plans": begins(0, 10, 20), "begins": {0: 30}, "unread": {0: 60}},
-        "the topic will have deleted unread messages in ~2 h 54 min, sooner than 3 h",
+        {"plans": plans_of_topic(0, 10, 20), "first_offsets": {0: 30}, "unread": {0: 59}},
+        {"plans": plans_of_topic(0, 10, 20), "first_offsets": {0: 30}, "unread": {0: 60}},
+        "the topic will delete unread messages in ~2 h 54 min, sooner than 3 h",
     ),
     (
         "state",
@@ -120,8 +124,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "quarantine",
-        {"runs": (run(1), run(set_aside=0.051))},
-        {"runs": (run(1, set_aside=1.0), run(set_aside=0.05))},
+        {"runs": (run(1), run(quarantined_share=0.051))},
+        {"runs": (run(1, quarantined_share=1.0), run(quarantined_share=0.05))},
         "5.1% of the last run went to quarantine, more than 5.0%",
     ),
     (
@@ -146,18 +150,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "over", "under", "message"), CASES, ids=[case[0] for case in CASES])
-def test_a_rule_is_true_past_its_limit_and_not_at_it(
+def test_a_rule_is_true_above_its_threshold_and_not_at_it(
     rule: str, over: dict[str, Any], under: dict[str, Any], message: str
 ) -> None:
-    assert found(FRESH, **over) == {rule: message}
-    assert found(FRESH, **under) == {}
+    assert messages(THRESHOLDS, **over) == {rule: message}
+    assert messages(THRESHOLDS, **under) == {}
 
 
-def test_every_rule_has_its_case() -> None:
+def test_every_rule_has_a_case() -> None:
     assert [case[0] for case in CASES] == list(RULES)
 
 
-OFF: dict[str, dict[str, Any]] = {
+DISABLED: dict[str, dict[str, Any]] = {
     "missed": {"missed_runs": None},
     "no_input": {"no_input_runs": None},
     "slow": {"processed_share": None},
@@ -173,10 +177,10 @@ OFF: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("rule", OFF)
-def test_a_rule_that_is_turned_off_is_never_true(rule: str) -> None:
+@pytest.mark.parametrize("rule", DISABLED)
+def test_a_rule_that_is_disabled_is_never_true(rule: str) -> None:
     over = next(case[1] for case in CASES if case[0] == rule)
-    findings = evaluate(dataclasses.replace(FRESH, **OFF[rule]), seen(**over), NOW)
+    findings = evaluate(dataclasses.replace(THRESHOLDS, **DISABLED[rule]), observation(**over), NOW)
     assert findings.alerts == ()
     assert rule not in findings.undecided
 
@@ -193,7 +197,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "expiring": {"measured": False},
     "state": {"runs": ()},
     "late": {"runs": ()},
-    "quarantine": {"runs": (run(1), run(set_aside=None))},
+    "quarantine": {"runs": (run(1), run(quarantined_share=None))},
     "quarantine_rows": {"quarantine_open": None},
     "quarantine_age": {"quarantine_open": None},
     "freshness": {"newest_event": None},
@@ -201,20 +205,20 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_that_lacks_what_it_asks_for_is_undecided(rule: str) -> None:
-    findings = evaluate(FRESH, seen(**UNKNOWN[rule]), NOW)
+def test_a_rule_without_the_values_it_needs_is_undecided(rule: str) -> None:
+    findings = evaluate(THRESHOLDS, observation(**UNKNOWN[rule]), NOW)
     assert rule in findings.undecided
     assert rule not in {alert.rule for alert in findings.alerts}
 
 
 def test_without_a_schedule_no_run_can_be_missed_and_none_takes_too_long() -> None:
     over = {"plans": plans(1)[:1], "runs": (run(9), run(seconds=9e5, rows=1)), "interval_seconds": None}
-    assert found(Thresholds(processed_share=None), **over) == {}
-    assert "long" in found(Thresholds(processed_share=None, run_seconds=60), **over)
+    assert messages(Thresholds(processed_share=None), **over) == {}
+    assert "long" in messages(Thresholds(processed_share=None, run_seconds=60), **over)
 
 
-def test_a_flow_behind_another_of_its_pipeline_is_not_asked_for_input() -> None:
-    assert found(FRESH, plans=plans(0, 0, 0, 0, 0, 0), from_outside=False) == {}
+def test_no_input_is_not_evaluated_for_a_flow_with_an_upstream_flow() -> None:
+    assert messages(THRESHOLDS, plans=plans(0, 0, 0, 0, 0, 0), external_source=False) == {}
 
 
 def behind(*counts: int | None) -> tuple[PlannedLag, ...]:
@@ -230,22 +234,22 @@ def behind(*counts: int | None) -> tuple[PlannedLag, ...]:
         ((None, 0, 0, 0, 0, 0), True, False),
     ],
 )
-def test_a_plan_that_failed_is_neither_input_nor_a_lack_of_it(
+def test_a_failed_plan_counts_neither_as_input_nor_as_no_input(
     counts: tuple[int | None, ...], is_true: bool, is_undecided: bool
 ) -> None:
-    findings = evaluate(FRESH, seen(plans=behind(*counts)), NOW)
+    findings = evaluate(THRESHOLDS, observation(plans=behind(*counts)), NOW)
     assert ("no_input" in {alert.rule for alert in findings.alerts}) is is_true
     assert ("no_input" in findings.undecided) is is_undecided
 
 
-def test_an_open_alert_of_no_input_outlives_a_broker_that_is_away_for_a_while() -> None:
-    told: list[tuple[str, str]] = []
+def test_an_open_no_input_episode_stays_open_while_the_broker_is_unreachable() -> None:
+    rules: list[tuple[str, str]] = []
     history: list[Event] = []
     for counts in ((0, 0, 0, 0, 0), (0, 0, 0, 0, None), (0, 0, 0, None, 0), (0, 0, None, 0, 0), (0, 0, None, 0, 7)):
-        events = settle(episodes_of(history), [evaluate(FRESH, seen(plans=behind(*counts)), NOW)], NOW)
-        told += [(event.rule, event.kind) for event in events]
+        events = transitions(episodes_of(history), [evaluate(THRESHOLDS, observation(plans=behind(*counts)), NOW)], NOW)
+        rules += [(event.rule, event.kind) for event in events]
         history += events
-    assert told == [("no_input", "opened"), ("no_input", "resolved")]
+    assert rules == [("no_input", "opened"), ("no_input", "resolved")]
 
 
 @pytest.mark.parametrize(
@@ -259,42 +263,42 @@ def test_an_open_alert_of_no_input_outlives_a_broker_that_is_away_for_a_while() 
         (60.0, 8, None, True),
     ],
 )
-def test_how_fast_rows_arrive_is_told_by_an_interval_or_by_many_rows(
+def test_an_arrival_rate_needs_half_an_interval_or_many_rows(
     seconds_apart: float, rows: int, interval: float | None, decided: bool
 ) -> None:
     runs = (run(seconds_apart / 3600), run(rows=rows, seconds=1e5))
-    findings = evaluate(FRESH, seen(runs=runs, interval_seconds=interval), NOW)
+    findings = evaluate(THRESHOLDS, observation(runs=runs, interval_seconds=interval), NOW)
     assert ("slow" in {alert.rule for alert in findings.alerts}) is decided
     assert ("slow" in findings.undecided) is not decided
 
 
-def test_a_pipeline_that_was_never_planned_is_missed_from_the_first_look_on() -> None:
-    assert found(FRESH, plans=(), last_sign=ago(4)) == {}
-    assert found(FRESH, plans=(), last_sign=ago(4.1)) == {
-        "missed": "no run was ever planned, in 4 h 6 min since this was first looked at: 3 runs or more did not happen"
+def test_a_pipeline_without_a_plan_is_missed_from_the_first_evaluation_on() -> None:
+    assert messages(THRESHOLDS, plans=(), last_activity=ago(4)) == {}
+    assert messages(THRESHOLDS, plans=(), last_activity=ago(4.1)) == {
+        "missed": "no run was planned in the 4 h 6 min since alerts were first evaluated: at least 3 runs missed"
     }
-    assert found(FRESH, plans=(), last_sign=ago(4.1), interval_seconds=None) == {}
-    # A plan of this flow counts before the first look.
-    assert "missed" not in found(FRESH, plans=plans(1, 1, 1, 1, 1, 1), last_sign=ago(100))
+    assert messages(THRESHOLDS, plans=(), last_activity=ago(4.1), interval_seconds=None) == {}
+    # A plan of this flow takes precedence over the first evaluation.
+    assert "missed" not in messages(THRESHOLDS, plans=plans(1, 1, 1, 1, 1, 1), last_activity=ago(100))
 
 
-def test_an_estimated_lag_says_so() -> None:
-    assert found(Thresholds(lag_rows=9), lag_rows=10, lag_exact=False)["lag"].startswith("~10 rows")
+def test_an_estimated_lag_is_marked() -> None:
+    assert messages(Thresholds(lag_rows=9), lag_rows=10, lag_exact=False)["lag"].startswith("~10 rows")
 
 
-def test_a_run_without_rows_says_nothing_of_speed() -> None:
-    assert "slow" in evaluate(FRESH, seen(runs=(run(1), run(rows=0))), NOW).undecided
+def test_a_run_without_rows_leaves_the_rule_slow_undecided() -> None:
+    assert "slow" in evaluate(THRESHOLDS, observation(runs=(run(1), run(rows=0))), NOW).undecided
 
 
 def test_an_empty_quarantine_has_no_age() -> None:
-    assert found(FRESH, quarantine_open=0, quarantine_oldest=None) == {}
+    assert messages(THRESHOLDS, quarantine_open=0, quarantine_oldest=None) == {}
 
 
-def test_of_a_flow_that_is_switched_off_nobody_says_that_it_falls_behind() -> None:
+def test_rules_of_running_flows_are_not_evaluated_for_a_flow_that_is_switched_off() -> None:
     late = {"plans": plans(0, 0, 0, 0, 0), "lag_rows": 2_000_000, "newest_event": ago(48)}
-    assert set(found(FRESH, **late)) == {"no_input", "lag", "freshness"}
-    assert found(FRESH, **late, switched_off=True) == {}
-    assert set(found(FRESH, **late, switched_off=True, refused="batch 4 waits", quarantine_open=101)) == {
+    assert set(messages(THRESHOLDS, **late)) == {"no_input", "lag", "freshness"}
+    assert messages(THRESHOLDS, **late, switched_off=True) == {}
+    assert set(messages(THRESHOLDS, **late, switched_off=True, refused="batch 4 waits", quarantine_open=101)) == {
         "refused",
         "quarantine_rows",
     }

@@ -1,4 +1,4 @@
-"""An alert opens once, stays, is resolved once, and every channel hears of each end once."""
+"""An episode opens once and is resolved once, and every channel gets one notification of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from tidegate.alerting.alerts import Alert, Findings
-from tidegate.alerting.episodes import Episode, Event, Kind, episodes_of, settle, untold
+from tidegate.alerting.episodes import Episode, Event, Kind, episodes_of, pending_notifications, transitions
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTES = timedelta(minutes=5)
@@ -18,15 +18,15 @@ def findings(*rules: str, undecided: tuple[str, ...] = (), flow: str = "bronze")
 
 
 class History:
-    """Looks at one pipeline every five minutes and keeps what happened."""
+    """Evaluates one pipeline every five minutes and keeps the events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.now = NOW
 
-    def look(self, *found: Findings) -> list[tuple[str, str, str]]:
+    def evaluate(self, *results: Findings) -> list[tuple[str, str, str]]:
         self.now += MINUTES
-        new = settle(self.episodes, found, self.now)
+        new = transitions(self.episodes, results, self.now)
         self.events += new
         return [(event.kind, event.flow, event.rule) for event in new]
 
@@ -34,15 +34,15 @@ class History:
     def episodes(self) -> tuple[Episode, ...]:
         return episodes_of(self.events)
 
-    def news(self, channel: str = "webhook") -> list[tuple[str, str]]:
-        return [(kind, episode.rule) for episode, kind in untold(self.episodes, channel, self.now)]
+    def pending(self, channel: str = "webhook") -> list[tuple[str, str]]:
+        return [(kind, episode.rule) for episode, kind in pending_notifications(self.episodes, channel, self.now)]
 
-    def tell(self, channel: str = "webhook") -> None:
-        for episode, kind in untold(self.episodes, channel, self.now):
-            self.events.append(told(episode, kind, channel, self.now))
+    def send(self, channel: str = "webhook") -> None:
+        for episode, kind in pending_notifications(self.episodes, channel, self.now):
+            self.events.append(sent(episode, kind, channel, self.now))
 
 
-def told(episode: Episode, kind: Kind, channel: str, at: datetime) -> Event:
+def sent(episode: Episode, kind: Kind, channel: str, at: datetime) -> Event:
     return Event(
         flow=episode.flow,
         rule=episode.rule,
@@ -56,80 +56,80 @@ def told(episode: Episode, kind: Kind, channel: str, at: datetime) -> Event:
 
 def test_an_episode_opens_once_and_is_resolved_once() -> None:
     history = History()
-    assert history.look(findings()) == []
-    assert history.look(findings("lag")) == [("opened", "bronze", "lag")]
-    assert history.look(findings("lag")) == []
-    assert history.look(findings("lag", "late")) == [("opened", "bronze", "late")]
-    assert history.look(findings("late")) == [("resolved", "bronze", "lag")]
-    assert history.look(findings("late")) == []
-    assert history.look(findings()) == [("resolved", "bronze", "late")]
+    assert history.evaluate(findings()) == []
+    assert history.evaluate(findings("lag")) == [("opened", "bronze", "lag")]
+    assert history.evaluate(findings("lag")) == []
+    assert history.evaluate(findings("lag", "late")) == [("opened", "bronze", "late")]
+    assert history.evaluate(findings("late")) == [("resolved", "bronze", "lag")]
+    assert history.evaluate(findings("late")) == []
+    assert history.evaluate(findings()) == [("resolved", "bronze", "late")]
     lag, late = history.episodes
     assert (lag.rule, lag.message, lag.resolved_at) == ("lag", "lag is true", NOW + 5 * MINUTES)
     assert late.resolved_at == NOW + 7 * MINUTES
 
 
-def test_what_comes_back_is_an_episode_of_its_own() -> None:
+def test_an_alert_that_recurs_is_a_new_episode() -> None:
     history = History()
-    for found in (findings("lag"), findings(), findings("lag")):
-        history.look(found)
+    for result in (findings("lag"), findings(), findings("lag")):
+        history.evaluate(result)
     assert [episode.resolved_at is None for episode in history.episodes] == [False, True]
 
 
-def test_an_undecided_rule_neither_opens_nor_ends() -> None:
+def test_an_undecided_rule_neither_opens_nor_resolves_an_episode() -> None:
     history = History()
-    history.look(findings("lag"))
-    assert history.look(findings(undecided=("lag", "late"))) == []
-    assert history.look(findings("lag")) == []
+    history.evaluate(findings("lag"))
+    assert history.evaluate(findings(undecided=("lag", "late"))) == []
+    assert history.evaluate(findings("lag")) == []
 
 
-def test_flows_have_episodes_of_their_own() -> None:
+def test_each_flow_has_its_own_episodes() -> None:
     history = History()
-    history.look(findings("lag"), findings("lag", flow="silver"))
-    assert history.look(findings("lag"), findings(flow="silver")) == [("resolved", "silver", "lag")]
+    history.evaluate(findings("lag"), findings("lag", flow="silver"))
+    assert history.evaluate(findings("lag"), findings(flow="silver")) == [("resolved", "silver", "lag")]
 
 
-def test_an_episode_ends_with_the_declaration_of_its_flow() -> None:
+def test_an_episode_is_resolved_when_its_flow_is_no_longer_declared() -> None:
     history = History()
-    history.look(findings("lag"), findings("lag", flow="old"))
-    assert history.look(findings("lag")) == [("resolved", "old", "lag")]
+    history.evaluate(findings("lag"), findings("lag", flow="old"))
+    assert history.evaluate(findings("lag")) == [("resolved", "old", "lag")]
     assert history.events[-1].message == "the flow is no longer declared"
 
 
-def test_the_order_of_lines_does_not_matter() -> None:
+def test_the_order_of_events_does_not_matter() -> None:
     history = History()
-    for found in (findings("lag"), findings("late"), findings("lag"), findings()):
-        history.look(found)
-        history.tell()
+    for result in (findings("lag"), findings("late"), findings("lag"), findings()):
+        history.evaluate(result)
+        history.send()
     shuffled = list(history.events)
     random.Random(3).shuffle(shuffled)
     assert episodes_of(shuffled) == history.episodes
 
 
-def test_a_channel_hears_of_each_end_once() -> None:
+def test_a_channel_gets_one_notification_per_opening_and_per_resolution() -> None:
     history = History()
-    history.look(findings("lag"))
-    assert history.news() == [("opened", "lag")]
-    history.tell()
-    history.look(findings("lag"))
-    assert history.news() == []
-    history.look(findings())
-    assert history.news() == [("resolved", "lag")]
-    history.tell()
-    assert history.news() == []
+    history.evaluate(findings("lag"))
+    assert history.pending() == [("opened", "lag")]
+    history.send()
+    history.evaluate(findings("lag"))
+    assert history.pending() == []
+    history.evaluate(findings())
+    assert history.pending() == [("resolved", "lag")]
+    history.send()
+    assert history.pending() == []
 
 
-def test_a_channel_that_was_away_hears_it_later_in_order() -> None:
+def test_a_channel_that_was_unreachable_gets_its_notifications_later_in_order() -> None:
     history = History()
-    for found in (findings("lag"), findings("lag"), findings()):
-        history.look(found)
-        history.tell("log")
-    assert history.news("log") == []
-    assert history.news("webhook") == [("opened", "lag"), ("resolved", "lag")]
+    for result in (findings("lag"), findings("lag"), findings()):
+        history.evaluate(result)
+        history.send("log")
+    assert history.pending("log") == []
+    assert history.pending("webhook") == [("opened", "lag"), ("resolved", "lag")]
 
 
-def test_what_ended_long_ago_is_no_news_to_a_new_channel_but_what_is_open_is() -> None:
+def test_a_new_channel_gets_open_episodes_and_none_that_were_resolved_long_ago() -> None:
     history = History()
-    history.look(findings("lag", "late"))
-    history.look(findings("late"))
+    history.evaluate(findings("lag", "late"))
+    history.evaluate(findings("late"))
     history.now += timedelta(days=2)
-    assert history.news("new") == [("opened", "late")]
+    assert history.pending("new") == [("opened", "late")]

@@ -1,4 +1,4 @@
-"""How long a topic keeps what was not read, by how its beginning moved."""
+"""The estimated time until a topic deletes unread messages, from how its first offsets moved."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def plans(*begins: int | None, every: timedelta = HOUR) -> list[PlannedLag]:
-    """At each the topic began there; None where the broker was away. The last is one interval ago."""
-    count = len(begins)
+def plans(*offsets: int | None, every: timedelta = HOUR) -> list[PlannedLag]:
+    """One plan per interval with these first offsets, None without a broker. The last one is one interval ago."""
+    count = len(offsets)
     return [
-        PlannedLag(at=NOW - (count - n) * every, behind=1, rows=1, begins={} if begin is None else {0: begin})
-        for n, begin in enumerate(begins)
+        PlannedLag(at=NOW - (count - n) * every, behind=1, rows=1, first_offsets={} if offset is None else {0: offset})
+        for n, offset in enumerate(offsets)
     ]
 
 
@@ -35,31 +35,32 @@ def plans(*begins: int | None, every: timedelta = HOUR) -> list[PlannedLag]:
         ((), 30, None),
         ((0, 10, 20), 100, 0),
     ],
-    ids=["steady", "broker-away", "jumps", "made-anew", "still", "one-jump", "no-plan", "gone"],
+    ids=["steady", "no-broker", "jumps", "recreated", "still", "one-jump", "no-plan", "already-deleted"],
 )
-def test_it_is_told_by_the_rate_at_which_the_beginning_moved(
+def test_the_estimate_follows_the_rate_at_which_the_first_offset_moved(
     before: tuple[int | None, ...], begin: int, hours: float | None
 ) -> None:
-    left = expiry.time_left(plans(*before), {0: begin}, {0: 100}, NOW)
-    assert left == (None if hours is None else hours * HOUR)
+    remaining = expiry.time_to_expiry(plans(*before), {0: begin}, {0: 100}, NOW)
+    assert remaining == (None if hours is None else hours * HOUR)
 
 
-def test_the_partition_that_is_worst_counts_and_one_without_unread_messages_does_not() -> None:
+def test_the_worst_partition_with_unread_messages_counts() -> None:
     moved = [
-        PlannedLag(at=NOW - n * HOUR, behind=1, rows=1, begins={0: 30 - 10 * n, 1: 30 - 10 * n}) for n in (3, 2, 1)
+        PlannedLag(at=NOW - n * HOUR, behind=1, rows=1, first_offsets={0: 30 - 10 * n, 1: 30 - 10 * n})
+        for n in (3, 2, 1)
     ]
 
-    def left(unread: Mapping[int, int]) -> timedelta | None:
-        return expiry.time_left(moved, {0: 30, 1: 30}, unread, NOW)
+    def remaining(unread: Mapping[int, int]) -> timedelta | None:
+        return expiry.time_to_expiry(moved, {0: 30, 1: 30}, unread, NOW)
 
-    assert (left({0: 100, 1: 50}), left({0: 100}), left({})) == (2 * HOUR, 7 * HOUR, None)
-    assert left({0: 100, 5: 50}) == 7 * HOUR, "a new partition has no past"
+    assert (remaining({0: 100, 1: 50}), remaining({0: 100}), remaining({})) == (2 * HOUR, 7 * HOUR, None)
+    assert remaining({0: 100, 5: 50}) == 7 * HOUR, "a new partition has no history"
 
 
-def test_only_the_last_days_tell_the_rate() -> None:
+def test_only_the_last_seven_days_give_the_rate() -> None:
     old = plans(0, 1, 2, every=240 * HOUR)
-    assert expiry.time_left([*old, *plans(3, 10, 20)], {0: 30}, {0: 57}, NOW) == 3 * HOUR
-    assert expiry.time_left(old, {0: 30}, {0: 57}, NOW) is None, "one jump since the last plan"
+    assert expiry.time_to_expiry([*old, *plans(3, 10, 20)], {0: 30}, {0: 57}, NOW) == 3 * HOUR
+    assert expiry.time_to_expiry(old, {0: 30}, {0: 57}, NOW) is None, "one jump since the last plan"
 
 
 @pytest.mark.parametrize(("seconds", "hours"), [(60.0, 1), (3600.0, 3), (86_400.0, 72), (None, 24)])

@@ -1,4 +1,4 @@
-"""The benchmark of increments counts what it says it counts, and compares programs that hold the same rules."""
+"""The benchmark of increments measures all processes, and compares programs with the same rules."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from pathlib import Path
 from benchmarks import cost, increment
 from demo import flights_feed
 from pipelines import flights
-from tests.patience import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 PROJECT = Path(__file__).parents[2]
 BURN = "import os; [None for _ in iter(lambda: sum(os.times()[:2]) < 0.5, False)]"
-"""Python that ends after half a second of processor time."""
-OUTLIVED = f"""
+"""Python code that ends after half a second of processor time."""
+LEAVES_CHILD = f"""
 import subprocess, sys
 subprocess.Popen([sys.executable, "-c", {BURN!r}])
 """
-"""Python that ends at once and leaves a process behind."""
+"""Python code that ends at once and leaves a child process behind."""
 MEASURE = f"""
 import os, sys
 from pathlib import Path
 from benchmarks import cost
-print(cost.measure([sys.executable, "-c", {OUTLIVED!r}], dict(os.environ), Path(os.devnull)).processor)
+print(cost.measure([sys.executable, "-c", {LEAVES_CHILD!r}], dict(os.environ), Path(os.devnull)).processor)
 """
 
 
-def test_what_a_command_leaves_behind_is_counted() -> None:
-    # In a process of its own: whoever measures takes in all processes below it.
+def test_processes_that_outlive_their_parent_are_measured() -> None:
+    # In a child process, because the measuring process becomes the subreaper of all its descendants.
     command = [sys.executable, "-c", MEASURE]
     environ = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environ, check=False)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) >= 0.5
+    process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=environ, check=False)
+    assert process.returncode == 0, process.stderr
+    assert float(process.stdout) >= 0.5
 
 
-def test_events_of_all_logs_are_counted(tmp_path: Path) -> None:
+def test_the_events_of_all_event_logs_are_counted(tmp_path: Path) -> None:
     for name in ("local-1", "local-2"):
         events = ["SparkListenerJobStart", "SparkListenerJobEnd", "SparkListenerJobStart"]
         (tmp_path / name).write_text("".join(json.dumps({"Event": event}) + "\n" for event in events))
     assert cost.count_events(tmp_path) == {"SparkListenerJobStart": 4, "SparkListenerJobEnd": 2}
 
 
-def test_a_flight_of_a_later_year_is_another_flight() -> None:
+def test_a_copy_of_a_flight_in_a_later_year_has_another_key() -> None:
     evening = flights_feed.days()[max(flights_feed.days())]
     last = next(record for record in evening if record["time_hour"].startswith("2014"))
     moved = increment.later(last, 2)
@@ -55,23 +55,23 @@ def test_a_flight_of_a_later_year_is_another_flight() -> None:
     assert {name for name in last if last[name] != moved[name]} == {"year", "time_hour", "published_on"}
 
 
-def test_the_line_that_a_backfill_changes_is_there() -> None:
+def test_the_transform_contains_the_line_that_a_backfill_changes() -> None:
     assert (PROJECT / "spark_jobs/flights.py").read_text().count(increment.LINES[0]) == 1
 
 
-def test_the_script_declares_what_the_pipeline_declares() -> None:
-    # Read, not imported: the import of PySpark takes a second.
+def test_the_script_has_the_schema_and_the_rules_of_the_pipeline() -> None:
+    # Parsed instead of imported: the import of PySpark takes a second.
     tree = ast.parse((PROJECT / "benchmarks/increment_by_hand.py").read_text())
-    given = {
+    constants = {
         node.targets[0].id: ast.literal_eval(node.value)
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
     }
-    assert given["SCHEMA"] == flights.SCHEMA
+    assert constants["SCHEMA"] == flights.SCHEMA
     suite = json.loads((PROJECT / "expectations/flights/silver.json").read_text())
     refusing = [each for each in suite["expectations"] if each["severity"] != "info"]
-    columns = [name.partition("(")[2].removesuffix(")") for name in given["CHECKS"]]
+    columns = [name.partition("(")[2].removesuffix(")") for name in constants["CHECKS"]]
     assert columns == [each["kwargs"]["column"] for each in refusing]
-    for each, rule in zip(refusing, given["CHECKS"].values(), strict=True):
+    for each, rule in zip(refusing, constants["CHECKS"].values(), strict=True):
         limits = [each["kwargs"].get(name) for name in ("min_value", "max_value", "value")]
         assert all(f"{limit:g}" in rule for limit in limits if limit is not None), rule

@@ -1,4 +1,4 @@
-"""A driver that runs one attempt for real and, at one step of one micro-batch, SIGKILLs itself and its JVM or waits."""
+"""A driver process that runs one attempt and, at one step of one micro-batch, SIGKILLs itself and its JVM or waits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.driver.session import build_session
 from tidegate.spark.job import run_job
 
-FOR_FEW_ROWS = {
+SMALL_DATA_CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""As the tests' own session: compiling plans costs more than it saves."""
+"""The same settings as the session of the tests: for few rows, code generation costs more than it saves."""
 
 
 def main() -> None:
@@ -33,21 +33,21 @@ def main() -> None:
     def act(context: Any) -> None:
         Path(marker).write_text(at)
         if when == "hold":
-            # Whoever waits for the marker ends this process.
+            # The process that waits for the marker file ends this one.
             threading.Event().wait()
         kill(context)
 
     environment = Environment.read()
-    # As a small run is started: from the archive and without the optimizing compiler. A kill comes sooner that way.
+    # The settings of a small run (AppCDS archive, C1 only) start faster.
     project = dataclasses.replace(environment, project=Path(__file__).parents[2])
-    build_session(project, "tidegate chaos", submit_conf(project, small=True) | FOR_FEW_ROWS)
+    build_session(project, "tidegate chaos", submit_conf(project, small=True) | SMALL_DATA_CONF)
     request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
     with fault(f"before:{step}" if when == "hold" else at, act, batch=int(batch)):
         run_job(environment, request, fresh_id("a"))
 
 
 def kill(context: Any) -> None:
-    """The JVM first: it is what commits."""
+    """SIGKILL the JVM first, because it makes the commits, then this process."""
     jvm = int(context.spark._jvm.java.lang.ProcessHandle.current().pid())
     os.kill(jvm, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

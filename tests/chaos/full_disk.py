@@ -1,4 +1,4 @@
-"""Runs in a mount namespace of its own: a lake on a disk that is full, a run, more space, a run. Prints what happened."""
+"""Runs in its own mount namespace: one run on a full disk and one after enlarging it. Prints the results as JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import date
 from pathlib import Path
 
 from demo import flights_feed
-from tests.chaos.driver import FOR_FEW_ROWS
+from tests.chaos.driver import SMALL_DATA_CONF
 from tests.deployment import Deployment
-from tidegate.ending import leave
 from tidegate.errors import TidegateError
 from tidegate.launch import submit_conf
+from tidegate.process_exit import exit_now
 from tidegate.spark.driver.session import build_session
 
 
@@ -24,8 +24,8 @@ def main() -> None:
     lake = deployment.environment.lake
     lake.mkdir()
     mount("-t", "tmpfs", "-o", "size=600k", "tmpfs", str(lake))
-    own = dataclasses.replace(deployment.environment, project=project)
-    build_session(own, "tidegate full disk", submit_conf(own, small=True) | FOR_FEW_ROWS)
+    environment = dataclasses.replace(deployment.environment, project=project)
+    build_session(environment, "tidegate full disk", submit_conf(environment, small=True) | SMALL_DATA_CONF)
     for day in (1, 2, 3, 4, 5):
         flights_feed.land_day(deployment.environment.landing, date(2013, 1, day))
     first = run(deployment)
@@ -67,4 +67,4 @@ def mount(*arguments: str) -> None:
 
 if __name__ == "__main__":
     main()
-    leave(0)
+    exit_now(0)

@@ -1,4 +1,4 @@
-"""Everything that lies in a lake, in a form in which two lakes of one history are equal: without times, ids and sizes."""
+"""The content of a lake without times, ids and sizes, so that lakes after the same runs can be compared."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tidegate.checkpoints.lease import holder
 from tidegate.layout import Layout
 
 IDS = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # of files and queries
-    r"|[a-z]+\d{8}T\d{6}-[0-9a-f]{8}(-[0-9a-f]{8})?"  # of requests, runs and attempts
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # ids of files and queries
+    r"|[a-z]+\d{8}T\d{6}-[0-9a-f]{8}(-[0-9a-f]{8})?"  # ids of requests, runs and attempts
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
     r"|\b\d{13}\b"  # milliseconds since 1970
-    r"|\b\d+\.\d+\b"  # seconds that something took
+    r"|\b\d+\.\d+\b"  # durations in seconds
     r"|part-\d{5}"
 )
 DATA_BEFORE = 2020
-"""Instants of the sample are older; what is newer was noted while the test ran."""
+"""All times in the sample data are before this year; later ones were recorded during the test."""
 
 
 def without_ids(text: str) -> str:
     return IDS.sub("<id>", text)
 
 
-def everything_in(layout: Layout) -> dict[str, Any]:
-    """Names of files; of tables their rows and commits, of checkpoints and notes their content; who holds which lease."""
+def content_of(layout: Layout) -> dict[str, Any]:
+    """Names of files, rows and commits of tables, content of checkpoint files, and holders of leases."""
     files = sorted(path for path in layout.lake.rglob("*") if path.is_file())
     tables = sorted(path.parent for path in layout.lake.rglob("_delta_log"))
     locks = [path for path in files if path.suffix == ".lock"]
@@ -49,7 +49,7 @@ def everything_in(layout: Layout) -> dict[str, Any]:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What of two lakes differs, each side's."""
+    """The entries that differ, with the values of both lakes."""
     return {name: (one.get(name), other.get(name)) for name in one | other if one.get(name) != other.get(name)}
 
 
@@ -58,12 +58,12 @@ def is_text_of_checkpoint(layout: Layout, path: Path) -> bool:
 
 
 def lines(path: Path) -> list[str]:
-    """A note's lines; files are listed in no order."""
+    """The sorted lines of a text file; checkpoints list files in no fixed order."""
     return sorted(without_ids(path.read_text()).splitlines())
 
 
 def rows(table: Path) -> list[str]:
-    """The rows of a table as delta-rs reads them."""
+    """The rows of a table, read with delta-rs."""
     records = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     return sorted(without_ids(repr({name: plain(value) for name, value in row.items()})) for row in records)
 
@@ -73,9 +73,9 @@ def plain(value: Any) -> Any:
 
 
 def commits(table: Path) -> list[Any]:
-    """What each commit did: its operation and what it says of itself, transaction ids, rows in the files that it added.
+    """Operation, user metadata, transaction and number of added rows of each commit.
 
-    In how many files the rows lie depends on how threads came to run.
+    The number of files is left out, because it depends on the scheduling of threads.
     """
     return [summary(actions) for actions in entries_of_log(table)]
 
@@ -98,6 +98,6 @@ def entries_of_log(table: Path) -> list[list[dict[str, Any]]]:
 
 
 def states(report: Path) -> str:
-    """How far a run came, and whether it told its end."""
+    """State and number of batches of each flow, and whether the report has no end time."""
     run = json.loads(report.read_text())
     return f"{[(flow['flow'], flow['state'], len(flow['batches'])) for flow in run['flows']]} {run['ended_at'] is None}"

@@ -1,4 +1,4 @@
-"""A small landing zone with everything that a run has to tell apart, and what must have become of it."""
+"""A small landing zone with good, bad and corrected records and a bad file, and checks of the result."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def landed(deployment: Deployment) -> None:
     """Forty flights of two days each, a correction of ten, a file with twelve bad records and a truncated gzip."""
     landing = deployment.environment.landing
     first, second, third = (flights_feed.days()[date(2013, 1, day)][:40] for day in (1, 2, 3))
-    wrong = list(flights_feed._SPOILED)
-    bad = [flights_feed._spoiled(record, wrong[n] if n < len(wrong) else -1) for n, record in enumerate(third)]
+    wrong = list(flights_feed._ERRORS)
+    bad = [flights_feed._with_error(record, wrong[n] if n < len(wrong) else -1) for n, record in enumerate(third)]
     later = [flights_feed._delayed(record, minutes=7) for record in first[:10]]
     for name, records in (("a.csv", first), ("b.csv", second), ("broken [1].csv", bad), ("corrected 50%.csv", later)):
         flights_feed._land(landing, name, flights_feed._csv(records), len(records))
@@ -31,35 +31,35 @@ def landed(deployment: Deployment) -> None:
 
 
 def in_bronze(deployment: Deployment) -> None:
-    """The sample, and bronze holds it."""
+    """The sample, ingested to bronze."""
     landed(deployment)
     deployment.run(flows=["bronze"])
 
 
 def in_silver(deployment: Deployment) -> None:
-    """The sample, and bronze and silver hold it."""
+    """The sample, processed up to silver."""
     landed(deployment)
     deployment.run(flows=["bronze", "silver"])
 
 
 WAITING = {"bronze": landed, "silver": in_bronze, "gold": in_silver}
-"""By flow: the start state in which it has something to do, and those before it nothing."""
+"""By flow: the start state in which this flow has a backlog and the flows before it have none."""
 
 
 def expect_everything_once(deployment: Deployment) -> None:
-    """Bronze ids are the landed ids, none twice; every id has one place; silver and gold equal DuckDB's own answer."""
-    answer = recompute.flights(deployment.environment.landing)
+    """Check that every landed id is in bronze once, and that quarantine, silver and gold equal DuckDB's recomputation."""
+    expected = recompute.flights(deployment.environment.landing)
     differences = recompute.differences
-    assert differences(answer, "ids", ["_row_id"], deployment.table("bronze.flights")) == 0
-    assert differences(answer, "quarantined", ["_row_id"], deployment.quarantined("silver")) == 0
-    assert differences(answer, "silver", SILVER, deployment.table("silver.flights"), "NOT _deleted") == 0
-    assert differences(answer, "gold", GOLD, deployment.table("gold.daily_delay")) == 0
+    assert differences(expected, "ids", ["_row_id"], deployment.table("bronze.flights")) == 0
+    assert differences(expected, "quarantined", ["_row_id"], deployment.quarantined("silver")) == 0
+    assert differences(expected, "silver", SILVER, deployment.table("silver.flights"), "NOT _deleted") == 0
+    assert differences(expected, "gold", GOLD, deployment.table("gold.daily_delay")) == 0
     bad_files = deployment.quarantined("bronze").to_pylist()
     assert [Path(json.loads(file["source"])["path"]).name for file in bad_files] == ["half.csv.gz"]
 
 
 def expect_a_balanced_ledger(deployment: Deployment) -> None:
-    """Every line adds up, and no batch has two."""
+    """Check that every ledger line balances and that no batch has two lines."""
     from tidegate.report import BatchRecord
 
     lines = deployment.ledger()

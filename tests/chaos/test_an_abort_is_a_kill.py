@@ -1,35 +1,37 @@
-"""What an abort in this process leaves on disk is what a SIGKILL of a driver leaves, so that tests may abort instead."""
+"""An abort in this process leaves the same files as a SIGKILL of a driver, so other tests can use aborts."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.chaos.lakes import differences, everything_in
+from tests.chaos.lakes import content_of, differences
 from tests.chaos.sample import WAITING, StartState, expect_a_balanced_ledger, expect_everything_once
-from tests.chaos.test_kill_a_reentry import expect_a_replay_ends_it, refused_entries
+from tests.chaos.test_kill_a_replay import expect_a_replay_completes_it, refused_entries
 from tests.chaos.test_kill_at_every_step import STEPS
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 PER_MERGE = "after:write_target:silver"
-"""Beside it `tests/chaos/test_two_drivers.py` kills a driver, between the quarantine and the target of bronze."""
+"""The one step tested with every merge; `tests/chaos/test_two_drivers.py` kills a driver at another step."""
 EVERY_STEP = [f"{step}:{flow}" for flow, steps in STEPS.items() for step in steps]
 
 
 @pytest.mark.parametrize(
     "step", [pytest.param(step, marks=[] if step == PER_MERGE else [pytest.mark.nightly]) for step in EVERY_STEP]
 )
-def test_aborted_and_killed_runs_leave_the_same_lake_which_a_rerun_heals(step: str, start_state: StartState) -> None:
+def test_aborted_and_killed_runs_leave_the_same_lake_and_a_rerun_completes_it(
+    step: str, start_state: StartState
+) -> None:
     flow = step.rpartition(":")[2]
     aborted = start_state(WAITING[flow])
     aborted.run_and_abort(step, flows=[flow])
-    after_abort = everything_in(aborted.layout)
+    after_abort = content_of(aborted.layout)
 
     killed = start_state(WAITING[flow])
-    before = everything_in(killed.layout)
+    before = content_of(killed.layout)
     killed.run_and_kill(step, flows=[flow])
 
-    after_kill = everything_in(killed.layout)
+    after_kill = content_of(killed.layout)
     assert differences(after_kill, after_abort) == {}
     assert after_kill != before
     assert [flow.error for flow in killed.run().flows] == [None] * 3
@@ -45,15 +47,15 @@ def test_aborted_and_killed_runs_leave_the_same_lake_which_a_rerun_heals(step: s
         pytest.param("after:write_target:silver", marks=pytest.mark.nightly),
     ],
 )
-def test_aborted_and_killed_replays_leave_the_same_lake_which_one_more_replay_heals(
+def test_aborted_and_killed_replays_leave_the_same_lake_and_another_replay_completes_it(
     step: str, start_state: StartState
 ) -> None:
     aborted = start_state(refused_entries)
     aborted.run_and_abort(step, request=aborted.replay_request("silver"))
-    after_abort = everything_in(aborted.layout)
+    after_abort = content_of(aborted.layout)
 
     killed = start_state(refused_entries)
     killed.run_and_kill(step, request=killed.replay_request("silver"))
 
-    assert differences(everything_in(killed.layout), after_abort) == {}
-    expect_a_replay_ends_it(killed)
+    assert differences(content_of(killed.layout), after_abort) == {}
+    expect_a_replay_completes_it(killed)

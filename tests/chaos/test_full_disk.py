@@ -1,4 +1,4 @@
-"""A disk that is full ends a run with a transient error; with more space the next run finishes the work, once."""
+"""On a full disk a run fails with a transient error; after space is freed, the next run completes the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
@@ -18,19 +18,19 @@ PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.nightly
-def test_a_full_disk_leaves_nothing_half_done(tmp_path: Path) -> None:
+def test_a_run_after_a_full_disk_completes_the_work_without_duplicates(tmp_path: Path) -> None:
     namespace = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
-    done = subprocess.run(
+    process = subprocess.run(
         [*namespace, sys.executable, str(PROJECT / "tests" / "chaos" / "full_disk.py"), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
+    result = json.loads(process.stdout.splitlines()[-1])
 
-    assert told["first"] == {"kind": "LakeUnwritableError", "transient": True}
-    assert told["second"] == {"kind": None}
-    assert told["ids"] == told["distinct"] == told["landed"]
-    assert told["silver"] == told["landed"]
+    assert result["first"] == {"kind": "LakeUnwritableError", "transient": True}
+    assert result["second"] == {"kind": None}
+    assert result["ids"] == result["distinct"] == result["landed"]
+    assert result["silver"] == result["landed"]

@@ -1,7 +1,7 @@
-"""The driver dies at each numbered step of a micro-batch; one rerun later everything is there once.
+"""The driver is aborted at each numbered step of a micro-batch; after a rerun every row is in exactly one place.
 
-It dies by an exception that nothing catches; `tests/chaos/test_an_abort_is_a_kill.py` kills it for real, and nightly at
-each step of its own.
+The abort is an exception that nothing catches; `tests/chaos/test_an_abort_is_a_kill.py` sends real SIGKILLs, nightly at
+each of these steps.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ STEPS = {
     ),
     "gold": ("after:write_target", "after:record_batch"),
 }
-"""By flow: where it dies, in the order in which a batch comes there."""
+"""By flow: the steps at which it is aborted, in the order of a batch."""
 
 
 @pytest.mark.parametrize(
     "flow",
     [pytest.param("bronze", marks=pytest.mark.nightly), "silver", pytest.param("gold", marks=pytest.mark.nightly)],
 )
-def test_a_run_that_dies_one_step_further_each_time_leaves_every_id_in_exactly_one_place(
+def test_a_run_that_is_aborted_one_step_later_each_time_leaves_every_id_in_exactly_one_place(
     flow: str, start_state: StartState
 ) -> None:
     deployment = start_state(WAITING[flow])
@@ -51,12 +51,12 @@ def test_a_run_that_dies_one_step_further_each_time_leaves_every_id_in_exactly_o
     expect_a_balanced_ledger(deployment)
 
 
-def died_when_the_split_was_decided(deployment: Deployment) -> None:
+def aborted_after_the_split(deployment: Deployment) -> None:
     in_bronze(deployment)
     deployment.run_and_abort("after:write_quarantine:silver", flows=["silver"])
 
 
-def test_a_commit_log_entry_that_was_lost_is_written_again_and_nothing_else(start_state: StartState) -> None:
+def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_state: StartState) -> None:
     deployment = start_state(landed)
     deployment.run()
     versions = {
@@ -77,10 +77,10 @@ def test_a_commit_log_entry_that_was_lost_is_written_again_and_nothing_else(star
 
 
 @pytest.mark.nightly
-def test_an_edit_of_the_suite_between_kill_and_rerun_moves_no_row(start_state: StartState) -> None:
-    deployment = start_state(died_when_the_split_was_decided)
-    decided = sorted(deployment.quarantined("silver")["_row_id"].to_pylist())
-    assert decided
+def test_an_edit_of_the_suite_before_the_rerun_moves_no_row(start_state: StartState) -> None:
+    deployment = start_state(aborted_after_the_split)
+    quarantined_ids = sorted(deployment.quarantined("silver")["_row_id"].to_pylist())
+    assert quarantined_ids
     deployment.edit_suite(
         "flights/silver",
         [
@@ -95,17 +95,17 @@ def test_an_edit_of_the_suite_between_kill_and_rerun_moves_no_row(start_state: S
     report = deployment.run()
 
     assert [flow.error for flow in report.flows] == [None, None, None]
-    assert sorted(deployment.quarantined("silver")["_row_id"].to_pylist()) == decided
+    assert sorted(deployment.quarantined("silver")["_row_id"].to_pylist()) == quarantined_ids
     expect_everything_once(deployment)
     expect_a_balanced_ledger(deployment)
 
 
 @pytest.mark.nightly
-def test_an_edit_of_the_transform_between_kill_and_rerun_moves_no_row(
+def test_an_edit_of_the_transform_before_the_rerun_moves_no_row(
     start_state: StartState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployment = start_state(died_when_the_split_was_decided)
-    decided = sorted(deployment.quarantined("silver")["_row_id"].to_pylist())
+    deployment = start_state(aborted_after_the_split)
+    quarantined_ids = sorted(deployment.quarantined("silver")["_row_id"].to_pylist())
     from pyspark.sql import functions as F
 
     import spark_jobs.flights
@@ -120,10 +120,10 @@ def test_an_edit_of_the_transform_between_kill_and_rerun_moves_no_row(
     report = deployment.run()
 
     assert [flow.error for flow in report.flows] == [None, None, None]
-    assert sorted(deployment.quarantined("silver")["_row_id"].to_pylist()) == decided
+    assert sorted(deployment.quarantined("silver")["_row_id"].to_pylist()) == quarantined_ids
     line = next(line for line in deployment.ledger() if line["flow"] == "silver")
     ids = set(deployment.table("bronze.flights")["_row_id"].to_pylist())
     assert line["read"] == len(ids)
     assert dict(line["filtered"])["no_united"] > 0
-    assert line["quarantined"] == len(decided)
+    assert line["quarantined"] == len(quarantined_ids)
     expect_a_balanced_ledger(deployment)

@@ -1,4 +1,4 @@
-"""A second driver refuses at once with a transient error; after a SIGKILL the lease is free."""
+"""A second driver fails at once with a transient error; after a SIGKILL of the first the lease is free."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 
 @pytest.mark.nightly
-def test_a_second_driver_refuses_at_once_and_takes_over_when_the_first_was_killed(start_state: StartState) -> None:
+def test_a_second_driver_fails_at_once_and_runs_after_the_first_was_killed(start_state: StartState) -> None:
     deployment = start_state(landed)
     resources = ("checkpoint:flights/bronze", "table:bronze.flights")
     with deployment.driver_that_waits("hold:write_target:bronze", flows=["bronze"]):
@@ -35,7 +35,7 @@ def test_a_second_driver_refuses_at_once_and_takes_over_when_the_first_was_kille
     expect_a_balanced_ledger(deployment)
 
 
-def test_a_thread_of_the_same_driver_refuses_too(deployment: Deployment, spark: Any) -> None:
+def test_a_second_run_in_the_same_driver_fails_too(deployment: Deployment, spark: Any) -> None:
     from tidegate.errors import LeaseHeldError
     from tidegate.spark.driver import lease
 

@@ -1,4 +1,4 @@
-"""A checkpoint belongs to one query, and a declaration that it cannot follow is refused before Spark starts."""
+"""Checkpoint identity, and the check of declarations against their checkpoint before Spark starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of(flow: Flow) -> Pipeline:
     return Pipeline(name="trips", flows=(flow,))
 
 
-def remember(layout: Layout, flow: Flow) -> None:
+def write_sidecar(layout: Layout, flow: Flow) -> None:
     checkpoint.write_sidecar(layout, of(flow), flow)
 
 
@@ -60,31 +60,31 @@ def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(l
     assert current(replace(SILVER, checkpoint_version=2)) == (2, 0)
 
 
-def test_a_flow_that_never_ran_fits(layout: Layout) -> None:
+def test_a_flow_that_never_ran_is_compatible(layout: Layout) -> None:
     check(layout, SILVER)
     assert checkpoint.versions(layout, "trips", "silver") == {}
     assert not layout.lake.exists()
 
 
-def test_the_same_declaration_fits_and_the_sidecar_is_written_once(layout: Layout) -> None:
-    remember(layout, SILVER)
+def test_an_unchanged_declaration_is_compatible_and_the_sidecar_is_written_once(layout: Layout) -> None:
+    write_sidecar(layout, SILVER)
     path = layout.sidecar("trips", "silver", 1)
     before = path.read_text()
-    remember(layout, replace(SILVER, transform="trips:other"))
+    write_sidecar(layout, replace(SILVER, transform="trips:other"))
     assert path.read_text() == before
     check(layout, SILVER)
     assert json.loads(before)["remembered"] == SILVER.remembered()
-    assert list(path.parent.iterdir()) == [path], "no draft is left"
+    assert list(path.parent.iterdir()) == [path], "no temporary file remains"
 
 
-def test_what_a_checkpoint_does_not_remember_may_change(layout: Layout) -> None:
-    remember(layout, SILVER)
+def test_fields_that_are_not_in_the_sidecar_may_change(layout: Layout) -> None:
+    write_sidecar(layout, SILVER)
     check(layout, replace(SILVER, gate=Gate("trips/silver")))
     check(layout, replace(SILVER, source=ChangeFeed("bronze.trips", max_files_per_trigger=1)))
 
 
-def test_an_incompatible_change_names_every_field_and_the_fix(layout: Layout) -> None:
-    remember(layout, SILVER)
+def test_the_error_for_an_incompatible_change_names_every_field_and_the_fix(layout: Layout) -> None:
+    write_sidecar(layout, SILVER)
     changed = replace(SILVER, transform="trips:other", target=Table("silver.trips", keys=("key",), sequence_by=("at",)))
     with pytest.raises(CheckpointIncompatibleError, match="checkpoint_version=2") as raised:
         check(layout, changed)
@@ -92,16 +92,16 @@ def test_an_incompatible_change_names_every_field_and_the_fix(layout: Layout) ->
     check(layout, replace(changed, checkpoint_version=2))
 
 
-def test_a_version_below_the_one_in_use_is_refused(layout: Layout) -> None:
-    remember(layout, replace(SILVER, checkpoint_version=3))
+def test_a_version_below_the_highest_existing_one_is_refused(layout: Layout) -> None:
+    write_sidecar(layout, replace(SILVER, checkpoint_version=3))
     with pytest.raises(CheckpointIncompatibleError) as raised:
         check(layout, replace(SILVER, checkpoint_version=2))
     assert raised.value.changed == {"checkpoint_version": (3, 2)}
 
 
-def test_versions_are_ordered_as_numbers(layout: Layout) -> None:
+def test_versions_are_ordered_numerically(layout: Layout) -> None:
     for version in (10, 9, 1):
-        remember(layout, replace(SILVER, checkpoint_version=version))
+        write_sidecar(layout, replace(SILVER, checkpoint_version=version))
     layout.refusal("trips", "silver", 9, 0).write_text("{}")
     assert list(checkpoint.versions(layout, "trips", "silver")) == [1, 9, 10]
 
@@ -109,8 +109,8 @@ def test_versions_are_ordered_as_numbers(layout: Layout) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "{}", '{"fingerprint": 5, "remembered": {}}', '{"fingerprint": "x", "remembered": []}']
 )
-def test_a_torn_sidecar_is_corrupt_and_never_taken_for_none(layout: Layout, content: str) -> None:
-    remember(layout, SILVER)
+def test_a_damaged_sidecar_is_an_error_and_not_treated_as_missing(layout: Layout, content: str) -> None:
+    write_sidecar(layout, SILVER)
     path = layout.sidecar("trips", "silver", 1)
     path.write_text(content)
     with pytest.raises(CheckpointCorruptError, match="backup") as raised:
@@ -144,25 +144,25 @@ def check_all(layout: Layout, pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("schema", ["id INT, at DATE, fare DOUBLE, note STRING", "at DATE, id int, fare DOUBLE"])
-def test_a_nullable_field_more_or_a_not_null_less_keeps_the_checkpoint(layout: Layout, schema: str) -> None:
+def test_an_added_nullable_field_or_a_removed_not_null_keeps_the_checkpoint(layout: Layout, schema: str) -> None:
     begin(layout, landing("id INT NOT NULL, at DATE, fare DOUBLE"))
 
     check_all(layout, landing(schema))
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "change"),
     [
-        ("id INT, at DATE", "fare is gone"),
+        ("id INT, at DATE", "fare is missing"),
         ("id INT, at DATE, fare STRING", "fare has another type (double -> string)"),
         ("id BIGINT, at DATE, fare DOUBLE", "id is widened (int -> bigint)"),
-        ("id INT, at DATE, fares DOUBLE", "fare is gone and fares is new: renamed?"),
-        ("id INT, at DATE, Fare DOUBLE", "Fare differs from fare in case alone"),
+        ("id INT, at DATE, fares DOUBLE", "fare is missing and fares is new: renamed?"),
+        ("id INT, at DATE, Fare DOUBLE", "Fare differs from fare only in case"),
         ("id INT, at DATE, fare DOUBLE, note STRING NOT NULL", "note is narrowed"),
     ],
 )
-def test_another_change_of_the_schema_asks_for_a_version_with_the_steps_and_the_readers(
-    layout: Layout, schema: str, told: str
+def test_the_error_for_a_breaking_schema_change_names_the_new_version_the_steps_and_the_readers(
+    layout: Layout, schema: str, change: str
 ) -> None:
     begin(layout, landing("id INT, at DATE, fare DOUBLE"))
 
@@ -171,7 +171,7 @@ def test_another_change_of_the_schema_asks_for_a_version_with_the_steps_and_the_
 
     assert refused.value.breaks == ("trips/gold",)
     for part in (
-        told,
+        change,
         "checkpoint_version=2",
         "pipelines/trips.py",
         "clean in spark_jobs/trips.py",
@@ -186,10 +186,10 @@ def test_another_change_of_the_schema_asks_for_a_version_with_the_steps_and_the_
     assert (version, [change.keeps_checkpoint for change in changes]) == (1, [False])
 
 
-def test_a_schema_that_cannot_be_read_is_a_damaged_checkpoint(layout: Layout) -> None:
+def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> None:
     pipeline = landing("id INT")
     begin(layout, pipeline)
     layout.schema("trips", "silver", 1).write_text("{}")
 
-    with pytest.raises(CheckpointCorruptError, match="not the schema"):
+    with pytest.raises(CheckpointCorruptError, match="holds no schema"):
         check_all(layout, pipeline)

@@ -1,4 +1,4 @@
-"""Who holds a lease is asked from outside, and asking changes nothing."""
+"""Leases are probed without acquiring them, and acquired in processes without a JVM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOLD = """
 import fcntl, os, sys
 lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-print("held", flush=True)
+print("locked", flush=True)
 sys.stdin.read()
 """
 
@@ -34,67 +34,67 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def owner(layout: Layout) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock as a JVM does: a POSIX lock on the whole file."""
+    """Another process that holds a POSIX lock on the whole file, as a JVM does."""
     path = layout.lease(RESOURCE)
     path.parent.mkdir(parents=True)
     command = [sys.executable, "-c", HOLD, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+        assert process.stdout.readline() == "locked\n"
         yield process
         process.kill()
 
 
-def write_owner(layout: Layout, **told: Any) -> None:
-    layout.lease_owner(RESOURCE).write_text(json.dumps(told))
+def write_owner(layout: Layout, **fields: Any) -> None:
+    layout.lease_owner(RESOURCE).write_text(json.dumps(fields))
 
 
-def test_a_lease_that_nobody_ever_took_is_free_and_asking_makes_no_file(layout: Layout) -> None:
+def test_an_unused_lease_is_free_and_probing_creates_no_file(layout: Layout) -> None:
     assert lease.holder(layout, RESOURCE) is None
     assert not layout.lake.exists()
 
 
-def test_a_held_lease_names_its_owner(layout: Layout, owner: subprocess.Popen[str]) -> None:
+def test_the_holder_of_a_lease_is_described_by_its_owner_file(layout: Layout, owner: subprocess.Popen[str]) -> None:
     write_owner(layout, what="attempt a1 of flights", pid=owner.pid, host="box", since="2026-01-01T00:00:00Z")
     assert (
         lease.holder(layout, RESOURCE) == f"attempt a1 of flights (pid {owner.pid} on box, since 2026-01-01T00:00:00Z)"
     )
 
 
-def test_asking_does_not_take_or_free_it(layout: Layout, owner: subprocess.Popen[str]) -> None:
+def test_probing_does_not_acquire_or_release_the_lease(layout: Layout, owner: subprocess.Popen[str]) -> None:
     for _ in range(3):
         assert lease.holder(layout, RESOURCE) is not None
     assert sorted(path.name for path in (layout.lake / "leases").iterdir()) == [layout.lease(RESOURCE).name]
 
 
-def test_the_owner_of_before_is_not_blamed(layout: Layout, owner: subprocess.Popen[str]) -> None:
+def test_an_owner_file_of_the_previous_holder_is_ignored(layout: Layout, owner: subprocess.Popen[str]) -> None:
     write_owner(layout, what="attempt a0 of flights", pid=owner.pid + 1, host="box", since="yesterday")
     assert lease.holder(layout, RESOURCE) == f"process {owner.pid}"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '"x"'])
-def test_an_owner_file_that_cannot_be_read_hides_no_lock(
+def test_a_lock_with_an_unreadable_owner_file_is_still_detected(
     layout: Layout, owner: subprocess.Popen[str], content: str
 ) -> None:
     layout.lease_owner(RESOURCE).write_text(content)
     assert lease.holder(layout, RESOURCE) == f"process {owner.pid}"
 
 
-def test_it_is_free_at_once_when_its_owner_was_killed(layout: Layout, owner: subprocess.Popen[str]) -> None:
+def test_the_lease_is_free_as_soon_as_its_holder_is_killed(layout: Layout, owner: subprocess.Popen[str]) -> None:
     write_owner(layout, what="attempt a1 of flights", pid=owner.pid, host="box", since="now")
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
     assert lease.holder(layout, RESOURCE) is None
 
 
-def test_other_leases_are_free_meanwhile(layout: Layout, owner: subprocess.Popen[str]) -> None:
+def test_other_leases_are_not_affected(layout: Layout, owner: subprocess.Popen[str]) -> None:
     assert lease.holder(layout, lease.table_resource("silver.flights")) is None
     assert lease.holder(layout, lease.checkpoint_resource("flights", "gold")) is None
     assert lease.checkpoint_resource("flights", "silver") == RESOURCE
 
 
 @pytest.mark.jvm
-def test_the_lock_of_a_job_is_seen_and_free_afterwards(spark: Any, layout: Layout) -> None:
+def test_the_lock_of_a_job_is_detected_and_free_afterwards(spark: Any, layout: Layout) -> None:
     from tidegate.spark.driver import lease as jvm_lease
 
     with jvm_lease.hold(spark, layout, (RESOURCE,), what="attempt a1 of flights"):
@@ -104,7 +104,7 @@ def test_the_lock_of_a_job_is_seen_and_free_afterwards(spark: Any, layout: Layou
 
 
 @pytest.mark.jvm
-def test_a_job_is_turned_away_while_another_process_holds_the_lease(
+def test_a_job_fails_while_another_process_holds_the_lease(
     spark: Any, layout: Layout, owner: subprocess.Popen[str]
 ) -> None:
     from tidegate.spark.driver import lease as jvm_lease
@@ -118,17 +118,17 @@ def test_a_job_is_turned_away_while_another_process_holds_the_lease(
     assert raised.value.transient
 
 
-def test_a_process_without_a_jvm_holds_a_lease_and_says_who_it_is(layout: Layout) -> None:
+def test_a_process_without_a_jvm_holds_a_lease_and_writes_its_owner_file(layout: Layout) -> None:
     probe = "import sys; from pathlib import Path; from tidegate.layout import Layout; from tidegate.checkpoints import lease\n"
     probe += f"print(lease.holder(Layout(Path({str(layout.lake)!r}), Path('/')), {RESOURCE!r}))"
     with lease.hold(layout, (RESOURCE,), what="quarantine waive of flights/silver"):
-        told = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
-        assert told.startswith(f"quarantine waive of flights/silver (pid {os.getpid()} on ")
+        holder = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+        assert holder.startswith(f"quarantine waive of flights/silver (pid {os.getpid()} on ")
     assert lease.holder(layout, RESOURCE) is None
     assert not layout.lease_owner(RESOURCE).exists()
 
 
-def test_a_lease_that_somebody_holds_is_not_taken_and_nor_are_the_others(
+def test_no_lease_is_acquired_when_one_of_them_is_held_by_another_process(
     layout: Layout, owner: subprocess.Popen[str]
 ) -> None:
     write_owner(layout, what="attempt a1 of flights", pid=owner.pid, host="box", since="2026-01-01T00:00:00Z")
@@ -140,13 +140,16 @@ def test_a_lease_that_somebody_holds_is_not_taken_and_nor_are_the_others(
         pass
     assert caught.value.transient
     assert lease.holder(layout, first) is None
-    assert lease.holder(layout, RESOURCE) is not None, "the other's lease and its name are untouched"
+    assert lease.holder(layout, RESOURCE) is not None, "the other process still holds its lease"
     assert layout.lease_owner(RESOURCE).exists()
 
 
-def test_the_same_process_does_not_take_a_lease_twice(layout: Layout) -> None:
+def test_a_process_cannot_acquire_a_lease_twice(layout: Layout) -> None:
     with lease.hold(layout, (RESOURCE,), what="one"):
-        with pytest.raises(LeaseHeldError, match="same process"), lease.hold(layout, (RESOURCE,), what="two"):
+        with (
+            pytest.raises(LeaseHeldError, match="another task of this process"),
+            lease.hold(layout, (RESOURCE,), what="two"),
+        ):
             pass
         with pytest.raises(LeaseHeldError), lease.hold(layout, (RESOURCE,), what="three"):
             pass

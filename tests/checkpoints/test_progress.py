@@ -1,4 +1,4 @@
-"""How far a checkpoint got, from its own files."""
+"""The progress of a checkpoint is read from Spark's own files."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def log_compacted(checkpoint: Path, batch: int) -> None:
     write(checkpoint / "sources/0" / f"{batch}.compact", "v1", *entries)
 
 
-def test_a_checkpoint_that_was_never_used_has_planned_and_committed_nothing(tmp_path: Path) -> None:
+def test_an_unused_checkpoint_has_no_planned_and_no_committed_batch(tmp_path: Path) -> None:
     assert progress.read(tmp_path / "none") == progress.Progress(last_planned=None, last_committed=None)
     assert progress.read(tmp_path).pending_batch is None
     assert progress.newest_log_batch(tmp_path) == -1
 
 
-def test_batches_are_ordered_as_numbers_and_the_unfinished_one_is_pending(tmp_path: Path) -> None:
+def test_batches_are_ordered_numerically_and_the_uncommitted_one_is_pending(tmp_path: Path) -> None:
     for batch in range(11):
         plan(tmp_path, batch, {"logOffset": batch})
     for batch in range(10):
@@ -75,7 +75,7 @@ def test_batches_are_ordered_as_numbers_and_the_unfinished_one_is_pending(tmp_pa
     assert progress.read(tmp_path).pending_batch is None
 
 
-def test_positions_are_read_as_their_kind_of_source_writes_them(tmp_path: Path) -> None:
+def test_positions_of_each_kind_of_source_are_parsed(tmp_path: Path) -> None:
     plan(tmp_path, 0, {"clicks": {"0": 42, "11": 7}})
     delta = {"sourceVersion": 1, "reservoirId": "2d38", "reservoirVersion": 16, "index": -1, "isStartingVersion": False}
     plan(tmp_path, 1, delta)
@@ -86,7 +86,7 @@ def test_positions_are_read_as_their_kind_of_source_writes_them(tmp_path: Path) 
     )
 
 
-def test_a_position_of_another_kind_of_source_is_told_and_not_guessed(tmp_path: Path) -> None:
+def test_a_position_of_another_kind_of_source_is_an_error(tmp_path: Path) -> None:
     plan(tmp_path, 0, {"logOffset": 3})
     batch = progress.planned_batch(tmp_path, 0)
     with pytest.raises(CheckpointCorruptError, match="offsets of topic 'clicks'"):
@@ -96,18 +96,18 @@ def test_a_position_of_another_kind_of_source_is_told_and_not_guessed(tmp_path: 
 
 
 @pytest.mark.parametrize("name", WEIRD)
-def test_a_file_is_named_as_it_lies_on_disk_whatever_its_name(tmp_path: Path, name: str) -> None:
+def test_paths_with_special_characters_are_decoded(tmp_path: Path, name: str) -> None:
     plan(tmp_path, 0, {"logOffset": 0})
     log_files(tmp_path, 0, f"/landing/{name}")
     assert [file.path for file in progress.batch_files(tmp_path, 0)] == [f"/landing/{name}"]
 
 
-def test_letters_that_java_leaves_unencoded_stay_as_they_are() -> None:
+def test_characters_that_java_does_not_encode_are_unchanged() -> None:
     assert progress.decoded("file:///landing/a*b+c:é&=;,%2520.csv") == "/landing/a*b+c:é&=;,%20.csv"
     assert progress.decoded("file:/landing/a%3Fb.csv") == "/landing/a?b.csv"
 
 
-def test_a_batch_has_the_files_listed_since_the_batch_before(tmp_path: Path) -> None:
+def test_a_batch_has_the_files_listed_since_the_previous_batch(tmp_path: Path) -> None:
     plan(tmp_path, 0, {"logOffset": 1})
     plan(tmp_path, 1, {"logOffset": 3})
     for number in range(5):
@@ -118,34 +118,34 @@ def test_a_batch_has_the_files_listed_since_the_batch_before(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("after", "up_to"), [(-1, 12), (-1, 4), (8, 9), (9, 12), (10, 11), (3, 11), (-1, None)])
-def test_compacted_and_plain_logs_tell_every_file_once(tmp_path: Path, after: int, up_to: int | None) -> None:
+def test_compacted_and_plain_logs_yield_every_file_once(tmp_path: Path, after: int, up_to: int | None) -> None:
     log_compacted(tmp_path, 9)
-    for number in (7, 8, 10, 11, 12):  # Spark deletes what was compacted some minutes later
+    for number in (7, 8, 10, 11, 12):  # Spark deletes compacted logs some minutes later
         log_files(tmp_path, number, f"/landing/{number}.csv")
-    found = progress.source_files(tmp_path, after=after, up_to=up_to)
-    assert [file.path for file in found] == [
+    files = progress.source_files(tmp_path, after=after, up_to=up_to)
+    assert [file.path for file in files] == [
         f"/landing/{n}.csv" for n in range(after + 1, (12 if up_to is None else up_to) + 1)
     ]
-    assert {file.modified_ms - 1_000 - file.log_batch for file in found} == {0}
+    assert {file.modified_ms - 1_000 - file.log_batch for file in files} == {0}
 
 
-def test_the_newest_of_two_compactions_tells_all(tmp_path: Path) -> None:
+def test_only_the_newest_compaction_is_read(tmp_path: Path) -> None:
     log_compacted(tmp_path, 9)
     log_compacted(tmp_path, 19)
     (tmp_path / "sources/0/9.compact").write_text("")
     assert len(progress.source_files(tmp_path, up_to=15)) == 16
 
 
-def test_a_log_with_a_hole_is_corrupt_and_never_shorter(tmp_path: Path) -> None:
+def test_a_missing_log_file_is_an_error(tmp_path: Path) -> None:
     log_files(tmp_path, 0, "/landing/0.csv")
     log_files(tmp_path, 2, "/landing/2.csv")
-    with pytest.raises(CheckpointCorruptError, match=r"sources/0/1 .*it is gone"):
+    with pytest.raises(CheckpointCorruptError, match=r"sources/0/1 .*it is missing"):
         progress.source_files(tmp_path)
     with pytest.raises(CheckpointCorruptError, match="goes up to 2, the offset log needs 5"):
         progress.source_files(tmp_path, up_to=5)
 
 
-TORN = [
+DAMAGED = [
     "",
     "v1",
     "v1\n",
@@ -158,20 +158,20 @@ TORN = [
 ]
 
 
-@pytest.mark.parametrize("text", TORN)
-def test_a_torn_offset_file_is_named_with_what_to_do(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", DAMAGED)
+def test_the_error_for_a_damaged_offset_file_names_it_and_the_fix(tmp_path: Path, text: str) -> None:
     plan(tmp_path, 0, {"logOffset": 0})
-    torn = tmp_path / "offsets/0"
-    torn.write_bytes(text.encode("utf-8", "surrogateescape"))
+    path = tmp_path / "offsets/0"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CheckpointCorruptError, match="checkpoint_version") as caught:
         progress.read(tmp_path)
-    assert caught.value.path == str(torn)
-    assert str(torn) in caught.value.message
+    assert caught.value.path == str(path)
+    assert str(path) in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\n{"])
 @pytest.mark.parametrize("name", ["commits/0", "metadata"])
-def test_a_torn_commit_or_metadata_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+def test_the_error_for_a_damaged_commit_or_metadata_file_names_it(tmp_path: Path, name: str, text: str) -> None:
     plan(tmp_path, 0, {"logOffset": 0})
     commit(tmp_path, 0)
     (tmp_path / name).write_text(text)
@@ -186,11 +186,11 @@ def test_a_commit_without_its_offsets_is_corrupt(tmp_path: Path) -> None:
         progress.read(tmp_path)
 
 
-def test_a_list_of_files_cut_at_the_end_of_a_line_is_found_out_by_its_checksum(tmp_path: Path) -> None:
+def test_a_file_log_cut_at_the_end_of_a_line_is_detected_by_its_checksum(tmp_path: Path) -> None:
     paths = [f"/landing/{number}.csv" for number in range(40)]
     log_files(tmp_path, 0, *paths, checksum=True)
     assert len(progress.source_files(tmp_path)) == 40
     log = tmp_path / "sources/0/0"
     log.write_text("\n".join(log.read_text().split("\n")[:-1]))
-    with pytest.raises(CheckpointCorruptError, match="checksum does not fit"):
+    with pytest.raises(CheckpointCorruptError, match="checksum does not match"):
         progress.source_files(tmp_path)

@@ -1,4 +1,4 @@
-"""A project of its own for every test of the command line."""
+"""A separate project for every test of the command line."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.cli.project import Project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """An empty project, and a broker that is away."""
+    """An empty project; its Kafka address has no broker."""
     return Project.make(tmp_path / "project")

@@ -1,4 +1,4 @@
-"""A project of a test's own: declarations, a real lake made without a JVM, and the installed command."""
+"""A temporary project for tests: declarations, a real lake written without a JVM, and the installed command."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ pipeline = {pipeline!r}
 
 
 _HEAVY = {"expectations": ("great_expectations", "tidegate.spark.gate")}
-"""What commands import that takes seconds."""
+"""Slow imports of some commands, by command."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a command said and how it ended."""
+    """Output and exit code of a command."""
 
     code: int
     out: str
     err: str
 
     def row(self, *cells: str) -> str:
-        """The one line of the output that holds all of these texts."""
-        found = [line for line in self.out.splitlines() if all(cell in line for cell in cells)]
-        assert len(found) == 1, f"{len(found)} lines hold {cells}:\n{self.out}\n{self.err}"
-        return found[0]
+        """The one line of the output that contains all of these texts."""
+        matches = [line for line in self.out.splitlines() if all(cell in line for cell in cells)]
+        assert len(matches) == 1, f"{len(matches)} lines contain {cells}:\n{self.out}\n{self.err}"
+        return matches[0]
 
     @property
     def json(self) -> Any:
@@ -63,14 +63,14 @@ class Result:
 
 
 @functools.cache
-def _zygote(*imported: str) -> subprocess.Popen[str]:
-    """One for all tests of this process; it ends when its standard input does.
+def _fork_server(*imported: str) -> subprocess.Popen[str]:
+    """A process that forks commands, shared by all tests of this process; it ends when its standard input is closed.
 
     Args:
-        imported: Modules that it imports beside those of most commands.
+        imported: Modules to import in addition to those of most commands.
     """
     return subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("zygote.py"), *imported],
+        [sys.executable, Path(__file__).with_name("fork_server.py"), *imported],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -81,7 +81,7 @@ def _zygote(*imported: str) -> subprocess.Popen[str]:
 
 @dataclass(frozen=True)
 class Project:
-    """Places of one test."""
+    """The folder and the Kafka address of one test."""
 
     folder: Path
     kafka: str
@@ -95,7 +95,7 @@ class Project:
 
     @classmethod
     def scaffolded(cls, folder: Path) -> Project:
-        """A copy of the real project with a new pipeline, `sample`, that can run on the real Spark."""
+        """A copy of the real project with a new pipeline `sample` that can run on Spark."""
         folder.mkdir()
         for name in ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json"):
             source = ROOT / name
@@ -103,10 +103,10 @@ class Project:
         for name in ("jars", ".cache"):
             (folder / name).symlink_to(ROOT / name)
         (folder / "landing").mkdir()
-        made = cls(folder, "127.0.0.1:9")
-        told = made.run("new", "sample")
-        assert told.code == 0, told.err
-        return made
+        project = cls(folder, "127.0.0.1:9")
+        result = project.run("new", "sample")
+        assert result.code == 0, result.err
+        return project
 
     @property
     def environment(self) -> Environment:
@@ -127,34 +127,34 @@ class Project:
 
     @property
     def child_environment(self) -> dict[str, str]:
-        """Of a shell that knows nothing but this project."""
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
-        return {**ours, **self.variables}
+        """The environment of a shell that is configured for this project only."""
+        other = {name: value for name, value in os.environ.items() if not name.startswith("TIDEGATE_")}
+        return {**other, **self.variables}
 
     def run(self, *arguments: str, **variables: str) -> Result:
-        """The command in a process of its own, from a folder that is not the project's.
+        """Run the command in a new process, from a folder outside the project.
 
-        A machine that is busy with other tests answers as well, but later: commands that wait for a while wait longer.
+        Commands with a deadline get a longer one, because the machine may be busy with other tests.
         """
         if arguments[0] in ("status", "lag") and "--timeout" not in arguments:
             arguments = (*arguments, "--timeout", "30")
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
-            asked = {
+            request = {
                 "arguments": arguments,
                 "environment": {**self.child_environment, **variables},
                 "folder": str(self.folder.parent),
                 "out": str(out),
                 "err": str(err),
             }
-            zygote = _zygote(*_HEAVY.get(arguments[0], ()))
-            assert zygote.stdin is not None and zygote.stdout is not None
-            zygote.stdin.write(json.dumps(asked) + "\n")
-            zygote.stdin.flush()
-            code = int(zygote.stdout.readline())
-            told = Result(code, out.read_text(), err.read_text())
-        assert "Traceback" not in told.err, told.err
-        return told
+            fork_server = _fork_server(*_HEAVY.get(arguments[0], ()))
+            assert fork_server.stdin is not None and fork_server.stdout is not None
+            fork_server.stdin.write(json.dumps(request) + "\n")
+            fork_server.stdin.flush()
+            code = int(fork_server.stdout.readline())
+            result = Result(code, out.read_text(), err.read_text())
+        assert "Traceback" not in result.err, result.err
+        return result
 
     def declare(self, pipeline: Pipeline) -> Pipeline:
         (self.folder / "pipelines" / f"{pipeline.name}.py").write_text(DECLARATION.format(pipeline=pipeline))
@@ -167,7 +167,7 @@ class Project:
         return path
 
     def table(self, name: str, rows: list[dict[str, Any]]) -> str:
-        """Append rows to a real Delta table, without a JVM; returns the table's id."""
+        """Append rows to a Delta table without a JVM; returns the table's id."""
         return append(self.layout.table(name), rows)
 
     def checkpoint(self, pipeline: Pipeline, flow: Flow) -> Checkpoint:
@@ -177,28 +177,28 @@ class Project:
         (folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
         return Checkpoint(folder)
 
-    def record(self, pipeline: Pipeline, record: BatchRecord, **asked: Any) -> None:
-        """A line in the ledger, written as a job writes it; ``asked`` is what its run was asked, beside an increment."""
+    def record(self, pipeline: Pipeline, record: BatchRecord, **params: Any) -> None:
+        """Add a ledger line as a job does; ``params`` are fields of the run's request if it is not an increment."""
         from tidegate.spark.batch.ledger import record_batch
 
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=pipeline,
             run_key="run-1",
-            request=RunRequest(dag_id=pipeline.name, run_id="run-1", **asked),
+            request=RunRequest(dag_id=pipeline.name, run_id="run-1", **params),
             attempt="a1",
             ref=SimpleNamespace(version=1, refresh=0),
         )
         record_batch(cast("FlowContext", context), record)
 
     def copy_of_real(self, name: str) -> None:
-        """One of the project's own declarations."""
+        """Copy one of the real project's declarations."""
         shutil.copy(ROOT / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint written by hand in Spark's own format."""
+    """Writes a checkpoint in Spark's format."""
 
     folder: Path
 
@@ -232,11 +232,11 @@ _EMPTY = {
     "_replay": pyarrow.int64(),
     "_in_hand": pyarrow.string(),
 }
-"""Types of columns that may hold nothing but NULL."""
+"""Types of columns that may only contain NULL."""
 
 
 def append(path: Path, rows: list[dict[str, Any]]) -> str:
-    """Append to a Delta table and return its id."""
+    """Append rows to a Delta table and return its id."""
     from deltalake import DeltaTable, write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ def append(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def orders(*, topic: str = "", version: int = 1) -> Pipeline:
-    """Files (or a topic) into bronze, silver and gold."""
+    """A pipeline from files (or a topic) to bronze, silver and gold."""
     schema = "order_id STRING NOT NULL, amount DOUBLE"
     landing = (
         KafkaSource(topic=topic, schema=schema) if topic else FileSource(path="orders", format="csv", schema=schema)
@@ -280,7 +280,7 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
 def quarantined(
     row_id: str, rules: list[str], source: dict[str, Any], record: str, state: str = "open", **other: Any
 ) -> dict[str, Any]:
-    """A line of a quarantine table, as a job writes it."""
+    """A row of a quarantine table, as a job writes it."""
     return {
         "_row_id": row_id,
         "level": "row",

@@ -1,21 +1,21 @@
-"""`tidegate contract` on a real history: what changed, what waits, who answered, and how a field is promoted."""
+"""`tidegate contract` on a real history: changes, waiting batches, answers, and promoting a field."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.cli.project import Project, orders
-from tests.written import drift_waits
+from tests.spark_files import write_refused_schema_change
 from tidegate.ops import evolution
-from tidegate.schema.drift import Change
+from tidegate.schema.changes import Change
 
-DRIFT = "0a1b2c3d4e5f"
+SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 
 
 @pytest.fixture
-def drifted(project: Project) -> Project:
-    """A batch of the flow silver waits for two changes."""
-    drift_waits(project.layout, project.declare(orders()), "silver", DRIFT)
+def refused(project: Project) -> Project:
+    """A batch of the flow silver waits for an answer about two changes."""
+    write_refused_schema_change(project.layout, project.declare(orders()), "silver", SCHEMA_CHANGE_ID)
     changes = [Change(kind="addition", field="gate"), Change(kind="case_clash", field="Amount", formerly="amount")]
     evolution.record(
         project.layout,
@@ -26,7 +26,7 @@ def drifted(project: Project) -> Project:
                 event="refused",
                 change=change,
                 decision="freeze",
-                drift=DRIFT,
+                schema_change_id=SCHEMA_CHANGE_ID,
                 version_before=1,
                 version_after=1,
                 breaks=() if change.keeps_checkpoint else ("orders/gold",),
@@ -37,37 +37,37 @@ def drifted(project: Project) -> Project:
     return project
 
 
-def test_the_history_is_shown_with_what_waits(drifted: Project) -> None:
-    told = drifted.run("contract", "show", "orders")
-    assert told.code == 0
-    assert "v1" in told.row("new field gate", "refused", "freeze")
-    assert told.row("in case alone").endswith("orders/gold")
-    assert f"silver waits for drift {DRIFT}" in told.out
-    assert drifted.run("contract", "show", "orders", "--json").json["waiting"] == [DRIFT]
+def test_the_history_shows_the_schema_change_that_waits(refused: Project) -> None:
+    result = refused.run("contract", "show", "orders")
+    assert result.code == 0
+    assert "v1" in result.row("new field gate", "refused", "freeze")
+    assert result.row("only in case").endswith("orders/gold")
+    assert f"silver waits for schema change {SCHEMA_CHANGE_ID}" in result.out
+    assert refused.run("contract", "show", "orders", "--json").json["waiting"] == [SCHEMA_CHANGE_ID]
 
 
-def test_an_answer_is_written_down_with_who_gave_it(drifted: Project) -> None:
-    told = drifted.run("contract", "answer", "orders", DRIFT, "evolve", "--by", "ada")
-    assert told.code == 0
-    assert told.row("new field gate").endswith("evolve")
-    assert "evolve by ada" in drifted.run("contract", "show", "orders").row("new field gate", "answered")
-    assert "answer already" in drifted.run("contract", "answer", "orders", DRIFT, "evolve").out
-    assert drifted.run("contract", "answer", "orders", DRIFT, "quarantine").code == 64
-    assert drifted.run("contract", "answer", "orders", DRIFT, "maybe").code == 64
+def test_an_answer_is_recorded_with_the_person_who_decided(refused: Project) -> None:
+    result = refused.run("contract", "answer", "orders", SCHEMA_CHANGE_ID, "evolve", "--by", "ada")
+    assert result.code == 0
+    assert result.row("new field gate").endswith("evolve")
+    assert "evolve by ada" in refused.run("contract", "show", "orders").row("new field gate", "answered")
+    assert "already has that answer" in refused.run("contract", "answer", "orders", SCHEMA_CHANGE_ID, "evolve").out
+    assert refused.run("contract", "answer", "orders", SCHEMA_CHANGE_ID, "quarantine").code == 64
+    assert refused.run("contract", "answer", "orders", SCHEMA_CHANGE_ID, "maybe").code == 64
 
 
-def test_promoting_prints_the_edits_and_makes_none(drifted: Project) -> None:
-    before = {path: path.read_bytes() for path in (drifted.folder / "pipelines").rglob("*.py")}
-    told = drifted.run("contract", "promote", "orders", "gate", "--type", "INT")
-    assert told.code == 0
-    assert "gate INT'" in told.row("1. pipelines/orders.py")
-    assert told.row("checkpoint_version=2")
+def test_promote_prints_edits_and_changes_no_file(refused: Project) -> None:
+    before = {path: path.read_bytes() for path in (refused.folder / "pipelines").rglob("*.py")}
+    result = refused.run("contract", "promote", "orders", "gate", "--type", "INT")
+    assert result.code == 0
+    assert "gate INT'" in result.row("1. pipelines/orders.py")
+    assert result.row("checkpoint_version=2")
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_what_no_record_brought_cannot_be_promoted(drifted: Project) -> None:
-    unknown = drifted.run("contract", "promote", "orders", "colour")
+def test_a_field_that_no_record_had_cannot_be_promoted(refused: Project) -> None:
+    unknown = refused.run("contract", "promote", "orders", "colour")
     assert unknown.code == 64
     assert "Amount, gate" in unknown.err
-    clash = drifted.run("contract", "promote", "orders", "Amount")
+    clash = refused.run("contract", "promote", "orders", "Amount")
     assert clash.code == 64

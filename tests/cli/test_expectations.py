@@ -1,4 +1,4 @@
-"""`tidegate expectations propose` and `check` on real Delta tables; the command that starts Spark is tested with it."""
+"""`tidegate expectations propose`, `check` and `coverage` on real Delta tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELETED = "ADA"
 
 @pytest.fixture
 def filled(project: Project) -> Project:
-    """A silver table of a hundred orders and a tombstone."""
+    """A silver table with a hundred orders and a deleted one."""
     project.declare(orders())
     rows: list[dict[str, Any]] = [
         {
@@ -34,11 +34,11 @@ def filled(project: Project) -> Project:
     return project
 
 
-def test_a_proposal_is_a_suite_that_a_gate_takes(filled: Project) -> None:
-    told = filled.run("expectations", "propose", "orders", "--flow", "silver")
-    assert told.code == 0, told.err
-    assert DELETED not in told.out
-    rules = {(rule["type"], rule["kwargs"].get("column")): rule["kwargs"] for rule in told.json["expectations"]}
+def test_a_proposal_is_a_valid_suite(filled: Project) -> None:
+    result = filled.run("expectations", "propose", "orders", "--flow", "silver")
+    assert result.code == 0, result.err
+    assert DELETED not in result.out
+    rules = {(rule["type"], rule["kwargs"].get("column")): rule["kwargs"] for rule in result.json["expectations"]}
     assert rules["expect_column_values_to_be_in_set", "state"]["value_set"] == ["open", "paid"]
     assert rules["expect_column_value_lengths_to_equal", "order_id"]["value"] == 4
     assert rules["expect_column_values_to_be_between", "amount"]["max_value"] == 150.0
@@ -49,57 +49,57 @@ def test_a_proposal_is_a_suite_that_a_gate_takes(filled: Project) -> None:
     assert checked.code == 0, checked.err
     (suite,) = checked.json["suites"]
     assert (suite["suite"], suite["error"], suite["notes"]) == ("orders/silver", None, [])
-    assert suite["row_rules"] + suite["batch_rules"] == len(told.json["expectations"])
+    assert suite["row_rules"] + suite["batch_rules"] == len(result.json["expectations"])
 
 
-def test_a_suite_that_is_there_is_not_replaced_by_accident(filled: Project) -> None:
+def test_an_existing_suite_is_not_overwritten_without_force(filled: Project) -> None:
     path = filled.folder / "expectations" / "orders" / "silver.json"
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    told = filled.run("expectations", "propose", "orders", "--flow", "silver", "--write")
-    assert told.code == 64
-    assert "--force" in told.err
+    result = filled.run("expectations", "propose", "orders", "--flow", "silver", "--write")
+    assert result.code == 64
+    assert "--force" in result.err
     assert path.read_text() == "mine"
     assert filled.run("expectations", "propose", "orders", "--flow", "silver", "--write", "--force").code == 0
     assert json.loads(path.read_text())["name"] == "orders/silver"
 
 
-def test_a_flow_without_a_gate_is_told_how_to_get_one(filled: Project) -> None:
+def test_the_output_shows_how_to_add_a_gate_to_a_flow_without_one(filled: Project) -> None:
     filled.table("gold.orders", [{"day": "a", "orders": 1}])
-    told = filled.run("expectations", "propose", "orders", "--flow", "gold", "--write")
-    assert 'add gate=Gate("orders/gold")' in told.out
+    result = filled.run("expectations", "propose", "orders", "--flow", "gold", "--write")
+    assert 'add gate=Gate("orders/gold")' in result.out
     assert filled.run("expectations", "coverage", "orders", "--flow", "gold").code == 64
 
 
-def test_a_table_that_is_not_there_has_nothing_to_propose(project: Project) -> None:
+def test_propose_needs_an_existing_table(project: Project) -> None:
     project.declare(orders())
-    told = project.run("expectations", "propose", "orders", "--flow", "silver")
-    assert told.code == 64
-    assert "`tidegate run orders` makes it" in told.err
+    result = project.run("expectations", "propose", "orders", "--flow", "silver")
+    assert result.code == 64
+    assert "`tidegate run orders` creates it" in result.err
 
 
-def test_a_check_names_what_is_wrong_and_what_is_odd(filled: Project) -> None:
+def test_check_reports_errors_and_notes(filled: Project) -> None:
     folder = filled.folder / "expectations" / "orders"
     folder.mkdir(parents=True)
     airport = {"column": "airport", "table": "silver.airports", "table_column": "code"}
     odd = {"type": "expect_column_values_to_be_in_table", "kwargs": airport}
     (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": [odd]}))
     (folder / "old.json").write_text("{}")
-    told = filled.run("expectations", "check", "orders")
-    assert told.code == 0, told.err
-    assert "orders/silver: in_table(airport): table 'silver.orders' has no column 'airport'" in told.out
-    assert "orders/silver: in_table(airport): no declared flow writes 'silver.airports'" in told.out
-    assert "orders/old: no flow uses it" in told.out
+    result = filled.run("expectations", "check", "orders")
+    assert result.code == 0, result.err
+    assert "orders/silver: in_table(airport): table 'silver.orders' has no column 'airport'" in result.out
+    assert "orders/silver: in_table(airport): no declared flow writes 'silver.airports'" in result.out
+    assert "orders/old: no flow uses it" in result.out
 
     odd["kwargs"] = {**airport, "table": "/etc/passwd"}
     (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": [odd]}))
-    told = filled.run("expectations", "check", "orders")
-    assert told.code == 78
-    assert "allowed: '<layer>.<table>' with the layer bronze, silver or gold" in told.err
+    result = filled.run("expectations", "check", "orders")
+    assert result.code == 78
+    assert "allowed: '<layer>.<table>' with the layer bronze, silver or gold" in result.err
 
 
 @pytest.mark.jvm
-def test_coverage_lists_what_no_rule_catches_and_who_catches_the_rest(filled: Project) -> None:
+def test_coverage_lists_the_rules_that_catch_each_change(filled: Project) -> None:
     for shared in ("jars", "jars.lock.json", ".cache"):
         (filled.folder / shared).symlink_to(ROOT / shared)
     folder = filled.folder / "expectations" / "orders"
@@ -113,18 +113,18 @@ def test_coverage_lists_what_no_rule_catches_and_who_catches_the_rest(filled: Pr
     (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": plain}))
     before = sorted(path.name for path in filled.layout.table("silver.orders").rglob("*"))
 
-    asked = ("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
-    told = filled.run(*asked, JAVA_TOOL_OPTIONS=QUICK_JAVA)
+    arguments = ("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
+    result = filled.run(*arguments, JAVA_TOOL_OPTIONS=QUICK_JAVA)
 
-    assert told.code == 0, told.err
-    found = {(line["column"], line["change"]): line["caught_by"] for line in told.json["mutants"]}
-    assert found["order_id", "null"] == ["null_key(order_id)"]
-    assert found["amount", "null"] == ["null_sequence(amount)", "mean_between(amount)"]
-    assert found["state", "same key, another value"] == []
-    assert found["amount", "a text of another type"] == ["wrong_type(amount)"]
-    assert found["amount", "too small"] == ["mean_between(amount)"]
-    assert found["amount", "too large"] == []
-    assert found["state", "truncated"] == found["state", "a number"] == ["in_set(state)"]
-    assert found["ordered_at", "late"] == ["between(ordered_at) (recorded only)"]
-    assert found["*", "doubled rows"] == ["deduplicated by its keys"]
+    assert result.code == 0, result.err
+    caught_by = {(line["column"], line["change"]): line["caught_by"] for line in result.json["mutants"]}
+    assert caught_by["order_id", "null"] == ["null_key(order_id)"]
+    assert caught_by["amount", "null"] == ["null_sequence(amount)", "mean_between(amount)"]
+    assert caught_by["state", "same key, another value"] == []
+    assert caught_by["amount", "a text of another type"] == ["wrong_type(amount)"]
+    assert caught_by["amount", "too small"] == ["mean_between(amount)"]
+    assert caught_by["amount", "too large"] == []
+    assert caught_by["state", "truncated"] == caught_by["state", "a number"] == ["in_set(state)"]
+    assert caught_by["ordered_at", "late"] == ["between(ordered_at) (recorded only)"]
+    assert caught_by["*", "doubled rows"] == ["deduplicated by its keys"]
     assert sorted(path.name for path in filled.layout.table("silver.orders").rglob("*")) == before

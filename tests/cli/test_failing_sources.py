@@ -1,4 +1,4 @@
-"""A run of flows of which some have a source that cannot be read, with real Spark: the others' rows arrive."""
+"""If some flows have a source that cannot be read, the other flows still run, with real Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 pytestmark = pytest.mark.jvm
 
 
-def test_rows_of_a_file_arrive_beside_a_folder_that_is_missing_and_a_broker_that_is_away(tmp_path: Path) -> None:
+def test_a_missing_folder_and_an_unavailable_broker_do_not_stop_other_flows(tmp_path: Path) -> None:
     project = Project.scaffolded(tmp_path / "project")
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
     source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
@@ -24,14 +24,14 @@ def test_rows_of_a_file_arrive_beside_a_folder_that_is_missing_and_a_broker_that
     project.declare(Pipeline(name="mixed", flows=(lost, below, replace(topic, name="clicks"), files)))
     project.land("1.csv", "order_id,amount\nA-1,1.0\nA-2,2.5\n")
 
-    told = project.run("run", "mixed")
+    result = project.run("run", "mixed")
 
-    assert told.code == 78, told.out + told.err
+    assert result.code == 78, result.out + result.err
     assert DeltaTable(str(project.layout.table("bronze.orders"))).to_pyarrow_table().num_rows == 2
-    assert told.row("lost -> bronze.lost: failed")
-    assert told.row("below -> silver.lost: skipped")
-    assert told.row("clicks -> bronze.clicks: failed")
-    assert told.row("bronze -> bronze.orders: done")
+    assert result.row("lost -> bronze.lost: failed")
+    assert result.row("below -> silver.lost: skipped")
+    assert result.row("clicks -> bronze.clicks: failed")
+    assert result.row("bronze -> bronze.orders: done")
     (path,) = project.layout.reports("mixed").glob("*/*/report.json")
     report = RunReport.read(path)
     assert report is not None and report.error is None
@@ -44,6 +44,8 @@ def test_rows_of_a_file_arrive_beside_a_folder_that_is_missing_and_a_broker_that
     }
     again = project.run("run", "mixed")
     assert (again.code, "landing folder" in again.err) == (78, True)
-    assert len(list(project.layout.reports("mixed").glob("*/*/report.json"))) == 1, "nothing is left to do: no JVM"
-    standing = project.run("status", "mixed")
-    assert standing.row("mixed/lost ", "error") and standing.row("mixed/bronze ", "up to date")
+    assert len(list(project.layout.reports("mixed").glob("*/*/report.json"))) == 1, (
+        "nothing to do, so no JVM was started"
+    )
+    status = project.run("status", "mixed")
+    assert status.row("mixed/lost ", "error") and status.row("mixed/bronze ", "up to date")

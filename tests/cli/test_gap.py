@@ -1,4 +1,4 @@
-"""`tidegate flow accept-gap`: the command that an error names does what it says, on a real broker."""
+"""`tidegate flow accept-gap`: the command in the error message accepts the gap, on a real broker."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from tests import topics
 from tests.cli.project import Project
-from tests.written import Checkpoint
+from tests.spark_files import Checkpoint
 from tidegate.embedded.broker import Broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
 
-def test_the_command_that_the_error_names_gives_up_what_is_gone(project: Project, broker: Broker, topic: str) -> None:
+def test_the_command_in_the_error_message_accepts_the_gap(project: Project, broker: Broker, topic: str) -> None:
     project, name = Project(project.folder, broker.bootstrap), topic.replace("-", "_")
     project.run("new", name, "--source", "kafka")
     broker.create_topic(name, 1)
@@ -23,21 +23,21 @@ def test_the_command_that_the_error_names_gives_up_what_is_gone(project: Project
     Checkpoint(project.layout.checkpoint(name, "bronze", 1, 0)).run(0, {name: {"0": 10}})
     topics.delete_before(broker, name, 15)
 
-    told = project.run("plan", name, "--flow", "bronze", "--json")
+    result = project.run("plan", name, "--flow", "bronze", "--json")
 
-    assert told.code == 65
-    (flow,) = told.json["flows"]
+    assert result.code == 65
+    (flow,) = result.json["flows"]
     assert (flow["error"]["kind"], flow["error"]["lost"]) == ("GapError", {"0": [10, 14]})
-    found = re.search(r"tidegate (flow accept-gap .*?--reason) ", flow["error"]["message"])
-    assert found is not None
-    command = shlex.split(found[1])
+    match = re.search(r"tidegate (flow accept-gap .*?--reason) ", flow["error"]["message"])
+    assert match is not None
+    command = shlex.split(match[1])
     assert project.run(*[word.replace("0:10-14", "0:10-12") for word in command], "tests").code == 64
     assert project.run("flow", "accept-gap", name, "silver", "0:10-14", "--reason", "tests").code == 64
     assert project.run(*command, "they were tests").code == 0
     (flow,) = project.run("plan", name, "--flow", "bronze", "--json").json["flows"]
     assert (flow["has_work"], flow["ahead"]) == (True, "offsets 0:15-19")
     assert project.run("flow", "show", name).row(
-        "bronze", f"offsets 0:10-14 of topic {name} given up", "they were tests"
+        "bronze", f"offsets 0:10-14 of topic {name} accepted as a gap", "they were tests"
     )
     (line,) = project.run("ledger", name, "--json").json["batches"]
     assert (line["kind"], line["read"], line["imbalance"]) == ("gap", 5, 0)

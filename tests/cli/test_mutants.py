@@ -1,4 +1,4 @@
-"""What stands behind a text in a column of another type: a built-in rule, or what the contract lets through."""
+"""Which rule catches text in a column of another type: a built-in rule, or the rules for NULL if the contract keeps the row."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def mistyped(folder: Path, contract: Contract) -> dict[str, Any]:
         {"column": "pieces", "change": "null", "caught_by": []},
     ]
     pipeline = orders(contract)
-    told = _mistyped(Layout(folder / "lake", folder / "landing"), pipeline, pipeline.flow("silver"), nulls)
-    return {line["column"]: line["caught_by"] for line in told}
+    lines = _mistyped(Layout(folder / "lake", folder / "landing"), pipeline, pipeline.flow("silver"), nulls)
+    return {line["column"]: line["caught_by"] for line in lines}
 
 
 def test_a_text_of_another_type_is_refused_by_the_built_in_rule(tmp_path: Path) -> None:
     assert mistyped(tmp_path, Contract()) == {"amount": ["wrong_type(amount)"], "pieces": ["wrong_type(pieces)"]}
 
 
-def test_where_the_contract_keeps_the_row_only_what_notices_null_notices_it(tmp_path: Path) -> None:
+def test_if_the_contract_keeps_the_row_only_rules_for_null_catch_it(tmp_path: Path) -> None:
     contract = Contract(columns={"amount": "rescue", "pieces": "rescue"})
     assert mistyped(tmp_path, contract) == {"amount": ["not_null(amount)"], "pieces": []}

@@ -1,4 +1,4 @@
-"""`tidegate new`: what it writes, what it refuses, and that what it writes is clean."""
+"""`tidegate new`: the files it writes, names it refuses, and that the files pass the linters."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def files(project: Project) -> set[str]:
 
 
 @pytest.mark.parametrize("source", ["files", "kafka"])
-def test_a_new_pipeline_has_all_its_files_and_its_plan_loads(project: Project, source: str) -> None:
-    told = project.run("new", "sample", "--source", source)
-    assert told.code == 0, told.err
-    made = {
+def test_a_new_pipeline_has_all_its_files_and_loads(project: Project, source: str) -> None:
+    result = project.run("new", "sample", "--source", source)
+    assert result.code == 0, result.err
+    created = {
         "pipelines/sample.py",
         "spark_jobs/sample.py",
         "expectations/sample/__init__.py",
@@ -40,15 +40,15 @@ def test_a_new_pipeline_has_all_its_files_and_its_plan_loads(project: Project, s
         "tests/spark_jobs/test_sample.py",
     }
     landed = {"landing/sample/sample_sample.csv"} if source == "files" else set()
-    assert files(project) - {"pipelines/__init__.py"} == made | landed
-    assert "tidegate run sample" in told.out
+    assert files(project) - {"pipelines/__init__.py"} == created | landed
+    assert "tidegate run sample" in result.out
     flows = project.run("status", "sample", "--json").json["flows"]
     assert [flow["target"] for flow in flows] == ["bronze.sample", "silver.sample", "gold.sample"]
     if source == "files":
         assert flows[0]["lag"]["behind"] == 1
 
 
-def test_what_it_writes_passes_ruff_and_strict_mypy(project: Project) -> None:
+def test_the_generated_files_pass_ruff_and_strict_mypy(project: Project) -> None:
     for name, source in (("sample", "files"), ("sample_topic", "kafka")):
         assert project.run("new", name, "--source", source).code == 0
     for folder in ("pipelines", "spark_jobs"):
@@ -67,7 +67,7 @@ def test_what_it_writes_passes_ruff_and_strict_mypy(project: Project) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dag_file_says_airflow_or_airflow_would_pass_it_over(project: Project) -> None:
+def test_the_dag_file_contains_the_word_airflow_which_safe_mode_looks_for(project: Project) -> None:
     project.run("new", "sample")
     dag = (project.folder / "dags" / "sample.py").read_text()
     assert "Airflow" in (ast.get_docstring(ast.parse(dag)) or "")
@@ -81,28 +81,28 @@ def test_the_suite_has_the_name_that_the_declaration_uses(project: Project) -> N
     assert 'Gate("sample/silver")' in (project.folder / "pipelines" / "sample.py").read_text()
 
 
-def test_nothing_is_overwritten_and_what_exists_is_listed(project: Project) -> None:
+def test_existing_files_are_not_overwritten_but_listed(project: Project) -> None:
     mine = project.folder / "spark_jobs" / "sample.py"
     mine.parent.mkdir()
     mine.write_text("mine")
     before = files(project)
-    told = project.run("new", "sample")
-    assert told.code == 64
-    assert str(mine) in told.err
-    assert "pipelines/sample.py" not in told.err
+    result = project.run("new", "sample")
+    assert result.code == 64
+    assert str(mine) in result.err
+    assert "pipelines/sample.py" not in result.err
     assert (mine.read_text(), files(project)) == ("mine", before)
 
 
 @pytest.mark.parametrize("name", ["Sample", "1st", "a-b", "../a", "_a", "a" * 64, "class"])
-def test_a_name_that_no_pipeline_can_have_is_refused(project: Project, name: str) -> None:
+def test_an_invalid_name_is_refused(project: Project, name: str) -> None:
     before = files(project)
-    told = project.run("new", name)
-    assert told.code == 64
-    assert told.err.count("\n") == 1
+    result = project.run("new", name)
+    assert result.code == 64
+    assert result.err.count("\n") == 1
     assert files(project) == before
 
 
-def test_the_longest_name_that_a_pipeline_can_have_is_fine(project: Project) -> None:
+def test_the_longest_valid_name_is_accepted(project: Project) -> None:
     name = "a" * 63
     assert project.run("new", name).code == 0
     assert project.run("plan", name).code == 0
@@ -113,23 +113,23 @@ def test_a_name_whose_tables_another_pipeline_writes_is_refused(project: Project
     project.declare(orders())
     (project.folder / "pipelines" / "orders.py").rename(pipeline)
     pipeline.write_text(pipeline.read_text().replace("Pipeline(name='orders'", "Pipeline(name='shop'"))
-    told = project.run("new", "orders")
-    assert told.code == 64
-    assert "bronze.orders by shop" in told.err
+    result = project.run("new", "orders")
+    assert result.code == 64
+    assert "bronze.orders by shop" in result.err
 
 
-def test_a_folder_that_takes_no_files_leaves_nothing_half_done(project: Project) -> None:
+def test_if_one_file_cannot_be_written_no_file_remains(project: Project) -> None:
     (project.folder / "dags").write_text("a file where a folder should be")
     before = files(project)
-    told = project.run("new", "sample")
-    assert told.code == 64
+    result = project.run("new", "sample")
+    assert result.code == 64
     assert files(project) == before
 
 
 @pytest.mark.parametrize(
     "command", [topic_command("127.0.0.1:9092", "sample"), message_command("127.0.0.1:9092", "sample")]
 )
-def test_the_commands_for_a_topic_are_python_that_a_shell_hands_on_unchanged(command: str) -> None:
+def test_the_commands_for_a_topic_are_valid_python_after_shell_quoting(command: str) -> None:
     python, flag, script = shlex.split(command)
     assert (python, flag) == ("python", "-c")
     ast.parse(script)
@@ -137,7 +137,7 @@ def test_the_commands_for_a_topic_are_python_that_a_shell_hands_on_unchanged(com
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_the_commands_for_a_topic_work_as_they_are_printed(project: Project, broker: Broker, topic: str) -> None:
+def test_the_printed_commands_for_a_topic_work(project: Project, broker: Broker, topic: str) -> None:
     project, name = Project(project.folder, broker.bootstrap), topic.replace("-", "_")
     printed = project.run("new", name, "--source", "kafka").out
     commands = [line.partition("python -c ")[2] for line in printed.splitlines() if "python -c " in line]

@@ -1,6 +1,6 @@
-"""No value of the data leaves the tables: canaries in good rows, in broken ones, in a name, and in a transform that raises.
+"""No value of the data leaks out of the tables: canaries in good rows, broken rows, a field name, and a failing transform.
 
-What a pipeline of every day says and leaves behind is searched where it is made, in the guides (tests/docs).
+Output and files of the example pipelines are searched in the tests of the guides (tests/docs).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from tests.canaries import files_quoting, quotes, tables_quoting
+from tests.canaries import contains_any, files_containing, tables_containing
 from tests.cli.project import Project, Result
 from tidegate.alerting import episodes
 from tidegate.ops import alert_history
@@ -26,9 +26,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.jvm]
 
 CANARY = "canary4711"
 AMOUNT = "471147.11"
-"""A canary among numbers: the largest amount, and above what the suite allows."""
+"""A numeric canary: the largest amount, and above the suite's limit."""
 PERSON = "Canaria Smith"
-"""A canary that stands where the name of a field should: keys of a map are data."""
+"""A canary used as a field name: keys of a map are data."""
 CANARIES = (CANARY, AMOUNT, PERSON)
 
 LANDED = f"""order_id,ordered_at,customer,amount,updated_at
@@ -38,7 +38,7 @@ LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-high,2026-01-05T11:45:00Z,{CANARY},{AMOUNT},2026-01-05T11:45:00Z
 {CANARY}-torn,"{CANARY}
 """
-DRIFTED = f"""order_id,ordered_at,customer,amount,updated_at,{PERSON}
+EXTRA_FIELD = f"""order_id,ordered_at,customer,amount,updated_at,{PERSON}
 B-1,2026-01-07T09:30:00Z,{CANARY},19.90,2026-01-07T09:30:00Z,{CANARY}
 """
 SUITE = (
@@ -90,29 +90,29 @@ pipeline = replace(
     ),
 )
 """
-"""Beside bronze and silver a flow whose transform raises, and one whose contract refuses a field."""
+"""Bronze and silver, a flow whose transform raises, and one whose contract refuses a field."""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A pipeline one of whose flows judges canaries, one raises on them, and one meets a field with a person's name."""
-    made = Project.scaffolded(tmp_path_factory.mktemp("copy") / "project")
+    """A pipeline with a flow that judges canaries, one that raises on them, and one that reads a field with a person's name."""
+    project = Project.scaffolded(tmp_path_factory.mktemp("copy") / "project")
     plain = [{"type": kind, "kwargs": kwargs, "severity": severity} for kind, kwargs, severity in SUITE]
-    suite = made.folder / "expectations" / "sample" / "silver.json"
+    suite = project.folder / "expectations" / "sample" / "silver.json"
     suite.write_text(json.dumps({"name": "sample/silver", "expectations": plain}))
     for file, text in (("pipelines/sample.py", DECLARATION), ("spark_jobs/sample.py", TRANSFORM)):
-        path = made.folder / file
+        path = project.folder / file
         path.write_text(path.read_text() + text)
-    made.land("canaries.csv", LANDED, "sample")
+    project.land("canaries.csv", LANDED, "sample")
     torn = gzip.compress(LANDED.encode() * 50)[:-30]
-    (made.folder / "landing" / "sample" / "torn.csv.gz").write_bytes(torn)
-    made.land("drifted.csv", DRIFTED, "frozen")
-    return made
+    (project.folder / "landing" / "sample" / "torn.csv.gz").write_bytes(torn)
+    project.land("extra_field.csv", EXTRA_FIELD, "frozen")
+    return project
 
 
 @pytest.fixture(scope="module")
 def ran(project: Project) -> Result:
-    """The one run of all flows; alerts are recorded after it."""
+    """The only run of all flows; alerts are recorded after it."""
     result = project.run("run", "sample")
     assert result.code == 70, result.out + result.err
     states = {flow["flow"]: flow["state"] for flow in report_of(project)["flows"]}
@@ -123,8 +123,8 @@ def ran(project: Project) -> Result:
     }
     now = pendulum.now("UTC")
     declared = runpy.run_path(str(project.folder / "pipelines" / "sample.py"))["pipeline"]
-    (observed,) = observation.judge(project.environment, [("sample", declared)], now)
-    alert_history.append(project.layout, "sample", episodes.settle((), observed.findings_beside([]), now))
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [("sample", declared)], now)
+    alert_history.append(project.layout, "sample", episodes.transitions((), evaluation.findings_including([]), now))
     return result
 
 
@@ -137,17 +137,17 @@ def report_of(project: Project) -> dict[str, Any]:
 def rows(path: Path) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
-    found: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
-    return found
+    table_rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return table_rows
 
 
-def test_the_canaries_are_where_rows_belong(project: Project, ran: Result) -> None:
+def test_the_canaries_are_in_tables_and_quarantine(project: Project, ran: Result) -> None:
     layout = project.layout
-    assert files_quoting(project.folder / "landing", CANARIES) == {"sample/canaries.csv", "frozen/drifted.csv"}
-    assert sum(quotes(str(row), CANARIES) for row in rows(layout.table("bronze.sample"))) == 5
+    assert files_containing(project.folder / "landing", CANARIES) == {"sample/canaries.csv", "frozen/extra_field.csv"}
+    assert sum(contains_any(str(row), CANARIES) for row in rows(layout.table("bronze.sample"))) == 5
     silver = rows(layout.table("silver.sample"))
-    assert [row["order_id"] for row in silver if quotes(str(row), CANARIES)] == [f"{CANARY}-good"]
-    entries = [row for row in rows(layout.quarantine("sample", "silver")) if quotes(row["record"], CANARIES)]
+    assert [row["order_id"] for row in silver if contains_any(str(row), CANARIES)] == [f"{CANARY}-good"]
+    entries = [row for row in rows(layout.quarantine("sample", "silver")) if contains_any(row["record"], CANARIES)]
     assert {rule for entry in entries for rule in entry["rules"]} == {
         "wrong_type(amount)",
         "required(ordered_at)",
@@ -159,34 +159,34 @@ def test_the_canaries_are_where_rows_belong(project: Project, ran: Result) -> No
     }
 
 
-def test_every_expectation_of_the_suite_met_a_canary_and_failed(project: Project, ran: Result) -> None:
+def test_every_expectation_of_the_suite_fails_on_a_canary(project: Project, ran: Result) -> None:
     (verdict,) = rows(project.layout.ops("sample", "verdicts"))
     assert {result["expectation"] for result in json.loads(verdict["results"]) if not result["success"]} == {
         kind for kind, _, _ in SUITE
     }
 
 
-def test_a_run_names_the_page_of_each_flow(project: Project, ran: Result) -> None:
+def test_a_run_prints_the_page_of_each_flow(project: Project, ran: Result) -> None:
     for flow in ("bronze", "silver"):
         page = Path(ran.row(f"report ({flow}): ").partition(": ")[2])
         assert page == project.layout.docs("sample") / flow / "v1-0-batch-0.html"
         assert page.is_file()
 
 
-def test_no_page_log_report_or_table_of_the_platform_holds_a_value(project: Project, ran: Result) -> None:
+def test_no_page_log_report_or_platform_table_contains_a_value(project: Project, ran: Result) -> None:
     layout = project.layout
     contents = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
     (log,) = layout.reports("sample").rglob("driver.log")
     assert "raising: failed" in log.read_text()
-    # What Spark said of the raising transform is kept for a person who may read the data; see the guide.
-    (kept,) = layout.reports("sample").rglob("failure-*.txt")
-    assert quotes(kept.read_text(), [CANARY]), "the transform did raise on a canary"
-    assert files_quoting(project.folder, CANARIES, but=(*contents, kept)) == set()
+    # Spark's error of the failing transform is stored for people who may read the data; see the guide.
+    (failure_file,) = layout.reports("sample").rglob("failure-*.txt")
+    assert contains_any(failure_file.read_text(), [CANARY]), "the transform did raise on a canary"
+    assert files_containing(project.folder, CANARIES, excluding=(*contents, failure_file)) == set()
     assert all(rows(layout.ops("sample", name)) for name in ("ledger", "verdicts", "progress", "evolution", "alerts"))
-    assert tables_quoting(layout, "sample", CANARIES) == set()
+    assert tables_containing(layout, "sample", CANARIES) == set()
 
 
-def test_a_field_whose_name_is_a_persons_is_told_by_its_hash(project: Project, ran: Result) -> None:
+def test_a_field_name_that_looks_like_data_is_shown_as_a_hash(project: Project, ran: Result) -> None:
     (line,) = rows(project.layout.ops("sample", "evolution"))
     hidden = f"name#{hashlib.sha256(PERSON.encode()).hexdigest()[:8]}"
     assert (line["flow"], line["event"], line["kind"], line["field"]) == ("frozen", "refused", "addition", hidden)
@@ -194,26 +194,26 @@ def test_a_field_whose_name_is_a_persons_is_told_by_its_hash(project: Project, r
     assert any(PERSON in row["_header"] for row in rows(project.layout.table("bronze.frozen")))
 
 
-def test_no_command_says_a_value(project: Project, ran: Result) -> None:
+def test_no_command_prints_a_value(project: Project, ran: Result) -> None:
     commands = (
         *("status", "lag", "alerts", "plan", "ledger", "checkpoint", "docs"),
         *(("quarantine", "list"), ("contract", "show"), ("contract", "show", "--json")),
     )
     results = [project.run(*([command] if isinstance(command, str) else command), "sample") for command in commands]
     for result in (ran, *results):
-        assert result.out and not quotes(result.out + result.err, CANARIES), result.out + result.err
+        assert result.out and not contains_any(result.out + result.err, CANARIES), result.out + result.err
 
 
-def test_pages_made_anew_from_the_tables_are_those_that_the_run_made(project: Project, ran: Result) -> None:
+def test_rebuilt_pages_equal_the_pages_that_the_run_wrote(project: Project, ran: Result) -> None:
     site = project.layout.docs("sample")
-    before = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
+    before = {path.relative_to(site): without_times(path) for path in site.rglob("*.html")}
     batches = {str(path) for path in before if "batch" in path.name}
     assert batches == {f"{flow}/v1-0-batch-0.html" for flow in ("bronze", "silver", "landing", "frozen")}
-    remade = project.run("docs", "sample")
-    assert remade.out.strip() == str(site / "index.html"), remade.err
-    assert {path.relative_to(site): alike(path) for path in site.rglob("*.html")} == before
+    rebuilt = project.run("docs", "sample")
+    assert rebuilt.out.strip() == str(site / "index.html"), rebuilt.err
+    assert {path.relative_to(site): without_times(path) for path in site.rglob("*.html")} == before
 
 
-def alike(path: Path) -> str:
-    """A page without its instants: the table's line is a little older than the page of the run."""
+def without_times(path: Path) -> str:
+    """A page without its times: the time in the table is slightly earlier than the time on the page of the run."""
     return re.sub(r'<time datetime="[^"]+">[^<]+</time>', "<time>", path.read_text())

@@ -1,4 +1,4 @@
-"""`tidegate plan`, and `tidegate run` up to where a JVM would start."""
+"""`tidegate plan`, and `tidegate run` up to the start of the JVM."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.cli.project import Project, orders
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 NO_JAVA = {"JAVA_HOME": "/nowhere"}
-"""Whatever asks for Java ends with 78: proof that nothing did, where it ends otherwise."""
+"""A command that looks for Java exits with 78; any other exit code proves that it did not."""
 
 
 @pytest.fixture
-def drained(project: Project) -> Project:
-    """One file, read; and silver and gold that read all there is."""
+def up_to_date(project: Project) -> Project:
+    """All flows are up to date: one landed file is read, silver and gold have read everything."""
     pipeline = project.declare(orders())
     read = project.land("0.csv", "order_id,amount\nA-1,1.0\n")
     project.checkpoint(pipeline, pipeline.flow("bronze")).listed(0, read).plan(0, {"logOffset": 0}).commit(0)
@@ -31,43 +31,43 @@ def drained(project: Project) -> Project:
     return project
 
 
-def test_plan_says_that_nothing_is_new(drained: Project) -> None:
-    told = drained.run("plan", "orders")
-    assert told.code == 0
-    assert "nothing is new" in told.out
-    assert told.row("silver ").endswith("nothing new in bronze.orders")
+def test_plan_shows_that_nothing_is_new(up_to_date: Project) -> None:
+    result = up_to_date.run("plan", "orders")
+    assert result.code == 0
+    assert "nothing is new" in result.out
+    assert result.row("silver ").endswith("nothing new in bronze.orders")
 
 
-def test_plan_says_what_is_new_and_that_flows_below_will_have_work(drained: Project) -> None:
-    drained.land("1.csv", "order_id,amount\nA-2,2.0\n")
-    told = drained.run("plan", "orders", "--json").json
-    assert told["work"] is True
-    assert [flow["has_work"] for flow in told["flows"]] == [True, True, True]
-    assert told["flows"][0]["reason"] == "1 new file in orders"
+def test_plan_shows_what_is_new_and_that_downstream_flows_have_work(up_to_date: Project) -> None:
+    up_to_date.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    result = up_to_date.run("plan", "orders", "--json").json
+    assert result["work"] is True
+    assert [flow["has_work"] for flow in result["flows"]] == [True, True, True]
+    assert result["flows"][0]["reason"] == "1 new file in orders"
 
 
-def test_plan_of_one_flow_asks_for_that_flow_only(drained: Project) -> None:
-    drained.land("1.csv", "order_id,amount\nA-2,2.0\n")
-    told = drained.run("plan", "orders", "--flow", "silver", "--json").json
-    assert [flow["flow"] for flow in told["flows"]] == ["silver"]
-    assert told["work"] is False
+def test_plan_of_one_flow_only_measures_that_flow(up_to_date: Project) -> None:
+    up_to_date.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    result = up_to_date.run("plan", "orders", "--flow", "silver", "--json").json
+    assert [flow["flow"] for flow in result["flows"]] == ["silver"]
+    assert result["work"] is False
 
 
-def test_a_source_that_is_away_does_not_hide_the_other_flows_of_the_plan(project: Project) -> None:
+def test_an_unavailable_source_does_not_hide_the_other_flows_of_the_plan(project: Project) -> None:
     pipeline = project.declare(orders(topic="clicks"))
     project.table("bronze.clicks", [{"order_id": "A-1"}])
-    told = project.run("plan", pipeline.name)
-    assert told.code == 75
-    assert "error" in told.row("no Kafka broker")
-    assert "no" in told.row("silver ", "waits: flow bronze does not get through")
-    assert "clicks: a run would end with the error of flow bronze" in told.out
-    found = project.run("plan", pipeline.name, "--json")
-    assert (found.code, found.json["work"], found.json["flows"][0]["error"]["transient"]) == (75, False, True)
+    result = project.run("plan", pipeline.name)
+    assert result.code == 75
+    assert "error" in result.row("no Kafka broker")
+    assert "no" in result.row("silver ", "waits: flow bronze is blocked")
+    assert "clicks: a run would end with the error of flow bronze" in result.out
+    output = project.run("plan", pipeline.name, "--json")
+    assert (output.code, output.json["work"], output.json["flows"][0]["error"]["transient"]) == (75, False, True)
 
 
 @pytest.fixture
 def mixed(project: Project) -> Project:
-    """A landing folder with a file, beside one that is missing and a topic whose broker is away."""
+    """A landing folder with a file, a missing landing folder, and a topic whose broker is unavailable."""
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
     source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
     lost = replace(files, name="lost", source=source, target=Table("bronze.lost"))
@@ -77,66 +77,66 @@ def mixed(project: Project) -> Project:
     return project
 
 
-def test_plan_lists_flows_that_fail_beside_those_with_work_and_ends_with_their_code(mixed: Project) -> None:
-    told = mixed.run("plan", "mixed")
-    assert told.code == 78, "a person's before one that heals by waiting"
-    assert "error" in told.row("lost ", "landing folder")
-    assert told.row("below ").endswith("waits: flow lost does not get through")
-    assert "error" in told.row("clicks ", "no Kafka broker")
-    assert "yes" in told.row("bronze ", "1 new file in orders")
-    assert "mixed: a run would find work, and fail in flows lost, clicks" in told.out
-    assert told.row("bronze: reads 1 new file")
-    found = mixed.run("plan", "mixed", "--json")
-    assert (found.code, found.json["work"]) == (78, True)
-    errors = {flow["flow"]: flow["error"] and flow["error"]["kind"] for flow in found.json["flows"]}
+def test_plan_lists_failing_flows_with_the_others_and_exits_with_their_code(mixed: Project) -> None:
+    result = mixed.run("plan", "mixed")
+    assert result.code == 78, "a permanent error comes before a transient one"
+    assert "error" in result.row("lost ", "landing folder")
+    assert result.row("below ").endswith("waits: flow lost is blocked")
+    assert "error" in result.row("clicks ", "no Kafka broker")
+    assert "yes" in result.row("bronze ", "1 new file in orders")
+    assert "mixed: a run would find work, and fail in flows lost, clicks" in result.out
+    assert result.row("bronze: reads 1 new file")
+    output = mixed.run("plan", "mixed", "--json")
+    assert (output.code, output.json["work"]) == (78, True)
+    errors = {flow["flow"]: flow["error"] and flow["error"]["kind"] for flow in output.json["flows"]}
     assert errors == {"lost": "SourceError", "below": None, "clicks": "SourceUnavailableError", "bronze": None}
 
 
-def test_a_run_goes_on_to_the_application_for_the_flows_that_have_work(mixed: Project) -> None:
-    told = mixed.run("run", "mixed", **NO_JAVA)
-    assert told.code == 78
-    assert "JAVA_HOME" in told.err
+def test_a_run_starts_the_application_if_any_flow_has_work(mixed: Project) -> None:
+    result = mixed.run("run", "mixed", **NO_JAVA)
+    assert result.code == 78
+    assert "JAVA_HOME" in result.err
 
 
 @pytest.mark.parametrize(("flows", "code"), [(("lost", "clicks"), 78), (("clicks",), 75)])
-def test_a_run_in_which_only_failing_flows_have_something_to_do_ends_with_their_error_and_starts_no_jvm(
+def test_a_run_with_only_failing_flows_exits_with_their_error_and_starts_no_jvm(
     mixed: Project, flows: tuple[str, ...], code: int
 ) -> None:
-    told = mixed.run("run", "mixed", *(word for flow in flows for word in ("--flow", flow)), **NO_JAVA)
-    assert told.code == code
-    assert "JAVA_HOME" not in told.err
-    assert ("landing folder" if code == 78 else "no Kafka broker") in told.err
+    result = mixed.run("run", "mixed", *(word for flow in flows for word in ("--flow", flow)), **NO_JAVA)
+    assert result.code == code
+    assert "JAVA_HOME" not in result.err
+    assert ("landing folder" if code == 78 else "no Kafka broker") in result.err
     assert not mixed.layout.reports("mixed").exists()
 
 
-def test_a_run_without_news_says_so_and_starts_no_jvm(drained: Project) -> None:
-    told = drained.run("run", "orders", **NO_JAVA)
-    assert told.code == 0, told.err
-    assert "nothing is new; no JVM was started" in told.out
-    assert not drained.layout.reports("orders").exists()
+def test_a_run_with_nothing_new_starts_no_jvm(up_to_date: Project) -> None:
+    result = up_to_date.run("run", "orders", **NO_JAVA)
+    assert result.code == 0, result.err
+    assert "nothing is new; no JVM was started" in result.out
+    assert not up_to_date.layout.reports("orders").exists()
 
 
-def test_a_forced_run_would_start_one(drained: Project) -> None:
-    told = drained.run("run", "orders", "--force", **NO_JAVA)
-    assert told.code == 78
-    assert "JAVA_HOME" in told.err
+def test_a_forced_run_starts_a_jvm(up_to_date: Project) -> None:
+    result = up_to_date.run("run", "orders", "--force", **NO_JAVA)
+    assert result.code == 78
+    assert "JAVA_HOME" in result.err
 
 
-def test_an_incompatible_declaration_is_refused_before_any_jvm(drained: Project) -> None:
-    path = drained.folder / "pipelines" / "orders.py"
+def test_an_incompatible_declaration_is_refused_before_a_jvm_starts(up_to_date: Project) -> None:
+    path = up_to_date.folder / "pipelines" / "orders.py"
     path.write_text(
         path.read_text()
         .replace("('order_id',)", "('amount',)")
         .replace("sequence_by=('amount',)", "sequence_by=('day',)")
     )
-    drained.land("1.csv", "order_id,amount\nA-2,2.0\n")
-    told = drained.run("run", "orders", **NO_JAVA)
-    assert told.code == 78
-    assert "keys: ['order_id'] -> ['amount']" in told.err
-    assert "checkpoint_version=2" in told.err
+    up_to_date.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    result = up_to_date.run("run", "orders", **NO_JAVA)
+    assert result.code == 78
+    assert "keys: ['order_id'] -> ['amount']" in result.err
+    assert "checkpoint_version=2" in result.err
 
 
-def test_a_run_of_another_flow_does_not_ask_about_the_incompatible_one(drained: Project) -> None:
-    path = drained.folder / "pipelines" / "orders.py"
+def test_a_run_of_one_flow_ignores_an_incompatible_declaration_of_another(up_to_date: Project) -> None:
+    path = up_to_date.folder / "pipelines" / "orders.py"
     path.write_text(path.read_text().replace("orders:clean", "orders:tidy"))
-    assert drained.run("run", "orders", "--flow", "bronze", **NO_JAVA).code == 0
+    assert up_to_date.run("run", "orders", "--flow", "bronze", **NO_JAVA).code == 0

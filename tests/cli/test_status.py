@@ -1,4 +1,4 @@
-"""`tidegate status` and `tidegate lag`: real checkpoints and tables, read with no JVM."""
+"""`tidegate status` and `tidegate lag` on real checkpoints and tables; they start no JVM."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HOLD = """
 import fcntl, sys
 file = open(sys.argv[1], "r+")
 fcntl.lockf(file, fcntl.LOCK_EX)
-print("held", flush=True)
+print("locked", flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.fixture
 def running(project: Project) -> Pipeline:
-    """Orders after two files of three: bronze and silver ran once, gold never."""
+    """Orders with two of three files read: bronze and silver ran once, gold never."""
     pipeline = project.declare(orders())
     read = [project.land(f"{number}.csv", "order_id,amount\nA-1,1.0\n") for number in range(2)]
     project.land("2.csv", "order_id,amount\nA-2,2.0\nA-3,3.0\n")
@@ -45,14 +45,14 @@ def feed(table_id: str, version: int) -> dict[str, object]:
 
 
 def test_every_flow_shows_its_checkpoint_last_batch_position_and_lag(project: Project, running: Pipeline) -> None:
-    told = project.run("status")
-    assert told.code == 0, told.err
-    assert "behind" in told.row("orders/bronze", "v1", "0, ", " d ago", "~2", "32 B", "2 files read")
-    assert "up to date" in told.row("silver", "version 0")
-    assert "behind" in told.row("gold", "nothing read")
+    result = project.run("status")
+    assert result.code == 0, result.err
+    assert "behind" in result.row("orders/bronze", "v1", "0, ", " d ago", "~2", "32 B", "2 files read")
+    assert "up to date" in result.row("silver", "version 0")
+    assert "behind" in result.row("gold", "nothing read")
 
 
-def test_json_tells_the_same_to_programs(project: Project, running: Pipeline) -> None:
+def test_the_json_output_has_the_same_values(project: Project, running: Pipeline) -> None:
     flows = project.run("status", "orders", "--json").json["flows"]
     assert [flow["flow"] for flow in flows] == ["bronze", "silver", "gold"]
     bronze = flows[0]
@@ -61,14 +61,14 @@ def test_json_tells_the_same_to_programs(project: Project, running: Pipeline) ->
     assert (bronze["lag"]["bytes"], bronze["lag"]["bytes_exact"]) == (32, True)
 
 
-def test_lag_says_why_and_marks_estimates(project: Project, running: Pipeline) -> None:
-    told = project.run("lag", "orders")
-    assert told.code == 0
-    assert "~2" in told.row("bronze", "files", "32 B", "1 new file in orders")
-    assert "~" not in told.row("silver", "change_feed", "nothing new")
+def test_lag_shows_the_reason_and_marks_estimates(project: Project, running: Pipeline) -> None:
+    result = project.run("lag", "orders")
+    assert result.code == 0
+    assert "~2" in result.row("bronze", "files", "32 B", "1 new file in orders")
+    assert "~" not in result.row("silver", "change_feed", "nothing new")
 
 
-def test_whoever_holds_the_lease_is_named(project: Project, running: Pipeline) -> None:
+def test_the_holder_of_the_lease_is_shown(project: Project, running: Pipeline) -> None:
     lock = project.layout.lease("table:silver.orders")
     lock.parent.mkdir(parents=True)
     lock.touch()
@@ -76,81 +76,81 @@ def test_whoever_holds_the_lease_is_named(project: Project, running: Pipeline) -
         [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None and holder.stdin is not None
-        assert holder.stdout.readline() == "held\n"
+        assert holder.stdout.readline() == "locked\n"
         owner = {"what": "run 7 of orders", "pid": holder.pid, "host": "here", "since": "2026-01-05T10:00:00Z"}
         project.layout.lease_owner("table:silver.orders").write_text(json.dumps(owner))
-        told = project.run("status")
+        result = project.run("status")
         holder.stdin.close()
-    assert "running" in told.row("orders/silver ")
-    assert f"held by run 7 of orders (pid {holder.pid} " in told.row("orders/silver: ")
-    assert "running" not in told.row("orders/bronze")
+    assert "running" in result.row("orders/silver ")
+    assert f"held by run 7 of orders (pid {holder.pid} " in result.row("orders/silver: ")
+    assert "running" not in result.row("orders/bronze")
 
 
-def test_a_batch_in_hand_is_unfinished(project: Project, running: Pipeline) -> None:
+def test_a_pending_batch_is_unfinished(project: Project, running: Pipeline) -> None:
     Checkpoint(project.layout.checkpoint("orders", "bronze", 1, 0)).listed(
         1, project.folder / "landing/orders/2.csv"
     ).plan(1, {"logOffset": 1})
     assert "unfinished" in project.run("status").row("bronze")
 
 
-def test_a_broker_that_is_away_fills_its_own_row_and_the_exit_code_only(project: Project, running: Pipeline) -> None:
+def test_an_unavailable_broker_only_affects_its_own_row_and_the_exit_code(project: Project, running: Pipeline) -> None:
     project.declare(orders(topic="clicks"))
-    told = project.run("status")
-    assert told.code == 75
-    assert "error" in told.row("clicks/bronze ", "v1")
-    assert "127.0.0.1:9" in told.row("clicks/bronze: ")
-    assert "behind" in told.row("orders/bronze", "2 files read")
+    result = project.run("status")
+    assert result.code == 75
+    assert "error" in result.row("clicks/bronze ", "v1")
+    assert "127.0.0.1:9" in result.row("clicks/bronze: ")
+    assert "behind" in result.row("orders/bronze", "2 files read")
 
 
-def test_a_missing_landing_folder_needs_a_person(project: Project) -> None:
+def test_a_missing_landing_folder_is_a_permanent_error(project: Project) -> None:
     project.declare(orders())
-    told = project.run("lag", "orders")
-    assert told.code == 78
-    assert "TIDEGATE_LANDING" in told.row("orders/bronze")
+    result = project.run("lag", "orders")
+    assert result.code == 78
+    assert "TIDEGATE_LANDING" in result.row("orders/bronze")
 
 
-def test_a_declaration_that_does_not_load_hides_no_other(project: Project, running: Pipeline) -> None:
+def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Project, running: Pipeline) -> None:
     (project.folder / "pipelines" / "broken.py").write_text("import nothing_of_that_name\n")
-    told = project.run("status")
-    assert told.code == 78
-    assert "line 1" in told.row("broken", "nothing_of_that_name")
-    assert "behind" in told.row("orders/bronze", "2 files read")
+    result = project.run("status")
+    assert result.code == 78
+    assert "line 1" in result.row("broken", "nothing_of_that_name")
+    assert "behind" in result.row("orders/bronze", "2 files read")
 
 
-def test_a_declaration_that_its_checkpoint_cannot_follow_is_an_error(project: Project, running: Pipeline) -> None:
+def test_a_declaration_that_does_not_match_its_checkpoint_is_an_error(project: Project, running: Pipeline) -> None:
     path = project.folder / "pipelines" / "orders.py"
     path.write_text(path.read_text().replace("orders:clean", "orders:tidy"))
-    told = project.run("status")
-    assert told.code == 78
-    assert "checkpoint_version=2" in told.row("orders/silver: ")
-    assert "error" in told.row("orders/silver ")
+    result = project.run("status")
+    assert result.code == 78
+    assert "checkpoint_version=2" in result.row("orders/silver: ")
+    assert "error" in result.row("orders/silver ")
 
 
-def test_a_lake_of_a_newer_tidegate_is_left_alone(project: Project, running: Pipeline) -> None:
+def test_a_lake_of_a_newer_tidegate_is_not_read(project: Project, running: Pipeline) -> None:
     project.layout.lake.joinpath("lake.json").write_text('{"format": 99}')
-    told = project.run("status")
-    assert (told.code, told.out) == (78, "")
-    assert "upgrade Tidegate" in told.err
+    result = project.run("status")
+    assert (result.code, result.out) == (78, "")
+    assert "upgrade Tidegate" in result.err
 
 
-def test_looking_makes_nothing(project: Project) -> None:
+def test_status_and_lag_write_nothing(project: Project) -> None:
     project.declare(orders())
     project.run("status")
     project.run("lag")
     assert not project.layout.lake.exists()
 
 
-def test_a_broker_that_never_answers_does_not_hold_up_the_others(project: Project, running: Pipeline) -> None:
+def test_a_broker_that_never_answers_does_not_delay_the_other_flows(project: Project, running: Pipeline) -> None:
     project.declare(orders(topic="clicks"))
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        # On a busy machine the files of the others are read a little later.
+        # On a busy machine reading the other flows may take longer.
         for seconds in ("1", "2", "4", "8"):
-            told = project.run("status", "--timeout", seconds, TIDEGATE_KAFKA=f"127.0.0.1:{silent.getsockname()[1]}")
-            if "error" not in told.row("orders/bronze "):
+            result = project.run("status", "--timeout", seconds, TIDEGATE_KAFKA=f"127.0.0.1:{silent.getsockname()[1]}")
+            if "error" not in result.row("orders/bronze "):
                 break
-    assert told.code == 75
-    assert "--timeout" in told.row("clicks/bronze: ")
-    assert "behind" in told.row("orders/bronze", "2 files read")
+    assert result.code == 75
+    assert "--timeout" in result.row("clicks/bronze: ")
+    assert "behind" in result.row("orders/bronze", "2 files read")
 
 
 HEAVY = ("airflow", "pyspark", "py4j", "delta", "great_expectations", "pandas", "numpy", "scipy", "sqlalchemy")
@@ -173,7 +173,7 @@ def test_no_command_loads_spark_airflow_or_pandas(project: Project, running: Pip
     project.declare(orders(topic="clicks"))
     project.copy_of_real("flights")
     done = subprocess.run(
-        # Not by `Project.run`, which has imported everything before.
+        # Not `Project.run`: its process has imported the modules before.
         [sys.executable, "-c", LOADED],
         env={**project.child_environment, "JAVA_HOME": "/nowhere"},
         cwd=project.folder.parent,

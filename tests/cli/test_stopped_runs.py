@@ -1,4 +1,4 @@
-"""A run that somebody stops, and one whose JVM dies at once. What runs do that nobody disturbs, the guides show."""
+"""A run that is stopped with Ctrl-C, and one whose JVM dies at once. Undisturbed runs are tested in the guides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import COMMAND, Project
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 pytestmark = pytest.mark.jvm
 
@@ -20,7 +20,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def processes_of(project: Project) -> list[str]:
-    """Command lines of processes that work on this project's lake."""
+    """Command lines of the processes that use this project's lake."""
     lines = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -32,7 +32,7 @@ def processes_of(project: Project) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_ctrl_c_ends_the_job_and_says_what_the_next_run_does(project: Project) -> None:
+def test_ctrl_c_ends_the_job_and_prints_what_the_next_run_does(project: Project) -> None:
     with subprocess.Popen(
         [COMMAND, "run", "sample"],
         env=project.child_environment,
@@ -41,17 +41,17 @@ def test_ctrl_c_ends_the_job_and_says_what_the_next_run_does(project: Project) -
         text=True,
     ) as running:
         assert running.stderr is not None
-        until(lambda: any("run_pipeline.py" in line for line in processes_of(project)), "the job starts")
+        wait_until(lambda: any("run_pipeline.py" in line for line in processes_of(project)), "the job starts")
         running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=PATIENCE) == 130
+        assert running.wait(timeout=TIMEOUT_SECONDS) == 130
         assert running.stderr.read() == (
-            "tidegate: stopped. Nothing is half done: the next run finishes the batch in hand.\n"
+            "tidegate: stopped. Every commit is atomic: the next run finishes the pending batch.\n"
         )
     assert processes_of(project) == []
 
 
-def test_a_job_that_crashes_ends_with_70_and_shows_its_last_words(project: Project) -> None:
-    ended = project.run("run", "sample", TIDEGATE_DRIVER_MEMORY="1m")
-    assert ended.code == 70
-    assert "driver.log" in ended.err
-    assert "Too small maximum heap" in ended.out
+def test_a_crashed_job_exits_with_70_and_prints_the_end_of_its_log(project: Project) -> None:
+    result = project.run("run", "sample", TIDEGATE_DRIVER_MEMORY="1m")
+    assert result.code == 70
+    assert "driver.log" in result.err
+    assert "Too small maximum heap" in result.out

@@ -1,4 +1,4 @@
-"""The final checks of the demo can fail."""
+"""The final checks of the demo detect errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MESSAGES = [
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Layout:
-    """A lake that holds exactly what the messages make, written by hand from the answer."""
+    """A lake with exactly the expected tables, written from the recomputation."""
     layout = Layout(tmp_path, tmp_path)
     answer = recompute.clickstream(MESSAGES)
     for path, of in (
@@ -53,28 +53,28 @@ def put(path: Path, rows: Any) -> None:
 
 
 def failed(layout: Layout) -> list[str]:
-    found = checks.exactly_once(layout, CLICKS, recompute.clickstream(MESSAGES))
-    return [check.what for check in found if not check.fine]
+    results = checks.exactly_once(layout, CLICKS, recompute.clickstream(MESSAGES))
+    return [check.what for check in results if not check.passed]
 
 
-def test_a_right_lake_passes_every_check(lake: Layout) -> None:
+def test_a_correct_lake_passes_every_check(lake: Layout) -> None:
     assert len(checks.exactly_once(lake, CLICKS, recompute.clickstream(MESSAGES))) == 5
     assert failed(lake) == []
 
 
-def test_a_record_that_is_there_twice_is_found(lake: Layout) -> None:
+def test_a_duplicate_record_is_detected(lake: Layout) -> None:
     put(lake.table("bronze.clicks"), pa.table({"_row_id": ["clickstream/0/0"]}))
     assert failed(lake) == ["clickstream: every record is in bronze once"]
 
 
-def test_a_record_that_is_in_quarantine_by_mistake_is_found(lake: Layout) -> None:
+def test_a_wrongly_quarantined_record_is_detected(lake: Layout) -> None:
     put(lake.quarantine("clickstream", "silver"), pa.table({"_row_id": ["clickstream/0/0"]}))
     assert failed(lake) == ["clickstream: the same records are in quarantine"]
 
 
-def test_a_table_that_is_missing_is_found(lake: Layout) -> None:
-    elsewhere = dataclasses.replace(lake, lake=lake.lake / "empty")
-    assert "clickstream: gold equals the recomputation" in failed(elsewhere)
+def test_a_missing_table_is_detected(lake: Layout) -> None:
+    empty = dataclasses.replace(lake, lake=lake.lake / "empty")
+    assert "clickstream: gold equals the recomputation" in failed(empty)
 
 
 def ledger(layout: Layout, *records: BatchRecord) -> None:
@@ -87,16 +87,16 @@ def ledger(layout: Layout, *records: BatchRecord) -> None:
     put(layout.ops("clickstream", "ledger"), rows.drop_columns(["target_version"]))
 
 
-def test_a_ledger_line_that_loses_a_row_is_found(tmp_path: Path) -> None:
+def test_a_ledger_line_that_does_not_balance_is_detected(tmp_path: Path) -> None:
     layout = Layout(tmp_path, tmp_path)
     even = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=3, written=2)
     ledger(layout, even)
-    assert checks.balance(layout, CLICKS).fine
+    assert checks.balance(layout, CLICKS).passed
     ledger(layout, dataclasses.replace(even, batch_id=1, read=4))
-    assert not checks.balance(layout, CLICKS).fine
+    assert not checks.balance(layout, CLICKS).passed
 
 
-def test_entries_of_the_quarantine_are_counted_by_state_against_the_ledger(tmp_path: Path) -> None:
+def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path: Path) -> None:
     layout = Layout(tmp_path, tmp_path)
     rows = [
         quarantined(f"a#{number}", ["x"], {}, "", state) for number, state in enumerate(("open", "replayed", "waived"))
@@ -105,13 +105,13 @@ def test_entries_of_the_quarantine_are_counted_by_state_against_the_ledger(tmp_p
     batch = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=9, written=6, quarantined=3)
     again = BatchRecord(flow="silver", batch_id=0, app_id="r", kind="replay", read=2, written=1, quarantined=1)
     ledger(layout, batch, again)
-    assert not checks.set_aside(layout, CLICKS).fine, "the ledger knows of nobody who waived it"
+    assert not checks.quarantine_states(layout, CLICKS).passed, "the ledger has no line of the waived entry"
     ledger(layout, BatchRecord(flow="silver", batch_id=0, app_id="d", kind="waive", read=1, closed=1))
-    check = checks.set_aside(layout, CLICKS)
-    assert (check.fine, check.told) == (True, "1 open, 1 replayed, 1 waived")
+    check = checks.quarantine_states(layout, CLICKS)
+    assert (check.passed, check.details) == (True, "1 open, 1 replayed, 1 waived")
     append(layout.quarantine("clickstream", "silver"), [quarantined("a#9", ["x"], {}, "", "open")])
-    assert not checks.set_aside(layout, CLICKS).fine
+    assert not checks.quarantine_states(layout, CLICKS).passed
 
 
-def test_a_ledger_that_is_not_there_does_not_balance(tmp_path: Path) -> None:
-    assert not checks.balance(Layout(tmp_path, tmp_path), CLICKS).fine
+def test_a_missing_ledger_does_not_balance(tmp_path: Path) -> None:
+    assert not checks.balance(Layout(tmp_path, tmp_path), CLICKS).passed

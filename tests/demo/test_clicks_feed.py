@@ -1,4 +1,4 @@
-"""What the clicks feeder sends."""
+"""The messages of the clicks feed."""
 
 from __future__ import annotations
 
@@ -10,53 +10,55 @@ from demo.clicks_feed import Message
 
 
 def event(message: Message) -> dict[str, Any]:
-    found = json.loads(message.value)
-    assert isinstance(found, dict)
-    return found
+    content = json.loads(message.value)
+    assert isinstance(content, dict)
+    return content
 
 
-def test_the_same_seed_gives_the_same_messages_and_another_gives_others() -> None:
+def test_messages_depend_only_on_the_seed() -> None:
     assert clicks_feed.wave_one(500) == clicks_feed.wave_one(500)
     assert clicks_feed.wave_one(500) != clicks_feed.wave_one(500, seed=1)
 
 
-def test_messages_of_one_event_stay_in_one_partition_and_all_partitions_get_some() -> None:
-    places: dict[bytes, set[int]] = {}
+def test_messages_of_one_event_go_to_one_partition_and_all_partitions_are_used() -> None:
+    partitions_by_key: dict[bytes, set[int]] = {}
     for message in clicks_feed.wave_one(2_000):
-        places.setdefault(message.key, set()).add(message.partition)
-    assert all(len(found) == 1 for found in places.values())
-    assert set().union(*places.values()) == set(range(clicks_feed.PARTITIONS))
+        partitions_by_key.setdefault(message.key, set()).add(message.partition)
+    assert all(len(partitions) == 1 for partitions in partitions_by_key.values())
+    assert set().union(*partitions_by_key.values()) == set(range(clicks_feed.PARTITIONS))
 
 
-def test_a_wave_holds_every_kind_of_trouble() -> None:
+def test_wave_one_has_every_kind_of_message() -> None:
     counts = clicks_feed.counts(clicks_feed.wave_one())
     assert set(counts) == {"view", "correction", "duplicate", "delete", "probe", "malformed", "implausible"}
     assert 18_000 < sum(counts.values()) < 21_000
 
 
-def test_some_corrections_come_before_what_they_correct() -> None:
-    first_seen: dict[str, int] = {}
+def test_some_corrections_precede_their_view() -> None:
+    first_sequence: dict[str, int] = {}
     for message in clicks_feed.wave_one(2_000):
         if message.what in ("view", "correction"):
-            first_seen.setdefault(event(message)["event_id"], event(message)["sequence"])
-    assert 2 in first_seen.values()
+            first_sequence.setdefault(event(message)["event_id"], event(message)["sequence"])
+    assert 2 in first_sequence.values()
 
 
-def test_wave_two_touches_events_that_wave_one_sent() -> None:
+def test_wave_two_changes_events_of_wave_one() -> None:
     sent = {message.key: message.value for message in clicks_feed.wave_one(1_000) if message.what in ("view", "probe")}
     second = clicks_feed.wave_two(views=100, already=1_000)
     stale = [message for message in second if message.what == "stale"]
     assert stale
-    assert all(sent[message.key] == message.value for message in stale), "a stale message repeats wave 1 to the byte"
+    assert all(sent[message.key] == message.value for message in stale), (
+        "a stale message is identical to the one of wave 1"
+    )
     deleted = {message.key for message in second if message.what == "delete"}
-    assert {message.key for message in stale} & deleted, "some stale messages come after a deletion"
+    assert {message.key for message in stale} & deleted, "some stale messages follow a deletion"
 
 
-def test_malformed_messages_are_no_events() -> None:
+def test_malformed_messages_are_not_events() -> None:
     for message in clicks_feed.wave_one(100):
         if message.what == "malformed":
             try:
-                found = event(message)
+                content = event(message)
             except ValueError:
                 continue
-            assert not isinstance(found.get("sequence"), int) or "event_id" not in found
+            assert not isinstance(content.get("sequence"), int) or "event_id" not in content

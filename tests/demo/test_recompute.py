@@ -1,4 +1,4 @@
-"""The independent answer itself, on cases that a person can work out."""
+"""The independent recomputation, on small cases."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def land(landing: Path, name: str, *rows: str) -> None:
 
 
 def count(answer: DuckDBPyConnection, table: str) -> int:
-    ((found,),) = answer.execute(f"SELECT count(*) FROM {table}").fetchall()
-    return int(found)
+    ((number,),) = answer.execute(f"SELECT count(*) FROM {table}").fetchall()
+    return int(number)
 
 
-def test_a_flight_gets_its_key_its_day_and_its_time_in_utc(tmp_path: Path) -> None:
+def test_a_flight_has_a_key_a_day_and_times_in_utc(tmp_path: Path) -> None:
     land(tmp_path, "a.csv", ROW)
     answer = recompute.flights(tmp_path)
-    found = answer.execute("SELECT flight_id, day::VARCHAR, scheduled_at::VARCHAR, departed_at::VARCHAR FROM silver")
-    assert found.fetchall() == [
+    result = answer.execute("SELECT flight_id, day::VARCHAR, scheduled_at::VARCHAR, departed_at::VARCHAR FROM silver")
+    assert result.fetchall() == [
         ("20130101T10Z-UA-1545", "2013-01-01", "2013-01-01 10:15:00+00", "2013-01-01 10:17:00+00")
     ]
 
 
-def test_summer_time_is_new_yorks(tmp_path: Path) -> None:
+def test_local_times_have_the_summer_time_of_new_york(tmp_path: Path) -> None:
     land(tmp_path, "a.csv", ROW.replace("2013,1,1,", "2013,7,1,", 1))
-    found = recompute.flights(tmp_path).execute("SELECT scheduled_at::VARCHAR FROM silver").fetchall()
-    assert found == [("2013-07-01 09:15:00+00",)]
+    rows = recompute.flights(tmp_path).execute("SELECT scheduled_at::VARCHAR FROM silver").fetchall()
+    assert rows == [("2013-07-01 09:15:00+00",)]
 
 
-def test_the_last_published_record_of_a_flight_counts(tmp_path: Path) -> None:
+def test_the_last_published_record_of_a_flight_is_in_silver(tmp_path: Path) -> None:
     later = ROW.replace(",517,515,2,", ",527,515,12,").replace("2013-01-02T11", "2013-01-05T11")
     land(tmp_path, "b.csv", later)
     land(tmp_path, "c.csv", ROW)
@@ -67,13 +67,13 @@ def test_a_record_that_breaks_a_rule_is_quarantined_and_in_no_table(tmp_path: Pa
     assert (count(answer, "ids"), count(answer, "quarantined"), count(answer, "silver")) == (1, 1, 0)
 
 
-def test_files_that_are_still_being_written_are_not_there_yet(tmp_path: Path) -> None:
+def test_files_with_temporary_names_are_ignored(tmp_path: Path) -> None:
     for name in ("a.csv.tmp", "_a.csv", ".a.csv", "notes.txt"):
         land(tmp_path, name, ROW)
     assert count(recompute.flights(tmp_path), "ids") == 0
 
 
-def test_the_waves_give_what_was_landed(tmp_path: Path) -> None:
+def test_the_numbers_of_records_agree_with_the_landed_files(tmp_path: Path) -> None:
     landed = flights_feed.wave_two(tmp_path)
     answer = recompute.flights(tmp_path)
     readable = sum(file.rows for file in landed if not file.name.endswith(".gz"))
@@ -83,9 +83,9 @@ def test_the_waves_give_what_was_landed(tmp_path: Path) -> None:
 
 
 def click(number: int, sequence: int, kind: str = "view", **fields: object) -> Message:
-    seen = {"occurred_at": "2026-03-02T08:10:00Z", "user_id": "u1", "page": "/Boats?x=1", "duration_ms": 1500}
-    told = {**(seen if kind == "view" else {}), "event_id": f"e{number}", "sequence": sequence, "kind": kind, **fields}
-    return Message(0, number * 100 + sequence, 0, b"k", json.dumps(told).encode())
+    view = {"occurred_at": "2026-03-02T08:10:00Z", "user_id": "u1", "page": "/Boats?x=1", "duration_ms": 1500}
+    event = {**(view if kind == "view" else {}), "event_id": f"e{number}", "sequence": sequence, "kind": kind, **fields}
+    return Message(0, number * 100 + sequence, 0, b"k", json.dumps(event).encode())
 
 
 def test_views_are_counted_per_page_and_hour() -> None:
@@ -96,13 +96,13 @@ def test_views_are_counted_per_page_and_hour() -> None:
     assert count(answer, "filtered") == 1
 
 
-def test_an_older_version_after_a_deletion_changes_nothing() -> None:
+def test_an_older_version_after_a_deletion_has_no_effect() -> None:
     answer = recompute.clickstream([click(1, 3, "delete"), click(1, 1), click(1, 2)])
     assert answer.execute("SELECT event_id, sequence, _deleted FROM silver").fetchall() == [("e1", 3, True)]
     assert count(answer, "gold") == 0
 
 
-def test_what_is_not_an_event_is_quarantined() -> None:
+def test_values_that_are_not_events_are_quarantined() -> None:
     odd = [
         Message(0, n, 0, b"k", value)
         for n, value in enumerate((b"no", b"[1]", b'{"sequence": 1, "kind": "view"}', None))
@@ -111,7 +111,7 @@ def test_what_is_not_an_event_is_quarantined() -> None:
     assert count(answer, "ids") == count(answer, "quarantined") == 4
 
 
-def test_differences_count_rows_on_either_side_as_often_as_they_stand_there() -> None:
+def test_differences_count_rows_of_both_tables_with_repetitions() -> None:
     answer = recompute.clickstream([click(1, 1), click(2, 1)])
     same = pa.table({"page": ["/boats"], "views": [2]})
     other = pa.table({"page": ["/boats", "/boats"], "views": [2, 3]})

@@ -1,7 +1,7 @@
-"""The process that runs the DAGs: it answers, and whoever leaves it leaves nothing behind.
+"""The process that runs the DAGs: its results, and that no process remains when it is stopped.
 
-The DAGs here only start a process and wait for it, as Airflow does with Spark; with the real ones, the story is told in
-test_story.py and interrupted in test_interrupt.py.
+The DAGs here only start a process and wait for it, as Airflow does with Spark. The real ones run in test_scenario.py and are
+interrupted in test_interrupt.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from demo import __main__ as command
-from demo import runs, stage, story
+from demo import runs, scenario, services
 from demo.runs import DagRuns, RunCrashedError
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.processes import Process
 
 PROJECT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ ENDS = "return SimpleNamespace(run_id='r1', state='DagRunState.SUCCESS', get_tas
 RAISES = "raise LookupError('no such thing')"
 
 
-class Place:
+class Project:
     """A project with one DAG, ``waiting``."""
 
     def __init__(self, folder: Path, body: str, *, on_interrupt: str = "signal.default_int_handler") -> None:
@@ -65,68 +65,68 @@ class Place:
 
     def job(self) -> Process:
         """The process that the run waits for."""
-        until(self.pid.exists, "the run starts its job")
+        wait_until(self.pid.exists, "the run starts its job")
         job = Process.of(int(self.pid.read_text()))
         assert job is not None
         return job
 
 
-def test_a_run_that_ended_is_answered_with_its_state(tmp_path: Path) -> None:
-    with Place(tmp_path, ENDS).runs as started:
+def test_the_result_of_a_run_has_its_state(tmp_path: Path) -> None:
+    with Project(tmp_path, ENDS).runs as started:
         run = started.start("waiting").result()
     assert (run.dag_id, run.run_id, run.state, run.succeeded) == ("waiting", "r1", "success", True)
 
 
-def test_a_run_that_raises_has_no_end_and_the_log_says_why(tmp_path: Path) -> None:
-    with Place(tmp_path, RAISES).runs as started, pytest.raises(RunCrashedError, match=r"LookupError.*demo\.log"):
+def test_a_run_that_raises_is_an_error_that_names_the_log(tmp_path: Path) -> None:
+    with Project(tmp_path, RAISES).runs as started, pytest.raises(RunCrashedError, match=r"LookupError.*demo\.log"):
         started.start("waiting").result()
     assert "no such thing" in (tmp_path / "demo.log").read_text()
 
 
-def test_whoever_leaves_in_the_middle_of_a_run_interrupts_it_and_lets_it_end_what_it_started(
+def test_leaving_the_context_interrupts_the_run_which_then_stops_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "SECONDS_TO_STOP", PATIENCE)
-    place = Place(tmp_path, WAITS)
-    with place.runs as started:
+    monkeypatch.setattr(runs, "SECONDS_TO_STOP", TIMEOUT_SECONDS)
+    project = Project(tmp_path, WAITS)
+    with project.runs as started:
         pending = started.start("waiting")
-        job = place.job()
+        job = project.job()
     assert not job.alive
     assert (tmp_path / "ended-in-order").exists()
     with pytest.raises(RunCrashedError, match="has ended"):
         pending.result()
 
 
-def test_a_run_that_hears_no_interrupt_is_killed_with_what_it_started(
+def test_a_run_that_ignores_the_interrupt_is_killed_with_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "SECONDS_TO_STOP", 0.5)
-    place = Place(tmp_path, WAITS, on_interrupt="signal.SIG_IGN")
-    with place.runs as started:
+    project = Project(tmp_path, WAITS, on_interrupt="signal.SIG_IGN")
+    with project.runs as started:
         started.start("waiting")
-        job = place.job()
+        job = project.job()
     assert not job.alive
     assert not (tmp_path / "ended-in-order").exists()
 
 
-def test_a_demo_that_is_killed_takes_its_run_with_it(tmp_path: Path) -> None:
-    place = Place(tmp_path, WAITS)
+def test_the_run_of_a_killed_demo_ends(tmp_path: Path) -> None:
+    project = Project(tmp_path, WAITS)
     script = (
         "import os, sys; from pathlib import Path; from demo.runs import DagRuns\n"
         "folder = Path(sys.argv[1])\n"
         "with DagRuns(folder, os.environ, folder / 'demo.log') as started:\n"
         "    started.start('waiting').result()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env=place.environment) as demo:
-        job = place.job()
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], env=project.environment) as demo:
+        job = project.job()
         demo.kill()
-    until((tmp_path / "ended-in-order").exists, "the run ends when its demo is gone")
+    wait_until((tmp_path / "ended-in-order").exists, "the run ends when its demo has ended")
     assert not job.alive
 
 
 @pytest.fixture
-def left_broker(tmp_path: Path) -> Iterator[Process]:
-    """A process that a killed demo left as its broker."""
+def orphaned_broker(tmp_path: Path) -> Iterator[Process]:
+    """A process that is recorded as the broker of a killed demo."""
     (tmp_path / "broker").mkdir()
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as started:
         broker = Process.of(started.pid)
@@ -136,23 +136,23 @@ def left_broker(tmp_path: Path) -> Iterator[Process]:
         started.kill()
 
 
-def test_the_next_demo_stops_the_broker_that_a_killed_one_left(tmp_path: Path, left_broker: Process) -> None:
+def test_the_next_demo_stops_the_broker_of_a_killed_one(tmp_path: Path, orphaned_broker: Process) -> None:
     (tmp_path / "made-by-the-demo").touch()
-    stage._clean(tmp_path)
-    assert not left_broker.alive
+    services._clean(tmp_path)
+    assert not orphaned_broker.alive
     assert not (tmp_path / "broker").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_stops_the_demo_reads_one_line_and_it_ends_with_130(
+def test_a_stopped_demo_prints_one_line_and_exits_with_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.setattr(sys, "argv", ["demo", "--folder", str(tmp_path)])
-    # As in a terminal; a shell in whose background the tests run hands down that it is ignored.
+    # As in a terminal. Tests in the background of a shell ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Where the story would begin, the signal comes.
-    monkeypatch.setattr(story, "tell", lambda *_: os.kill(os.getpid(), number))
+    # The signal arrives at the beginning of the demo.
+    monkeypatch.setattr(scenario, "run_demo", lambda *_: os.kill(os.getpid(), number))
     try:
         assert command.main() == 130
     finally:

@@ -1,13 +1,12 @@
-"""Runs a guide as a reader would: its console blocks, line by line, in a copy of the project.
+"""Runs the console blocks of a guide, line by line, in a copy of the project.
 
-A block that is fenced as ``console`` holds commands and what they print::
+A block that is fenced as ``console`` has commands and their output::
 
-    $ tidegate run orders        a command; `>` in front of a line carries it on, as a shell shows it
-    bronze -> …: done            a line that it prints; lines may be left out between two that are shown
+    $ tidegate run orders        a command; a line that begins with `>` continues it
+    bronze -> …: done            a line of its output; lines of the output may be left out
 
-In a printed line `…` stands for anything, and blanks count once. A command must end with 0; where the guide shows
-another code it says so with ``; echo $?``. What a command exports is there for those after it. Blocks of another language are
-not run.
+In an output line `…` matches any text, and several blanks count as one. A command must exit with 0; guides show another
+exit code with ``; echo $?``. Exported variables are available to later commands. Blocks of another language are not run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ GUIDES = ROOT / "docs" / "guides"
 _COPIED = ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json")
 _LINKED = ("jars", ".cache")
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""What makes a small application quick. A command that cannot know how small it is leaves it out."""
+"""JVM options for small applications, for commands that do not set them."""
 
 
 @dataclass
@@ -36,10 +35,10 @@ class Step:
     """One command of a guide."""
 
     line: int
-    """Of the guide, from 1."""
+    """In the guide, from 1."""
     command: str
     printed: list[str] = field(default_factory=list)
-    """Lines that its output must hold, in this order."""
+    """Lines that its output must contain, in this order."""
 
 
 def steps(guide: Path) -> Iterator[Step]:
@@ -63,7 +62,7 @@ def steps(guide: Path) -> Iterator[Step]:
 
 
 def scaffold(folder: Path) -> dict[str, str]:
-    """A copy of the project without anything that ran, and the environment of a shell that knows only it."""
+    """Copy the project without lake and other run-time files; the result is the environment of a shell for the copy."""
     folder.mkdir(parents=True)
     for name in _COPIED:
         source = ROOT / name
@@ -74,11 +73,11 @@ def scaffold(folder: Path) -> dict[str, str]:
 
 
 def shell_of(folder: Path) -> dict[str, str]:
-    """The environment of a shell that knows only this copy of the project."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE_"))}
+    """The environment of a shell for this copy of the project, without other settings of Airflow and Tidegate."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE_"))}
     commands = Path(sys.executable).parent
     return {
-        **ours,
+        **inherited,
         "TIDEGATE_PROJECT": str(folder),
         "TIDEGATE_KAFKA": "127.0.0.1:9",
         "PATH": os.pathsep.join([str(commands), os.environ.get("PATH", os.defpath)]),
@@ -86,86 +85,86 @@ def shell_of(folder: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Followed:
-    """One command of a guide, and what it printed."""
+class StepResult:
+    """One command of a guide, and its output."""
 
     step: Step
     output: str
 
 
-Beginning = tuple[str, ...]
+Prefix = tuple[str, ...]
 """The first commands of a guide."""
 
 
-class Reader:
-    """Follows guides, each in a fresh copy of the project, as a reader would whose shell says a little more.
+class GuideRunner:
+    """Runs guides, each in a new copy of the project.
 
-    Commands with which several guides begin run once: what they made is copied back for the next guide. A lake holds
-    absolute paths, so all guides are followed in the same place; what one left there is gone with the next.
+    First commands that several guides have in common run once: their result is copied for the next guide. A lake contains
+    absolute paths, so all guides run in the same folder, which is deleted before the next guide.
 
     Args:
-        folder: Where to work; nothing else may be there.
-        guides: All that will be followed.
-        variables: What else the reader's shell says.
+        folder: An empty folder.
+        guides: All guides that will be run.
+        variables: Additional environment variables.
     """
 
     def __init__(self, folder: Path, guides: Iterable[Path], **variables: str) -> None:
-        self.project = folder / "place" / "project"
-        self._kept = folder / "kept"
+        self.project = folder / "working" / "project"
+        self._copies = folder / "copies"
         self._variables = variables
-        self._shared = shared_beginnings([step.command for step in steps(guide)] for guide in guides)
-        self._outputs: dict[Beginning, list[str]] = {}
+        self._shared = common_prefixes([step.command for step in steps(guide)] for guide in guides)
+        self._outputs: dict[Prefix, list[str]] = {}
 
-    def follow(self, guide: Path) -> list[Followed]:
-        """Run all commands of a guide; fails at the first that does not end, or does not print, as the guide says.
+    def run(self, guide: Path) -> list[StepResult]:
+        """Run all commands of a guide; fails at the first whose exit code or output is not that of the guide.
 
         Args:
             guide: For example ``GUIDES / "quarantine.md"``.
         """
-        todo = list(steps(guide))
-        assert todo, f"{guide.name} has no console block"
-        commands = tuple(step.command for step in todo)
-        known = max((each for each in self._outputs if commands[: len(each)] == each), key=len, default=())
-        environment = self._begin(known)
-        followed = [Followed(*each) for each in zip(todo, self._outputs.get(known, ()), strict=False)]
-        for done in followed:
-            check(guide, done.step, 0, done.output)
-        for number, step in enumerate(todo[len(followed) :], start=len(followed) + 1):
-            code, output = self._run(step, environment)
+        pending = list(steps(guide))
+        assert pending, f"{guide.name} has no console block"
+        commands = tuple(step.command for step in pending)
+        prefix = max((each for each in self._outputs if commands[: len(each)] == each), key=len, default=())
+        environment = self._restore(prefix)
+        results = [StepResult(*each) for each in zip(pending, self._outputs.get(prefix, ()), strict=False)]
+        for result in results:
+            check(guide, result.step, 0, result.output)
+        for number, step in enumerate(pending[len(results) :], start=len(results) + 1):
+            code, output = self._execute(step, environment)
             check(guide, step, code, output)
-            followed.append(Followed(step, output))
+            results.append(StepResult(step, output))
             if commands[:number] in self._shared:
-                self._keep(commands[:number], [done.output for done in followed])
-        return followed
+                self._store(commands[:number], [result.output for result in results])
+        return results
 
     @property
     def _exported(self) -> Path:
-        """What commands export: the next one's shell takes it from here."""
+        """File with the variables that commands export, for the next command's shell."""
         return self.project.with_name("exported")
 
-    def _begin(self, known: Beginning) -> dict[str, str]:
-        """The project as these commands left it, and the environment of the reader's shell."""
-        place = self.project.parent
-        shutil.rmtree(place, ignore_errors=True)
-        if known:
-            shutil.copytree(self._kept_of(known), place, symlinks=True)
+    def _restore(self, prefix: Prefix) -> dict[str, str]:
+        """Restore the project as these commands left it; the result is the environment of the shell."""
+        working = self.project.parent
+        shutil.rmtree(working, ignore_errors=True)
+        if prefix:
+            shutil.copytree(self._copy_of(prefix), working, symlinks=True)
         else:
             scaffold(self.project)
             self._exported.touch()
         return shell_of(self.project) | self._variables
 
-    def _keep(self, beginning: Beginning, outputs: list[str]) -> None:
-        self._outputs[beginning] = outputs
-        shutil.copytree(self.project.parent, self._kept_of(beginning), symlinks=True)
+    def _store(self, prefix: Prefix, outputs: list[str]) -> None:
+        self._outputs[prefix] = outputs
+        shutil.copytree(self.project.parent, self._copy_of(prefix), symlinks=True)
 
-    def _kept_of(self, beginning: Beginning) -> Path:
-        return self._kept / str(list(self._outputs).index(beginning))
+    def _copy_of(self, prefix: Prefix) -> Path:
+        return self._copies / str(list(self._outputs).index(prefix))
 
-    def _run(self, step: Step, environment: dict[str, str]) -> tuple[int, str]:
+    def _execute(self, step: Step, environment: dict[str, str]) -> tuple[int, str]:
         exported = shlex.quote(str(self._exported))
-        keep = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
+        export = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
         done = subprocess.run(
-            ["bash", "-c", keep + step.command],
+            ["bash", "-c", export + step.command],
             env=environment,
             cwd=self.project,
             stdout=subprocess.PIPE,
@@ -177,25 +176,25 @@ class Reader:
         return done.returncode, done.stdout
 
 
-def shared_beginnings(guides: Iterable[list[str]]) -> set[Beginning]:
-    """The longest beginning that two lists of commands have in common, for each two that share one."""
-    beginnings = set()
+def common_prefixes(guides: Iterable[list[str]]) -> set[Prefix]:
+    """The longest common prefix of each two lists of commands, without empty ones."""
+    prefixes = set()
     for one, other in combinations(guides, 2):
         same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-        beginnings.add(tuple(command for command, _ in same))
-    return beginnings - {()}
+        prefixes.add(tuple(command for command, _ in same))
+    return prefixes - {()}
 
 
 def check(guide: Path, step: Step, code: int, output: str) -> None:
-    """Fail unless a command ended and printed as the guide says."""
+    """Fail unless the exit code is 0 and the output has the lines of the guide."""
     message = f"{guide.name}, line {step.line}: $ {step.command}\n{output}"
-    assert code == 0, f"it ended with {code}: {message}"
+    assert code == 0, f"exit code {code}: {message}"
     missing = missing_line(step.printed, output)
-    assert missing is None, f"it did not print {missing!r}: {message}"
+    assert missing is None, f"not printed: {missing!r}: {message}"
 
 
 def missing_line(expected: list[str], output: str) -> str | None:
-    """The first expected line that the output does not hold behind those before it; None when all are there."""
+    """The first expected line that does not follow the previous ones in the output; None if all are there."""
     printed = iter(" ".join(line.split()) for line in output.splitlines())
     for line in expected:
         pattern = ".*".join(re.escape(part) for part in " ".join(line.split()).split("…"))

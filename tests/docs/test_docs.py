@@ -1,4 +1,4 @@
-"""What the documents name exists: links, paths, commands, settings, modules, columns, versions, errors."""
+"""Names in the documents exist: links, paths, commands, settings, modules, columns, versions, errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*.md")])
 WRITTEN = [page for page in PAGES if page.parent.name != "reference"]
-"""By hand; the others are generated, and compared with the code in `test_reference`."""
+"""Written by hand; the others are generated, and compared with the code in `test_reference`."""
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FOLDERS = (
     ".ci",
@@ -38,7 +38,7 @@ def fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def spans(text: str) -> list[str]:
-    """What stands between backticks, outside of fenced blocks."""
+    """Texts between backticks, outside of fenced blocks."""
     return [
         " ".join(span.split()) for span in re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     ]
@@ -56,7 +56,7 @@ def section(title: str) -> str:
 
 
 @pages
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
+def test_every_relative_link_has_a_target(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'src="([^"]+)"', text)
     wrong = []
@@ -74,7 +74,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 @pages
 def test_every_path_in_the_project_that_is_named_exists(page: Path) -> None:
     scaffolded = scaffold_of("orders")
-    # `docs/<pipeline>/` is the lake's.
+    # `docs/<pipeline>/` is a folder of the lake.
     named = [span.rstrip("/") for span in spans(page.read_text(encoding="utf-8")) if re.fullmatch(r"[\w.<>*/-]+", span)]
     paths = [name for name in named if name.split("/")[0] in FOLDERS and not name.startswith("docs/<")]
     wrong = [path for path in paths if path not in scaffolded and not any(ROOT.glob(re.sub(r"<\w+>", "*", path)))]
@@ -86,30 +86,30 @@ def test_every_path_in_the_project_that_is_named_exists(page: Path) -> None:
 def test_every_file_at_the_root_that_is_named_exists(page: Path) -> None:
     suffixes = "md|toml|yaml|txt|in|lock.json"
     named = {span for span in spans(page.read_text(encoding="utf-8")) if re.fullmatch(rf"[\w-]+\.({suffixes})", span)}
-    # Files of the lake, or named by what they hold.
+    # Files of the reference, which are named without their folder.
     named -= {"cli.md", "declarations.md", "environment.md", "errors.md"}
 
     assert {name for name in named if not (ROOT / name).exists() and not name.startswith("failure-")} == set()
 
 
 def scaffold_of(name: str) -> set[str]:
-    """What `tidegate new` makes, relative to the project, with its folders."""
+    """Files and folders that `tidegate new` creates, relative to the project."""
     from tidegate.cli.scaffold import files_of
     from tidegate.environment import Environment
 
-    made = files_of(Environment.read({"TIDEGATE_PROJECT": str(ROOT)}), name, "files")
-    paths = {path.relative_to(ROOT) for path in made}
+    created = files_of(Environment.read({"TIDEGATE_PROJECT": str(ROOT)}), name, "files")
+    paths = {path.relative_to(ROOT) for path in created}
     return {str(path) for path in paths} | {str(path.parent) for path in paths}
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The words behind `tidegate` wherever a page shows the command."""
+    """The arguments of each `tidegate` command on a page."""
     text = page.read_text(encoding="utf-8")
     lines = [line for language, block in fenced(text) if language != "python" for line in block.splitlines()]
     for line in [*lines, *spans(text)]:
-        found = re.search(r"(?:^|[\s/])tidegate ([a-z].*)", line)
-        if found and not line.startswith("import ") and "tidegate import" not in line:
-            yield re.split(r"\s+#|;|`|\||\.$", found[1])[0].split()
+        match = re.search(r"(?:^|[\s/])tidegate ([a-z].*)", line)
+        if match and not line.startswith("import ") and "tidegate import" not in line:
+            yield re.split(r"\s+#|;|`|\||\.$", match[1])[0].split()
 
 
 @functools.cache
@@ -122,15 +122,15 @@ def command_line() -> Any:
 
 
 @pages
-def test_every_command_that_is_named_is_one_that_tidegate_has(page: Path) -> None:
+def test_every_command_in_a_page_exists(page: Path) -> None:
     whole = command_line()
     wrong = []
     for words in commands(page):
-        command, rest = whole, list(words)
-        while rest and (inner := getattr(command, "commands", {}).get(rest[0])) is not None:
-            command, rest = inner, rest[1:]
-        known = {option for parameter in command.params for option in parameter.opts}
-        if command is whole or [word for word in rest if word.startswith("--") and word not in known]:
+        command, arguments = whole, list(words)
+        while arguments and (inner := getattr(command, "commands", {}).get(arguments[0])) is not None:
+            command, arguments = inner, arguments[1:]
+        options = {option for parameter in command.params for option in parameter.opts}
+        if command is whole or [word for word in arguments if word.startswith("--") and word not in options]:
             wrong.append(" ".join(words))
 
     assert wrong == []
@@ -143,19 +143,19 @@ def test_the_documents_show_every_command() -> None:
 
 
 @pages
-def test_every_make_target_that_is_named_is_there(page: Path) -> None:
+def test_every_make_target_in_a_page_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     text = page.read_text(encoding="utf-8")
     blocks = [
         line for language, block in fenced(text) if language in ("bash", "console") for line in block.splitlines()
     ]
-    named = {found[1] for line in [*spans(text), *blocks] if (found := re.match(r"(?:\$ )?make ([a-z-]+)", line))}
+    named = {match[1] for line in [*spans(text), *blocks] if (match := re.match(r"(?:\$ )?make ([a-z-]+)", line))}
 
     assert named - targets == set()
 
 
 @pages
-def test_no_page_names_a_place_of_one_machine(page: Path) -> None:
+def test_no_page_has_a_path_of_one_machine(page: Path) -> None:
     assert re.findall(r"(?<![\w.…])/(?:home|root|tmp|work|Users)/\S*", page.read_text(encoding="utf-8")) == []
 
 
@@ -181,43 +181,43 @@ def test_every_setting_before_the_jvm_is_explained() -> None:
     assert {name for name in names if f"`{name}`" not in section("Spark settings")} == set()
 
 
-def rooms() -> dict[str, set[str]]:
-    """The folders of the platform in the tree, each with the modules and folders that it is said to hold."""
-    lines = next(block for _, block in fenced(section("The house"))).splitlines()
-    found: dict[str, set[str]] = {}
-    above: list[str] = []
+def documented_packages() -> dict[str, set[str]]:
+    """The packages in the tree of the architecture, each with its modules and packages there."""
+    lines = next(block for _, block in fenced(section("Packages"))).splitlines()
+    packages: dict[str, set[str]] = {}
+    path: list[str] = []
     for line in lines[lines.index("tidegate/") :]:
-        name, *told = line.split(maxsplit=1)
+        name, *description = line.split(maxsplit=1)
         depth = (len(line) - len(line.lstrip())) // 2
         if depth == 0 and name != "tidegate/":
             break
-        above[depth:] = [name]
+        path[depth:] = [name]
         if depth:
-            found.setdefault("".join(above[:depth]), set()).add(name)
+            packages.setdefault("".join(path[:depth]), set()).add(name)
         if name.endswith("/"):
-            # A small room's modules stand in its own line.
-            found.setdefault("".join(above), set()).update(re.findall(r"\b\w+\.py\b", " ".join(told)))
-    return found
+            # The line of a small package lists its modules.
+            packages.setdefault("".join(path), set()).update(re.findall(r"\b\w+\.py\b", " ".join(description)))
+    return packages
 
 
-def test_the_tree_names_every_module_in_its_room_and_no_other() -> None:
-    told = rooms()
-    assert {"tidegate/", "tidegate/spark/batch/", "tidegate/ops/"} <= set(told)
-    for room, names in told.items():
-        folder = ROOT / room
+def test_the_tree_lists_every_module_in_its_package_and_no_other() -> None:
+    packages = documented_packages()
+    assert {"tidegate/", "tidegate/spark/batch/", "tidegate/ops/"} <= set(packages)
+    for package, names in packages.items():
+        folder = ROOT / package
         inside = {path.name for path in folder.glob("*.py")} | {
             f"{path.parent.name}/" for path in folder.glob("*/__init__.py")
         }
-        # One that names nothing is told as a whole.
+        # A package may be described as a whole, without its modules.
         if names:
-            assert {name for name in names if not name.endswith("/") or (folder / name).is_dir()} == names, room
-            assert inside - {"__init__.py", "__main__.py"} - names == set(), room
-            assert {name for name in names if name.endswith(".py")} <= inside, room
+            assert {name for name in names if not name.endswith("/") or (folder / name).is_dir()} == names, package
+            assert inside - {"__init__.py", "__main__.py"} - names == set(), package
+            assert {name for name in names if name.endswith(".py")} <= inside, package
 
 
 def test_the_steps_of_a_micro_batch_have_the_numbers_of_the_code() -> None:
     code = (ROOT / "tidegate/spark/batch/micro_batch.py").read_text(encoding="utf-8")
-    steps = re.findall(r"^(\d)\. (\w+(?: decided)?)", code, re.MULTILINE)
+    steps = re.findall(r"^(\d)\. (\w+(?: the \w+)*)", code, re.MULTILINE)
 
     assert [number for number, _ in steps] == list("012345")
     assert [step for number, step in steps if f"- **{number}. {step}" not in ARCHITECTURE] == []
@@ -240,20 +240,20 @@ def test_the_columns_of_the_platforms_own_tables_are_those_of_the_code() -> None
 
 
 def test_the_columns_of_bronze_and_quarantine_are_those_of_the_code() -> None:
-    from tidegate.spark.batch.quarantine import ARRIVED
+    from tidegate.spark.batch.quarantine import REFUSED
     from tidegate.spark.intake.landing import LINES
 
     def names(ddl: str) -> list[str]:
         return re.findall(r"(\w+) (?:string|bigint|timestamp|array<string>)", ddl)
 
     assert columns_of("Bronze of files") == [*names(LINES), "_ingested_at", "_batch_id"]
-    assert columns_of("Quarantine")[: len(names(ARRIVED))] == names(ARRIVED)
+    assert columns_of("Quarantine")[: len(names(REFUSED))] == names(REFUSED)
 
 
-def test_the_fates_are_those_of_the_code() -> None:
-    from tidegate.spark.batch.rows import FATES
+def test_the_dispositions_are_those_of_the_code() -> None:
+    from tidegate.spark.batch.rows import DISPOSITIONS
 
-    assert set(columns_of("The fate of a row")) >= {*FATES, "already_read"}
+    assert set(columns_of("The disposition of a row")) >= {*DISPOSITIONS, "already_read"}
 
 
 def test_the_versions_are_those_of_the_lock() -> None:
@@ -261,14 +261,14 @@ def test_the_versions_are_those_of_the_lock() -> None:
         re.findall(r"^([\w-]+)==([\w.]+)", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
     )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| ([a-z-]+) \| ([\d.]+)", readme, re.MULTILINE))
+    documented = dict(re.findall(r"^\| ([a-z-]+) \| ([\d.]+)", readme, re.MULTILINE))
 
-    assert set(told) >= {"apache-airflow", "pyspark", "delta-spark", "great-expectations"}
-    assert {name: version for name, version in told.items() if lock.get(name) != version} == {}
+    assert set(documented) >= {"apache-airflow", "pyspark", "delta-spark", "great-expectations"}
+    assert {name: version for name, version in documented.items() if lock.get(name) != version} == {}
 
 
 @pages
-def test_every_error_that_is_named_is_one_of_ours(page: Path) -> None:
+def test_every_error_in_a_page_is_defined_by_tidegate(page: Path) -> None:
     from tidegate import errors
 
     named = {span for span in spans(page.read_text(encoding="utf-8")) if re.fullmatch(r"[A-Z]\w+Error", span)}
@@ -277,11 +277,11 @@ def test_every_error_that_is_named_is_one_of_ours(page: Path) -> None:
 
 
 def test_decisions_are_numbered_without_a_gap_and_listed() -> None:
-    found = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    decisions = sorted((ROOT / "docs" / "adr").glob("*.md"))
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
 
-    assert [int(path.name[:4]) for path in found] == list(range(1, len(found) + 1))
-    for path in found:
+    assert [int(path.name[:4]) for path in decisions] == list(range(1, len(decisions) + 1))
+    for path in decisions:
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"# {int(path.name[:4])}. ")
         assert f"adr/{path.name}" in index

@@ -1,6 +1,6 @@
-"""Guides that a reader can follow line by line are followed line by line.
+"""Runs the console blocks of guides and compares their output.
 
-They are also the end-to-end test of the command line: the real command starts the real Spark.
+This is also the end-to-end test of the command line: the real command starts the real Spark.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from tests.canaries import files_quoting, quotes, tables_quoting
+from tests.canaries import contains_any, files_containing, tables_containing
 from tests.docs import guides
-from tests.docs.guides import Followed, Reader
+from tests.docs.guides import GuideRunner, StepResult
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
 
-STORIES = [guides.GUIDES / name for name in ("quarantine.md", "alerts.md", "backfill.md", "schema-changes.md")]
+RUNNABLE = [guides.GUIDES / name for name in ("quarantine.md", "alerts.md", "backfill.md", "schema-changes.md")]
 NIGHTLY = ("quarantine.md", "schema-changes.md")
-"""Followed nightly, for they start eight Spark applications. Per merge, what they show is held by tests/cli/test_quarantine.py,
-tests/spark/reprocessing/test_reentry.py, tests/spark/intake/test_contracts.py and tests/spark/test_flow.py."""
+"""Run nightly, because they start eight Spark applications. Per merge, the same is tested by tests/cli/test_quarantine.py,
+tests/spark/reprocessing/test_replay.py, tests/spark/intake/test_contracts.py and tests/spark/test_flow.py."""
 
 
-def test_a_guide_is_read_as_commands_and_what_they_print(tmp_path: Path) -> None:
+def test_a_guide_is_parsed_into_commands_and_their_output(tmp_path: Path) -> None:
     guide = tmp_path / "guide.md"
     guide.write_text(
         "Text.\n\n```console\n$ cat <<END\n> one\n>\n>   two\n> END\none\n$ true\n```\n\n```bash\n$ rm -rf all\n```\n"
@@ -43,7 +43,7 @@ def test_a_guide_is_read_as_commands_and_what_they_print(tmp_path: Path) -> None
         (["rows 8 …", "end"], None),
     ],
 )
-def test_shown_lines_are_found_in_their_order_and_lines_between_may_be_left_out(
+def test_expected_lines_must_be_in_order_and_other_lines_may_be_left_out(
     expected: list[str], missing: str | None
 ) -> None:
     assert guides.missing_line(expected, "done, 1.5 s\n  rows  8  read\nmore\nend\n") == missing
@@ -54,70 +54,70 @@ def test_a_command_that_fails_or_prints_something_else_fails_the_guide(tmp_path:
         guide = tmp_path / "guide.md"
         guide.write_text(f"```console\n{block}\n```\n")
         with pytest.raises(AssertionError, match=r"guide\.md, line 2"):
-            Reader(tmp_path / str(number), [guide]).follow(guide)
+            GuideRunner(tmp_path / str(number), [guide]).run(guide)
 
 
-def test_what_a_command_exports_is_there_for_the_next_and_its_code_is_its_own(tmp_path: Path) -> None:
+def test_exported_variables_are_available_to_the_next_command_and_exit_codes_are_not_changed(tmp_path: Path) -> None:
     guide = tmp_path / "guide.md"
-    blocks = "$ export SAID='it is so'\n$ echo $SAID, $GIVEN\nit is so, too\n$ (exit 3); echo $?\n3\n$ export SAID=no; exit 4"
+    blocks = "$ export ONE='one 1'\n$ echo $ONE, $TWO\none 1, two\n$ (exit 3); echo $?\n3\n$ export ONE=no; exit 4"
     guide.write_text(f"```console\n{blocks}\n```\n")
-    with pytest.raises(AssertionError, match=r"it ended with 4: guide\.md, line 7"):
-        Reader(tmp_path / "reader", [guide], GIVEN="too").follow(guide)
+    with pytest.raises(AssertionError, match=r"exit code 4: guide\.md, line 7"):
+        GuideRunner(tmp_path / "runner", [guide], TWO="two").run(guide)
 
 
-def test_what_two_guides_begin_with_runs_once_and_each_goes_on_from_there(tmp_path: Path) -> None:
-    beginning = f"$ echo run >> {tmp_path}/runs\n$ export NAME=ada; echo made > made; echo it is made\nit is made\n"
+def test_common_first_commands_run_once_and_each_guide_continues_from_their_result(tmp_path: Path) -> None:
+    prefix = f"$ echo run >> {tmp_path}/runs\n$ export NAME=ada; echo made > made; echo it is made\nit is made\n"
     ends = ("$ cat made; echo $NAME; rm made\nmade\nada\n", "$ cat made; echo $NAME\nmade\nada\n", "$ cat made\nlost\n")
     written = [tmp_path / f"{number}.md" for number in range(len(ends))]
     for guide, end in zip(written, ends, strict=True):
-        guide.write_text(f"```console\n{beginning}{end}```\n")
-    reader = Reader(tmp_path / "reader", written)
+        guide.write_text(f"```console\n{prefix}{end}```\n")
+    runner = GuideRunner(tmp_path / "runner", written)
     for guide in written[:2]:
-        assert [done.output for done in reader.follow(guide)] == ["", "it is made\n", "made\nada\n"]
-    with pytest.raises(AssertionError, match="it did not print 'lost'"):
-        reader.follow(written[2])
+        assert [result.output for result in runner.run(guide)] == ["", "it is made\n", "made\nada\n"]
+    with pytest.raises(AssertionError, match="not printed: 'lost'"):
+        runner.run(written[2])
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-def test_what_a_shared_command_printed_is_compared_with_each_guide(tmp_path: Path) -> None:
+def test_the_output_of_a_shared_command_is_compared_with_each_guide(tmp_path: Path) -> None:
     written = [tmp_path / "right.md", tmp_path / "wrong.md"]
     for guide, line in zip(written, ("a", "b"), strict=True):
         guide.write_text(f"```console\n$ echo a\n{line}\n```\n")
-    reader = Reader(tmp_path / "reader", written)
-    reader.follow(written[0])
-    with pytest.raises(AssertionError, match=r"it did not print 'b': wrong\.md, line 2"):
-        reader.follow(written[1])
+    runner = GuideRunner(tmp_path / "runner", written)
+    runner.run(written[0])
+    with pytest.raises(AssertionError, match=r"not printed: 'b': wrong\.md, line 2"):
+        runner.run(written[1])
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    return Reader(tmp_path_factory.mktemp("guides"), STORIES)
+def runner(tmp_path_factory: pytest.TempPathFactory) -> GuideRunner:
+    return GuideRunner(tmp_path_factory.mktemp("guides"), RUNNABLE)
 
 
-def layout_of(reader: Reader) -> Layout:
-    return Layout.of(Environment.read({"TIDEGATE_PROJECT": str(reader.project)}))
+def layout_of(runner: GuideRunner) -> Layout:
+    return Layout.of(Environment.read({"TIDEGATE_PROJECT": str(runner.project)}))
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    """Of a Delta table, by another reader than the one that wrote it."""
+    """The rows of a Delta table, read with delta-rs: Spark wrote it."""
     from deltalake import DeltaTable
 
-    found: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
-    return found
+    records: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return records
 
 
 VALUES = ("Katherine", "Edsger", "Barbara", "a lot", "205.00", "-3.00")
-"""Of the sample of a new pipeline."""
+"""Values in the sample of a new pipeline."""
 SHOWS_VALUES = ("tidegate quarantine show", "python")
-"""Commands whose reader asks for contents."""
+"""Commands that print contents on request."""
 
 
-def check_no_value_leaves_the_tables(layout: Layout, followed: Iterable[Followed]) -> None:
-    outputs = [done for done in followed if not done.step.command.startswith(SHOWS_VALUES)]
-    assert [done.step.command for done in outputs if quotes(done.output, VALUES)] == []
+def check_no_value_leaves_the_tables(layout: Layout, results: Iterable[StepResult]) -> None:
+    checked = [result for result in results if not result.step.command.startswith(SHOWS_VALUES)]
+    assert [result.step.command for result in checked if contains_any(result.output, VALUES)] == []
     contents = [layout.lake / folder for folder in ("tables", "quarantine", "staging")]
-    assert files_quoting(layout.lake, VALUES, but=contents) == set()
-    assert tables_quoting(layout, "orders", VALUES) == set()
+    assert files_containing(layout.lake, VALUES, excluding=contents) == set()
+    assert tables_containing(layout, "orders", VALUES) == set()
 
 
 def check_every_batch_balances(layout: Layout) -> None:
@@ -129,21 +129,21 @@ def check_every_batch_balances(layout: Layout) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "guide",
-    [pytest.param(guide, marks=[pytest.mark.nightly] if guide.name in NIGHTLY else []) for guide in STORIES],
+    [pytest.param(guide, marks=[pytest.mark.nightly] if guide.name in NIGHTLY else []) for guide in RUNNABLE],
     ids=lambda guide: guide.name,
 )
-def test_a_guide_can_be_followed_line_by_line_and_no_value_leaves_the_tables(guide: Path, reader: Reader) -> None:
-    followed = reader.follow(guide)
-    layout = layout_of(reader)
-    check_no_value_leaves_the_tables(layout, followed)
+def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path, runner: GuideRunner) -> None:
+    results = runner.run(guide)
+    layout = layout_of(runner)
+    check_no_value_leaves_the_tables(layout, results)
     check_every_batch_balances(layout)
-    assert any(quotes(str(row), VALUES) for row in rows(layout.table("bronze.orders"))), "the values are there"
+    assert any(contains_any(str(row), VALUES) for row in rows(layout.table("bronze.orders"))), "the values are there"
     if guide.name == "backfill.md":
         check_rows_of_every_layer(layout)
 
 
 def check_rows_of_every_layer(layout: Layout) -> None:
-    """Eight orders went their way; those of the first day have the customers that the replay made."""
+    """The eight orders are in all layers; those of the first day have the customers that the backfill made."""
     assert len(rows(layout.table("bronze.orders"))) == 8
     silver = {row["order_id"]: (row["customer"], str(row["amount"])) for row in rows(layout.table("silver.orders"))}
     assert silver == {

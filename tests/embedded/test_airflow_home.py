@@ -16,21 +16,23 @@ from tidegate.embedded import airflow_home
 from tidegate.errors import SetupError
 
 
-def _playing(monkeypatch: pytest.MonkeyPatch, home: Path, *, code: int = 0, says: str = "") -> list[dict[str, Any]]:
-    """Puts a quick `airflow` in place of the real one; returns what it was called with."""
+def _fake_airflow(
+    monkeypatch: pytest.MonkeyPatch, home: Path, *, code: int = 0, output: str = ""
+) -> list[dict[str, Any]]:
+    """Replace the `airflow` command; returns the list of its calls."""
     calls: list[dict[str, Any]] = []
 
     def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         calls.append({"command": command, **options})
         if code == 0:
             (home / ".airflow" / "airflow.db").write_text("a database")
-        return subprocess.CompletedProcess(command, code, stdout=says, stderr="")
+        return subprocess.CompletedProcess(command, code, stdout=output, stderr="")
 
     monkeypatch.setattr(airflow_home.subprocess, "run", run)
     return calls
 
 
-def test_home_dags_and_plugins_are_the_projects_own_whatever_this_shell_says(tmp_path: Path) -> None:
+def test_home_dags_and_plugins_are_the_projects_own_whatever_the_shell_sets(tmp_path: Path) -> None:
     shell = {
         "AIRFLOW_HOME": "/home/somebody/airflow",
         "AIRFLOW_CONFIG": "/home/somebody/airflow.cfg",
@@ -38,45 +40,45 @@ def test_home_dags_and_plugins_are_the_projects_own_whatever_this_shell_says(tmp
         "AIRFLOW__CORE__PLUGINS_FOLDER": "/plugins",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://production",
     }
-    made = airflow_home.environment(tmp_path, shell)
-    assert made["AIRFLOW_HOME"] == str(tmp_path / ".airflow")
-    assert made["AIRFLOW__CORE__DAGS_FOLDER"] == str(tmp_path / "dags")
-    assert made["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(tmp_path / "plugins")
-    assert made["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{tmp_path}/.airflow/airflow.db"
-    assert "AIRFLOW_CONFIG" not in made
+    environment = airflow_home.environment(tmp_path, shell)
+    assert environment["AIRFLOW_HOME"] == str(tmp_path / ".airflow")
+    assert environment["AIRFLOW__CORE__DAGS_FOLDER"] == str(tmp_path / "dags")
+    assert environment["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(tmp_path / "plugins")
+    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{tmp_path}/.airflow/airflow.db"
+    assert "AIRFLOW_CONFIG" not in environment
 
 
-def test_it_listens_on_loopback_only_whatever_this_shell_says(tmp_path: Path) -> None:
+def test_it_listens_on_loopback_only_whatever_the_shell_sets(tmp_path: Path) -> None:
     assert airflow_home.environment(tmp_path, {"AIRFLOW__API__HOST": "0.0.0.0"})["AIRFLOW__API__HOST"] == "127.0.0.1"
 
 
-def test_a_shell_keeps_what_it_says_of_limits_and_connection_and_takes_all_else(tmp_path: Path) -> None:
+def test_a_shell_that_sources_the_file_keeps_its_limits_and_its_connection(tmp_path: Path) -> None:
     folder = tmp_path / "it's a project"
     (folder / ".airflow").mkdir(parents=True)
-    made = airflow_home.write_shell_file(folder, {"TIDEGATE_LAKE": "/a lake"})
+    file = airflow_home.write_shell_file(folder, {"TIDEGATE_LAKE": "/a lake"})
     shell = {
         "PATH": os.defpath,
         "AIRFLOW_HOME": "/home/somebody/airflow",
         "AIRFLOW_CONFIG": "/home/somebody/airflow.cfg",
         "AIRFLOW__CORE__PARALLELISM": "9",
     }
-    command = ["sh", "-c", '. "$0" && env -0', str(made)]
-    told = subprocess.run(command, env=shell, capture_output=True, text=True, check=True).stdout
-    found = dict(line.split("=", 1) for line in told.split("\0") if "=" in line)
+    command = ["sh", "-c", '. "$0" && env -0', str(file)]
+    output = subprocess.run(command, env=shell, capture_output=True, text=True, check=True).stdout
+    variables = dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
     expected = airflow_home.environment(folder, shell) | {"TIDEGATE_LAKE": "/a lake"}
-    assert {name: found.get(name) for name in expected} == expected
-    assert "AIRFLOW_CONFIG" not in found
-    assert found["AIRFLOW__CORE__PARALLELISM"] == "9"
-    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert {name: variables.get(name) for name in expected} == expected
+    assert "AIRFLOW_CONFIG" not in variables
+    assert variables["AIRFLOW__CORE__PARALLELISM"] == "9"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_limits_and_connection_are_defaults_that_a_person_may_change(tmp_path: Path) -> None:
-    made = airflow_home.environment(tmp_path, {})
-    assert made["AIRFLOW__CORE__PARALLELISM"] == "4"
-    assert made["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "False"
-    assert made["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"] == "10"
-    assert made["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] == "60"
-    assert json.loads(made["AIRFLOW_CONN_SPARK_DEFAULT"]) == {
+def test_limits_and_connection_are_defaults_that_the_environment_overrides(tmp_path: Path) -> None:
+    environment = airflow_home.environment(tmp_path, {})
+    assert environment["AIRFLOW__CORE__PARALLELISM"] == "4"
+    assert environment["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "False"
+    assert environment["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"] == "10"
+    assert environment["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] == "60"
+    assert json.loads(environment["AIRFLOW_CONN_SPARK_DEFAULT"]) == {
         "conn_type": "spark",
         "host": "local[2]",
         "extra": {"deploy-mode": "client"},
@@ -85,14 +87,14 @@ def test_limits_and_connection_are_defaults_that_a_person_may_change(tmp_path: P
     assert chosen.items() <= airflow_home.environment(tmp_path, chosen).items()
 
 
-def test_the_environments_commands_come_first_on_the_path_and_the_rest_is_passed_on(tmp_path: Path) -> None:
-    made = airflow_home.environment(tmp_path, {"PATH": "/usr/bin", "LANG": "C.UTF-8"})
-    assert made["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/usr/bin"]
-    assert made["LANG"] == "C.UTF-8"
+def test_the_commands_of_this_python_come_first_on_the_path_and_other_variables_are_kept(tmp_path: Path) -> None:
+    environment = airflow_home.environment(tmp_path, {"PATH": "/usr/bin", "LANG": "C.UTF-8"})
+    assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/usr/bin"]
+    assert environment["LANG"] == "C.UTF-8"
 
 
-def test_the_database_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = _playing(monkeypatch, tmp_path)
+def test_the_database_is_created_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = _fake_airflow(monkeypatch, tmp_path)
     assert not airflow_home.is_ready(tmp_path)
     assert airflow_home.ensure(tmp_path)
     assert airflow_home.is_ready(tmp_path)
@@ -101,31 +103,35 @@ def test_the_database_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert calls[0]["env"]["AIRFLOW_HOME"] == str(tmp_path / ".airflow")
 
 
-def test_another_version_of_airflow_migrates_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = _playing(monkeypatch, tmp_path)
+def test_another_version_of_airflow_migrates_the_database_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = _fake_airflow(monkeypatch, tmp_path)
     airflow_home.ensure(tmp_path)
     monkeypatch.setattr(airflow_home.importlib.metadata, "version", lambda _: "99.0.0")
     assert airflow_home.ensure(tmp_path)
     assert len(calls) == 2
 
 
-def test_a_lost_database_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _playing(monkeypatch, tmp_path)
+def test_a_home_without_its_database_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake_airflow(monkeypatch, tmp_path)
     airflow_home.ensure(tmp_path)
     (tmp_path / ".airflow" / "airflow.db").unlink()
     assert not airflow_home.is_ready(tmp_path)
 
 
-def test_a_failure_shows_the_end_of_the_log_and_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _playing(monkeypatch, tmp_path, code=1, says="\n".join(f"line {number}" for number in range(100)))
+def test_a_failed_migration_shows_the_end_of_its_log_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake_airflow(monkeypatch, tmp_path, code=1, output="\n".join(f"line {number}" for number in range(100)))
     with pytest.raises(SetupError, match="line 99") as caught:
         airflow_home.ensure(tmp_path)
     assert "line 50" not in caught.value.message
     assert not airflow_home.is_ready(tmp_path)
 
 
-def test_the_mask_of_this_process_is_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _playing(monkeypatch, tmp_path)
+def test_the_umask_of_this_process_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake_airflow(monkeypatch, tmp_path)
     before = os.umask(0o022)
     try:
         airflow_home.ensure(tmp_path)
@@ -135,7 +141,7 @@ def test_the_mask_of_this_process_is_as_before(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.airflow
-def test_nobody_else_can_read_what_airflow_writes(tmp_path: Path) -> None:
+def test_the_files_of_airflow_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     (tmp_path / ".airflow").mkdir(mode=0o755)
     airflow_home.ensure(tmp_path)
     home = tmp_path / ".airflow"

@@ -1,4 +1,4 @@
-"""What the server says before anything runs; a live one is tested in tests/live."""
+"""The Airflow server with fake components; tests/live tests a real one."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ import pytest
 from tidegate.embedded import airflow_home
 from tidegate.embedded.airflow_server import AirflowServer
 from tidegate.embedded.service import Service
-from tidegate.errors import NoAnswerError, SetupError
+from tidegate.errors import AirflowUnavailableError, SetupError
 
 
-def test_one_that_was_never_started_is_not_healthy_and_says_how_to_start_it(tmp_path: Path) -> None:
+def test_a_server_that_was_never_started_is_not_healthy_and_its_error_names_the_command(tmp_path: Path) -> None:
     server = AirflowServer(tmp_path)
     assert server.running() == {}
     assert not server.healthy()
     with pytest.raises(SetupError, match="make up"):
         _ = server.password
-    assert list(tmp_path.iterdir()) == [], "asking makes nothing"
+    assert list(tmp_path.iterdir()) == [], "queries create no files"
 
 
-def test_no_answer_is_an_error_that_heals_by_waiting(tmp_path: Path) -> None:
+def test_no_answer_is_a_transient_error(tmp_path: Path) -> None:
     (tmp_path / ".airflow").mkdir()
     (tmp_path / ".airflow/passwords.json").write_text(json.dumps({"admin": "secret"}))
-    with pytest.raises(NoAnswerError) as caught:
+    with pytest.raises(AirflowUnavailableError) as caught:
         AirflowServer(tmp_path).dags()
     assert caught.value.transient
     assert "secret" not in caught.value.message
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(AirflowUnavailableError):
         AirflowServer(tmp_path).files()
 
 
-def test_the_password_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_password_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     (tmp_path / ".airflow").mkdir()
     server = AirflowServer(tmp_path)
     server._make_password()
@@ -50,7 +50,7 @@ def test_the_password_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / ".airflow/passwords.json").stat().st_mode) == 0o600
 
 
-def test_a_password_file_that_a_crash_left_empty_is_made_anew(tmp_path: Path) -> None:
+def test_an_empty_password_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / ".airflow").mkdir()
     (tmp_path / ".airflow/passwords.json").touch()
     server = AirflowServer(tmp_path)
@@ -59,31 +59,31 @@ def test_a_password_file_that_a_crash_left_empty_is_made_anew(tmp_path: Path) ->
     assert [path.name for path in (tmp_path / ".airflow").iterdir()] == ["passwords.json"]
 
 
-def test_stopping_what_does_not_run_stops_nothing(tmp_path: Path) -> None:
+def test_stopping_a_server_that_does_not_run_does_nothing(tmp_path: Path) -> None:
     assert AirflowServer(tmp_path).stop() == 0
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AirflowServer]:
-    """One whose components only sleep; a shell that knows nothing of Airflow starts it."""
+    """A server whose components only sleep, in an environment without variables of Airflow."""
     for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
         monkeypatch.delenv(name)
     home = tmp_path / ".airflow"
     monkeypatch.setattr(airflow_home, "ensure", lambda _: home.mkdir(exist_ok=True))
-    made = AirflowServer(tmp_path)
-    asleep = (sys.executable, "-c", "import time; time.sleep(600)")
-    made.services = {
-        name: Service(name=name, command=asleep, folder=home / "services") for name in ("api-server", "scheduler")
+    fake = AirflowServer(tmp_path)
+    sleep = (sys.executable, "-c", "import time; time.sleep(600)")
+    fake.services = {
+        name: Service(name=name, command=sleep, folder=home / "services") for name in ("api-server", "scheduler")
     }
-    yield made
-    made.stop()
+    yield fake
+    fake.stop()
 
 
 LAKE = {"TIDEGATE_LAKE": "/lake"}
 CONNECTION = "AIRFLOW_CONN_SPARK_DEFAULT"
 
 
-def test_what_runs_is_left_alone_while_it_is_given_the_same(server: AirflowServer) -> None:
+def test_running_components_are_not_restarted_with_the_same_variables(server: AirflowServer) -> None:
     assert server.changed(LAKE) == [], "nothing runs"
     assert len(server.start(LAKE)) == 2
     before = server.running()
@@ -100,7 +100,7 @@ def test_what_runs_is_left_alone_while_it_is_given_the_same(server: AirflowServe
         ("AIRFLOW__METRICS__STATSD_ON", "True"),
     ],
 )
-def test_another_connection_or_setting_in_the_shell_starts_it_anew(
+def test_another_connection_or_setting_in_the_shell_restarts_the_components(
     server: AirflowServer, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     server.start(LAKE)
@@ -111,36 +111,36 @@ def test_another_connection_or_setting_in_the_shell_starts_it_anew(
     assert not set(server.running().values()) & set(before.values())
     assert server.changed(LAKE) == []
     monkeypatch.delenv(variable)
-    assert server.changed(LAKE) == [variable], "what is taken away counts too"
+    assert server.changed(LAKE) == [variable], "a removed variable is a change too"
     assert server.changed({"TIDEGATE_LAKE": "/other"}) == sorted([variable, "TIDEGATE_LAKE"])
 
 
-def test_where_nobody_can_tell_what_it_was_given_it_is_started_anew(server: AirflowServer, tmp_path: Path) -> None:
+def test_a_damaged_record_of_the_variables_restarts_the_components(server: AirflowServer, tmp_path: Path) -> None:
     server.start(LAKE)
-    (tmp_path / ".airflow/services/given.json").write_text('{"TIDEGATE_LA')
+    (tmp_path / ".airflow/services/variables.json").write_text('{"TIDEGATE_LA')
     assert "TIDEGATE_LAKE" in server.changed(LAKE)
     assert len(server.start(LAKE)) == 2
     assert server.changed(LAKE) == []
 
 
-def test_nothing_that_is_kept_of_a_connection_tells_its_password(
+def test_no_file_contains_the_password_of_a_connection(
     server: AirflowServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_TIDEGATE_ALERTS", '{"password": "hunter2"}')
     server.start(LAKE)
-    for name in ("services/given.json", "env"):
-        kept = tmp_path / ".airflow" / name
-        assert "hunter2" not in kept.read_text()
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    for name in ("services/variables.json", "env"):
+        file = tmp_path / ".airflow" / name
+        assert "hunter2" not in file.read_text()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_shell_that_takes_the_projects_variables_gives_back_what_was_given(
+def test_a_shell_that_sources_the_projects_variables_does_not_cause_a_restart(
     server: AirflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.start(LAKE)
-    ask = f"source {shlex.quote(str(tmp_path / '.airflow/env'))} && env -0"
-    told = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True).stdout
-    shell = dict(line.split("=", 1) for line in told.split("\0") if line)
+    command = f"source {shlex.quote(str(tmp_path / '.airflow/env'))} && env -0"
+    output = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
+    shell = dict(line.split("=", 1) for line in output.split("\0") if line)
     assert shell["AIRFLOW_HOME"] == str(tmp_path / ".airflow")
     assert shell["TIDEGATE_LAKE"] == "/lake"
     assert shell["AIRFLOW__API__BASE_URL"] == server.url
@@ -148,4 +148,4 @@ def test_a_shell_that_takes_the_projects_variables_gives_back_what_was_given(
     for name, value in shell.items():
         if name.startswith("AIRFLOW"):
             monkeypatch.setenv(name, value)
-    assert server.changed(LAKE) == [], "so `make up` from such a shell starts nothing anew"
+    assert server.changed(LAKE) == [], "`make up` from such a shell restarts nothing"

@@ -1,4 +1,4 @@
-"""The embedded broker: what it refuses without a JVM, and the real one."""
+"""The embedded broker, with a fake Java and with a real one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.embedded import jars
 from tidegate.embedded.broker import Broker
 from tidegate.embedded.processes import Process
@@ -27,7 +27,7 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Java that does what the script in it says, in place of the real one."""
+    """A shell script in place of Java; tests replace its content."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
@@ -38,12 +38,12 @@ def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return executable
 
 
-def test_it_has_no_address_before_it_was_started(tmp_path: Path) -> None:
+def test_a_broker_has_no_address_before_its_first_start(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="was not started"):
         _ = Broker(tmp_path, class_path="").bootstrap
 
 
-def test_one_that_ends_at_once_is_told_with_its_own_words(tmp_path: Path, fake_java: Path) -> None:
+def test_the_error_for_a_broker_that_ends_at_once_contains_its_log(tmp_path: Path, fake_java: Path) -> None:
     fake_java.write_text('#!/bin/sh\ncase "$*" in *kafka.Kafka*) echo "no such class"; exit 1;; esac\n')
     broker = Broker(tmp_path / "broker", class_path="x.jar")
     with pytest.raises(SetupError, match="no such class"):
@@ -52,24 +52,24 @@ def test_one_that_ends_at_once_is_told_with_its_own_words(tmp_path: Path, fake_j
     assert not (tmp_path / "broker" / "broker.pid").exists()
 
 
-def test_a_storage_that_cannot_be_made_is_told(tmp_path: Path, fake_java: Path) -> None:
+def test_the_error_for_a_failed_format_contains_its_output(tmp_path: Path, fake_java: Path) -> None:
     fake_java.write_text('#!/bin/sh\necho "disk full" >&2\nexit 1\n')
     with pytest.raises(SetupError, match="disk full"):
         Broker(tmp_path / "broker", class_path="x.jar").start()
 
 
-def test_the_id_of_a_cluster_is_never_taken_for_an_option(
+def test_a_cluster_id_never_begins_with_a_dash(
     tmp_path: Path, fake_java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = [b"\xfb" * 16, b"\x00" * 16]
-    monkeypatch.setattr("tidegate.embedded.broker.secrets.token_bytes", lambda size: drawn.pop(0))
+    random_bytes = [b"\xfb" * 16, b"\x00" * 16]
+    monkeypatch.setattr("tidegate.embedded.broker.secrets.token_bytes", lambda size: random_bytes.pop(0))
     fake_java.write_text('#!/bin/sh\necho "$*" >&2\nexit 1\n')
     with pytest.raises(SetupError, match=r" -t A{22}$"):
         Broker(tmp_path, class_path="x.jar").start()
-    assert drawn == []
+    assert random_bytes == []
 
 
-def test_only_loopback_is_listened_on(tmp_path: Path, fake_java: Path) -> None:
+def test_it_listens_on_loopback_only(tmp_path: Path, fake_java: Path) -> None:
     fake_java.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(SetupError):
         Broker(tmp_path, class_path="x.jar").start()
@@ -81,7 +81,7 @@ def test_only_loopback_is_listened_on(tmp_path: Path, fake_java: Path) -> None:
     assert settings["advertised.listeners"].startswith("PLAINTEXT://127.0.0.1:")
 
 
-def test_a_folder_that_a_living_process_uses_is_refused_and_its_broker_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_a_living_owner_is_refused_and_its_broker_keeps_running(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
         running, me = Process.of(other.pid), Process.of(os.getpid())
@@ -97,28 +97,28 @@ def test_a_folder_that_a_living_process_uses_is_refused_and_its_broker_left_alon
         other.wait()
 
 
-def test_what_a_killed_owner_left_is_stopped_and_a_stranger_with_its_id_is_not(tmp_path: Path, fake_java: Path) -> None:
-    left = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+def test_an_orphaned_broker_is_stopped_but_not_another_process_with_its_id(tmp_path: Path, fake_java: Path) -> None:
+    orphan = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    unrelated = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
-        running = Process.of(left.pid)
+        running = Process.of(orphan.pid)
         assert running is not None
         running.write(tmp_path / "broker.pid")
-        Process(pid=stranger.pid, started="long ago").write(tmp_path / "owner.pid")
+        Process(pid=unrelated.pid, started="long ago").write(tmp_path / "owner.pid")
         with pytest.raises(SetupError):
             Broker(tmp_path, class_path="x.jar").start()
-        assert left.wait(timeout=PATIENCE) == -signal.SIGTERM
-        Process(pid=stranger.pid, started="long ago").write(tmp_path / "broker.pid")
+        assert orphan.wait(timeout=TIMEOUT_SECONDS) == -signal.SIGTERM
+        Process(pid=unrelated.pid, started="long ago").write(tmp_path / "broker.pid")
         with pytest.raises(SetupError):
             Broker(tmp_path, class_path="x.jar").start()
-        assert stranger.poll() is None
+        assert unrelated.poll() is None
     finally:
-        for popen in (left, stranger):
+        for popen in (orphan, unrelated):
             popen.kill()
             popen.wait()
 
 
-# ------------------------------------------------------------------------------------------------------- the real one
+# ----------------------------------------------------------------------------------------------------- a real broker
 
 
 def _write(broker: Broker, topic: str, values: range) -> None:
@@ -127,7 +127,7 @@ def _write(broker: Broker, topic: str, values: range) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for value in values:
         producer.produce(topic, value=str(value), partition=value % 3)
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
 def _ends(broker: Broker, topic: str, partitions: int = 3) -> list[int]:
@@ -136,7 +136,8 @@ def _ends(broker: Broker, topic: str, partitions: int = 3) -> list[int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "tests"})
     try:
         return [
-            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE)[1] for p in range(partitions)
+            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_SECONDS)[1]
+            for p in range(partitions)
         ]
     finally:
         consumer.close()
@@ -144,31 +145,31 @@ def _ends(broker: Broker, topic: str, partitions: int = 3) -> list[int]:
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_a_topic_is_made_once_with_its_partitions(broker: Broker, topic: str) -> None:
+def test_a_topic_is_created_once_with_its_partitions(broker: Broker, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     assert broker.create_topic(topic, partitions=3)
     assert not broker.create_topic(topic, partitions=3)
-    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE).topics
+    topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=TIMEOUT_SECONDS).topics
     assert len(topics[topic].partitions) == 3
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_writing_to_a_mistyped_topic_makes_none(broker: Broker, topic: str) -> None:
+def test_writing_to_an_unknown_topic_does_not_create_it(broker: Broker, topic: str) -> None:
     from confluent_kafka import KafkaError, Producer
 
     errors: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "topic.metadata.propagation.max.ms": 100})
     producer.produce(topic, value="1", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(PATIENCE)
+    producer.flush(TIMEOUT_SECONDS)
     assert [error.code() for error in errors] in ([KafkaError._UNKNOWN_TOPIC], [KafkaError.UNKNOWN_TOPIC_OR_PART])
-    assert topic not in producer.list_topics(timeout=PATIENCE).topics
+    assert topic not in producer.list_topics(timeout=TIMEOUT_SECONDS).topics
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_a_second_broker_on_the_same_folder_is_refused(broker: Broker) -> None:
+def test_a_second_broker_in_the_same_folder_is_refused(broker: Broker) -> None:
     with pytest.raises(SetupError, match=f"Process {os.getpid()} runs a Kafka broker"):
         Broker(broker.data_dir, class_path=jars.class_path(PROJECT, "broker")).start()
     assert broker.pid is not None
@@ -176,7 +177,7 @@ def test_a_second_broker_on_the_same_folder_is_refused(broker: Broker) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_killed_it_comes_back_at_the_same_address_with_all_that_was_written(broker: Broker, topic: str) -> None:
+def test_a_killed_broker_restarts_at_the_same_address_with_its_data(broker: Broker, topic: str) -> None:
     address = broker.bootstrap
     broker.create_topic(topic, partitions=3)
     _write(broker, topic, range(30))
@@ -192,7 +193,7 @@ def test_killed_it_comes_back_at_the_same_address_with_all_that_was_written(brok
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_the_pinned_connector_reads_a_topic_of_it_with_spark(broker: Broker, topic: str, spark: SparkSession) -> None:
+def test_spark_reads_a_topic_with_the_pinned_connector(broker: Broker, topic: str, spark: SparkSession) -> None:
     broker.create_topic(topic, partitions=3)
     _write(broker, topic, range(100))
     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
@@ -207,7 +208,7 @@ import os, signal, sys, time
 from pathlib import Path
 from tidegate.embedded.broker import Broker
 broker = Broker(Path(sys.argv[1]), class_path=sys.argv[2]).start()
-print(broker.pid, broker.bootstrap, broker.create_topic("kept"), flush=True)
+print(broker.pid, broker.bootstrap, broker.create_topic("orders"), flush=True)
 end = sys.argv[3]
 if end != "exit":
     os.kill(os.getpid(), getattr(signal, end))
@@ -216,39 +217,39 @@ if end != "exit":
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What an owner told of its broker before it ended."""
+class OwnedBroker:
+    """The broker of a process that has ended."""
 
     broker: Process
     address: str
-    made_the_topic: bool
+    created_topic: bool
 
 
-def _owner_that_ends(folder: Path, end: str) -> Ended:
+def _broker_of_ended_owner(folder: Path, end: str) -> OwnedBroker:
     class_path = jars.class_path(PROJECT, "broker")
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, str(folder), class_path, end], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert owner.stdout is not None
-    pid, address, made = owner.stdout.readline().decode().split()
-    # Before its owner ends: afterwards it may be gone.
-    known = Process.read(folder / "broker.pid") or Process(pid=int(pid), started="gone")
-    owner.wait(timeout=PATIENCE)
+    pid, address, created = owner.stdout.readline().decode().split()
+    # Read before the owner ends, because its broker may end with it.
+    broker = Process.read(folder / "broker.pid") or Process(pid=int(pid), started="ended")
+    owner.wait(timeout=TIMEOUT_SECONDS)
     owner.stdout.close()
-    return Ended(known, address, made == "True")
+    return OwnedBroker(broker, address, created == "True")
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
 @pytest.mark.chaos
-def test_the_next_start_ends_what_a_killed_owner_left_keeps_its_data_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    killed = _owner_that_ends(tmp_path, "SIGKILL")
+def test_a_start_stops_an_orphaned_broker_and_keeps_its_data_and_ctrl_c_stops_the_broker(tmp_path: Path) -> None:
+    killed = _broker_of_ended_owner(tmp_path, "SIGKILL")
     try:
         assert killed.broker.alive
-        assert killed.made_the_topic
-        interrupted = _owner_that_ends(tmp_path, "SIGINT")
+        assert killed.created_topic
+        interrupted = _broker_of_ended_owner(tmp_path, "SIGINT")
         assert interrupted.broker.pid != killed.broker.pid
-        assert (interrupted.address, interrupted.made_the_topic) == (killed.address, False)
+        assert (interrupted.address, interrupted.created_topic) == (killed.address, False)
         assert (killed.broker.alive, interrupted.broker.alive) == (False, False)
     finally:
         killed.broker.kill_group()
@@ -258,5 +259,5 @@ def test_the_next_start_ends_what_a_killed_owner_left_keeps_its_data_and_ends_wi
 @pytest.mark.kafka
 @pytest.mark.chaos
 @pytest.mark.nightly
-def test_it_ends_with_an_owner_that_ends(tmp_path: Path) -> None:
-    assert not _owner_that_ends(tmp_path, "exit").broker.alive
+def test_the_broker_ends_when_its_owner_ends(tmp_path: Path) -> None:
+    assert not _broker_of_ended_owner(tmp_path, "exit").broker.alive

@@ -1,4 +1,4 @@
-"""Installed packages are compiled; where the bytecode is gone, set-up makes it again and a job says so."""
+"""Set-up compiles installed packages to bytecode, and again where the bytecode is missing."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ def test_packages_without_bytecode_are_compiled_once(packages: Path) -> None:
     assert bytecode.ensure(packages, workers=1) is False
 
 
-def test_bytecode_that_was_removed_is_made_again(packages: Path) -> None:
+def test_removed_bytecode_is_compiled_again(packages: Path) -> None:
     bytecode.ensure(packages, workers=1)
     shutil.rmtree(packages / "shop" / "__pycache__")
     assert bytecode.share(packages) == 0
     assert bytecode.ensure(packages, workers=1) is True
 
 
-def test_a_template_that_is_no_python_does_not_stop_the_others(packages: Path) -> None:
+def test_a_file_that_is_not_python_does_not_stop_the_compilation(packages: Path) -> None:
     (packages / "shop" / "template.py").write_text("{{ name }} = \n")
     bytecode.ensure(packages, workers=1)
     assert bytecode.share(packages) == 3 / 4
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_module_knows_whether_it_was_loaded_from_bytecode(packages: Path, compiled: bool) -> None:
+def test_a_module_loaded_from_bytecode_is_recognised(packages: Path, compiled: bool) -> None:
     if compiled:
         bytecode.ensure(packages, workers=1)
     program = "import shop; from tidegate.embedded import bytecode; print(bytecode.is_compiled(shop))"
-    answer = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert answer.stdout == f"{compiled}\n"
+    assert process.stdout == f"{compiled}\n"
 
 
 def test_an_empty_folder_has_nothing_to_compile(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ivy as a downloader, with a script in the place of Java that plays it."""
+"""Downloading with Ivy, with a script in place of Java."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from tidegate.embedded import ivy
 
-# It is given: -settings FILE -ivy FILE at the end; the cache lies beside the settings. ONLY is what it can get, a line
-# of coordinates; the runs are counted, and before run FROM nothing is got at all.
+# Its arguments end with -settings FILE -ivy FILE. The file `only` contains the coordinates that it can download, `from` the
+# number of the first run that downloads anything, and `runs` one letter per run.
 _JAVA = """#!/usr/bin/env python3
 import os, pathlib, sys
 from xml.etree import ElementTree
@@ -52,41 +52,41 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    made = tmp_path / 'a "folder" & more'
-    made.mkdir()
-    return made
+    folder = tmp_path / 'a "folder" & more'
+    folder.mkdir()
+    return folder
 
 
-def test_every_jar_is_returned_with_its_file_and_told_once(fake: Path, scratch: Path) -> None:
-    told: list[str] = []
-    files = ivy.retrieve([NEW, OLD, ODD], scratch, told.append)
+def test_every_jar_is_returned_with_its_file_and_reported_once(fake: Path, scratch: Path) -> None:
+    downloaded: list[str] = []
+    files = ivy.retrieve([NEW, OLD, ODD], scratch, downloaded.append)
     assert {name: path.name for name, path in files.items()} == {
         NEW: "clients-4.1.1.jar",
         OLD: "clients-3.9.2.jar",
         ODD: "jose_4-j-0.9.jar",
     }
     assert all(path.is_file() and scratch in path.parents for path in files.values())
-    assert sorted(told) == sorted([NEW, OLD, ODD])
+    assert sorted(downloaded) == sorted([NEW, OLD, ODD])
     assert (fake / "runs").read_text() == "x"
 
 
-def test_a_failure_is_tried_again(fake: Path, scratch: Path) -> None:
+def test_a_failed_download_is_tried_again(fake: Path, scratch: Path) -> None:
     (fake / "from").write_text("3")
     assert list(ivy.retrieve([NEW, ODD], scratch, lambda _: None)) == [NEW, ODD]
     assert (fake / "runs").read_text() == "xxx"
 
 
-def test_what_cannot_be_had_is_left_out_and_ivys_own_words_are_logged(
+def test_jars_that_cannot_be_downloaded_are_left_out_and_the_output_of_ivy_is_logged(
     fake: Path, scratch: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (fake / "only").write_text(NEW)
-    told: list[str] = []
-    assert list(ivy.retrieve([NEW, ODD], scratch, told.append)) == [NEW]
-    assert told == [NEW]
+    downloaded: list[str] = []
+    assert list(ivy.retrieve([NEW, ODD], scratch, downloaded.append)) == [NEW]
+    assert downloaded == [NEW]
     assert ":: the end ::" in caplog.text
 
 
-def test_nothing_is_resolved_and_no_pom_and_no_local_repository_is_read(fake: Path, scratch: Path) -> None:
+def test_ivy_resolves_no_dependencies_and_reads_no_pom_and_no_local_repository(fake: Path, scratch: Path) -> None:
     ivy.retrieve([NEW, OLD], scratch, lambda _: None)
     settings = ElementTree.parse(scratch / "settings.xml")
     (resolvers,) = settings.iter("resolvers")
@@ -94,7 +94,7 @@ def test_nothing_is_resolved_and_no_pom_and_no_local_repository_is_read(fake: Pa
     assert {d.get("transitive") for d in ElementTree.parse(scratch / "ivy.xml").iter("dependency")} == {"false"}
 
 
-def test_two_versions_of_one_jar_may_be_asked_for(fake: Path, scratch: Path) -> None:
+def test_two_versions_of_one_jar_can_be_downloaded(fake: Path, scratch: Path) -> None:
     ivy.retrieve([NEW, OLD], scratch, lambda _: None)
     (settings,) = ElementTree.parse(scratch / "settings.xml").iter("settings")
     assert settings.get("defaultConflictManager") == "all"
@@ -104,7 +104,7 @@ def test_outside_of_a_terminal_progress_is_log_lines(caplog: pytest.LogCaptureFi
     caplog.set_level(logging.INFO)
     with ivy.progress_for(io.StringIO()) as progress:
         progress.start(2, 3_000_000)
-        progress.got(NEW, 2_500_000)
+        progress.downloaded(NEW, 2_500_000)
     assert caplog.messages == ["downloading 2 jars (3 MB)", f"  1/2 {NEW} (2.5 MB)"]
 
 
@@ -113,16 +113,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_in_a_terminal_progress_is_a_bar_that_leaves_nothing_behind() -> None:
+def test_in_a_terminal_progress_is_a_bar_that_is_erased_at_the_end() -> None:
     stream = Terminal()
     with ivy.progress_for(stream) as progress:
         progress.start(1, 100)
-        progress.got(NEW, 100)
+        progress.downloaded(NEW, 100)
     assert "clients" in stream.getvalue()
     assert stream.getvalue().endswith("\x1b[2K")
 
 
-def test_a_terminal_sees_nothing_while_nothing_is_downloaded() -> None:
+def test_without_a_download_a_terminal_shows_nothing() -> None:
     stream = Terminal()
     with ivy.progress_for(stream):
         pass

@@ -1,4 +1,4 @@
-"""The pinned jars, with small files for jars and a downloader that needs no network."""
+"""The pinned jars, with small files in place of jars and a fake downloader."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ DELTA, POOL, KAFKA = "io.delta:delta:4.4.0", "org.apache.commons:pool:2.1", "org
 
 @dataclass
 class Central:
-    """What can be downloaded, and what was asked for."""
+    """A fake Maven Central: its jars, and the downloads that were requested."""
 
-    holds: dict[str, bytes]
-    asked: list[list[str]] = field(default_factory=list)
+    content: dict[str, bytes]
+    requests: list[list[str]] = field(default_factory=list)
 
-    def retrieve(self, coordinates: Sequence[str], scratch: Path, got: Callable[[str], None]) -> dict[str, Path]:
-        """In place of Ivy."""
-        self.asked.append(sorted(coordinates))
+    def retrieve(
+        self, coordinates: Sequence[str], scratch: Path, on_download: Callable[[str], None]
+    ) -> dict[str, Path]:
+        """In place of `ivy.retrieve`."""
+        self.requests.append(sorted(coordinates))
         files = {}
         for number, coordinate in enumerate(coordinates):
-            if coordinate in self.holds:
+            if coordinate in self.content:
                 files[coordinate] = scratch / str(number)
-                files[coordinate].write_bytes(self.holds[coordinate])
-                got(coordinate)
+                files[coordinate].write_bytes(self.content[coordinate])
+                on_download(coordinate)
         return files
 
 
 @pytest.fixture
 def central(monkeypatch: pytest.MonkeyPatch) -> Central:
-    made = Central({DELTA: b"delta " * 50, POOL: b"pool " * 40, KAFKA: b"kafka " * 30})
-    monkeypatch.setattr(ivy, "retrieve", made.retrieve)
-    return made
+    fake = Central({DELTA: b"delta " * 50, POOL: b"pool " * 40, KAFKA: b"kafka " * 30})
+    monkeypatch.setattr(ivy, "retrieve", fake.retrieve)
+    return fake
 
 
 @pytest.fixture
 def root(tmp_path: Path, central: Central, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project that pins what Central holds, and a cache of its own."""
+    """A project that pins the jars of the fake Central, and an empty cache."""
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     root = tmp_path / "project"
     root.mkdir()
@@ -59,7 +61,7 @@ def root(tmp_path: Path, central: Central, monkeypatch: pytest.MonkeyPatch) -> P
 
 def _pin(root: Path, central: Central, **sets: list[str]) -> None:
     def entry(coordinate: str) -> dict[str, object]:
-        content = central.holds[coordinate]
+        content = central.content[coordinate]
         return {"coordinate": coordinate, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
     lock = {name: {"for": "", "jars": [entry(jar) for jar in wanted]} for name, wanted in sets.items()}
@@ -70,39 +72,39 @@ def _present(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root / "jars")) for path in root.glob("jars/*/*"))
 
 
-def test_fetching_puts_each_set_in_its_folder(root: Path, central: Central) -> None:
+def test_fetching_fills_the_folder_of_each_set(root: Path, central: Central) -> None:
     assert jars.fetch(root) == 3
     assert _present(root) == ["broker/kafka_2.13-4.1.1.jar", "spark/delta-4.4.0.jar", "spark/pool-2.1.jar"]
-    assert (root / "jars/spark/delta-4.4.0.jar").read_bytes() == central.holds[DELTA]
+    assert (root / "jars/spark/delta-4.4.0.jar").read_bytes() == central.content[DELTA]
 
 
-def test_what_is_there_is_not_fetched_again(root: Path, central: Central) -> None:
+def test_existing_jars_are_not_fetched_again(root: Path, central: Central) -> None:
     jars.fetch(root)
     assert jars.fetch(root) == 0
-    assert len(central.asked) == 1
+    assert len(central.requests) == 1
 
 
-def test_another_clone_takes_them_from_the_cache(root: Path, central: Central, tmp_path: Path) -> None:
+def test_another_clone_uses_the_cache(root: Path, central: Central, tmp_path: Path) -> None:
     jars.fetch(root)
     other = tmp_path / "other"
     other.mkdir()
     (other / "jars.lock.json").write_bytes((root / "jars.lock.json").read_bytes())
     assert jars.fetch(other) == 3
-    assert len(central.asked) == 1
+    assert len(central.requests) == 1
 
 
-def test_a_jar_put_into_the_cache_by_hand_needs_no_network(root: Path, central: Central, tmp_path: Path) -> None:
+def test_a_jar_that_was_copied_into_the_cache_is_not_downloaded(root: Path, central: Central, tmp_path: Path) -> None:
     by_hand = tmp_path / "cache/jars/io.delta/delta-4.4.0.jar"
     by_hand.parent.mkdir(parents=True)
-    by_hand.write_bytes(central.holds[DELTA])
+    by_hand.write_bytes(central.content[DELTA])
     jars.fetch(root)
-    assert central.asked == [[POOL, KAFKA]]
+    assert central.requests == [[POOL, KAFKA]]
 
 
-def test_a_wrong_checksum_names_the_jar_and_leaves_nothing_half_done(
+def test_the_error_for_a_wrong_checksum_names_the_jar_and_no_jar_is_installed(
     root: Path, central: Central, tmp_path: Path
 ) -> None:
-    central.holds[DELTA] = b"something else"
+    central.content[DELTA] = b"something else"
     with pytest.raises(SetupError, match=rf"{DELTA} has sha256 {hashlib.sha256(b'something else').hexdigest()}"):
         jars.fetch(root)
     assert _present(root) == []
@@ -110,19 +112,17 @@ def test_a_wrong_checksum_names_the_jar_and_leaves_nothing_half_done(
     assert sorted(cached) == ["kafka_2.13-4.1.1.jar", "pool-2.1.jar"]
 
 
-def test_a_jar_that_cannot_be_had_is_named_and_the_others_are_kept_for_the_next_try(
-    root: Path, central: Central
-) -> None:
-    content = central.holds.pop(DELTA)
+def test_the_error_for_a_failed_download_names_the_jar_and_the_others_are_cached(root: Path, central: Central) -> None:
+    content = central.content.pop(DELTA)
     with pytest.raises(SetupError, match=f"{DELTA} could not be downloaded"):
         jars.fetch(root)
     assert _present(root) == []
-    central.holds[DELTA] = content
+    central.content[DELTA] = content
     assert jars.fetch(root) == 3
-    assert central.asked[1] == [DELTA]
+    assert central.requests[1] == [DELTA]
 
 
-def test_a_changed_jar_is_replaced_even_when_its_size_is_right(root: Path, central: Central) -> None:
+def test_a_changed_jar_of_the_same_size_is_replaced(root: Path, central: Central) -> None:
     jars.fetch(root)
     target = root / "jars/spark/pool-2.1.jar"
     content = target.read_bytes()
@@ -133,22 +133,22 @@ def test_a_changed_jar_is_replaced_even_when_its_size_is_right(root: Path, centr
     assert target.read_bytes() == content
 
 
-def test_a_changed_jar_in_the_cache_is_downloaded_anew(root: Path, central: Central, tmp_path: Path) -> None:
+def test_a_changed_jar_in_the_cache_is_downloaded_again(root: Path, central: Central, tmp_path: Path) -> None:
     cached = tmp_path / "cache/jars/io.delta/delta-4.4.0.jar"
     cached.parent.mkdir(parents=True)
     cached.write_bytes(b"rotten")
     jars.fetch(root)
-    assert cached.read_bytes() == central.holds[DELTA]
+    assert cached.read_bytes() == central.content[DELTA]
 
 
-def test_jars_of_an_earlier_version_leave_the_folder(root: Path, central: Central) -> None:
+def test_jars_of_an_earlier_version_are_removed(root: Path, central: Central) -> None:
     jars.fetch(root)
     _pin(root, central, spark=[DELTA], broker=[KAFKA])
     jars.fetch(root)
     assert _present(root) == ["broker/kafka_2.13-4.1.1.jar", "spark/delta-4.4.0.jar"]
 
 
-def test_missing_names_absent_and_truncated_jars(root: Path) -> None:
+def test_missing_lists_absent_and_truncated_jars(root: Path) -> None:
     assert jars.missing(root) == ["spark/delta-4.4.0.jar", "spark/pool-2.1.jar", "broker/kafka_2.13-4.1.1.jar"]
     jars.fetch(root)
     assert jars.missing(root) == []
@@ -158,7 +158,7 @@ def test_missing_names_absent_and_truncated_jars(root: Path) -> None:
     assert jars.missing(root) == ["spark/delta-4.4.0.jar"]
 
 
-def test_a_class_path_is_absolute_and_in_the_same_order_everywhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_path_is_absolute_and_sorted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jars.fetch(root)
     expected = os.pathsep.join(str(root / "jars/spark" / name) for name in ("delta-4.4.0.jar", "pool-2.1.jar"))
     assert jars.class_path(root, "spark") == expected
@@ -166,7 +166,7 @@ def test_a_class_path_is_absolute_and_in_the_same_order_everywhere(root: Path, m
     assert jars.class_path(Path(), "spark") == expected
 
 
-def test_a_project_that_links_to_the_jars_of_another_has_its_class_path(root: Path, tmp_path: Path) -> None:
+def test_a_project_that_links_to_the_jars_of_another_has_the_same_class_path(root: Path, tmp_path: Path) -> None:
     jars.fetch(root)
     linked = tmp_path / "linked"
     linked.mkdir()
@@ -175,12 +175,12 @@ def test_a_project_that_links_to_the_jars_of_another_has_its_class_path(root: Pa
     assert jars.class_path(linked, "spark") == jars.class_path(root, "spark")
 
 
-def test_a_class_path_with_a_jar_missing_is_refused_with_what_to_do(root: Path) -> None:
-    with pytest.raises(SetupError, match=r"2 jars are missing, spark/delta-4\.4\.0\.jar among them: run `make setup`"):
+def test_the_error_for_a_missing_jar_names_the_command(root: Path) -> None:
+    with pytest.raises(SetupError, match=r"2 jars are missing, for example spark/delta-4\.4\.0\.jar: run `make setup`"):
         jars.class_path(root, "spark")
 
 
-def test_an_unknown_set_is_refused_with_the_known_ones(root: Path) -> None:
+def test_the_error_for_an_unknown_set_lists_the_existing_ones(root: Path) -> None:
     with pytest.raises(SetupError, match="no set 'flink'; it has: broker, spark"):
         jars.class_path(root, "flink")
 
@@ -188,34 +188,34 @@ def test_an_unknown_set_is_refused_with_the_known_ones(root: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", '{"spark": {}}', '{"spark": {"jars": [{"coordinate": "a:b", "sha256": "", "bytes": 1}]}}']
 )
-def test_a_broken_lock_is_said_to_be_broken(root: Path, content: str) -> None:
+def test_an_invalid_lock_file_is_an_error(root: Path, content: str) -> None:
     (root / "jars.lock.json").write_text(content)
     with pytest.raises(SetupError, match="cannot be read"):
         jars.pinned(root)
 
 
-def test_a_folder_without_a_lock_is_no_project(tmp_path: Path) -> None:
+def test_a_folder_without_a_lock_file_is_not_a_project(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="not the root of a Tidegate project"):
         jars.pinned(tmp_path)
 
 
-def test_progress_counts_every_jar_and_byte(root: Path, central: Central) -> None:
-    told: list[tuple[object, ...]] = []
+def test_progress_reports_every_jar_and_its_size(root: Path, central: Central) -> None:
+    reports: list[tuple[object, ...]] = []
 
-    class Told(ivy.Progress):
+    class Recorder(ivy.Progress):
         def start(self, jars: int, size: int) -> None:
-            told.append((jars, size))
+            reports.append((jars, size))
 
-        def got(self, coordinate: str, size: int) -> None:
-            told.append((coordinate, size))
+        def downloaded(self, coordinate: str, size: int) -> None:
+            reports.append((coordinate, size))
 
-    jars.fetch(root, Told())
-    sizes = {coordinate: len(content) for coordinate, content in central.holds.items()}
-    assert told[0] == (3, sum(sizes.values()))
-    assert dict(told[1:]) == sizes  # type: ignore[arg-type]
+    jars.fetch(root, Recorder())
+    sizes = {coordinate: len(content) for coordinate, content in central.content.items()}
+    assert reports[0] == (3, sum(sizes.values()))
+    assert dict(reports[1:]) == sizes  # type: ignore[arg-type]
 
 
-def test_the_projects_own_lock_fits_the_installed_python_packages() -> None:
+def test_the_projects_own_lock_file_matches_the_installed_python_packages() -> None:
     pinned = {jar.file_name for jar in jars.pinned(PROJECT)["spark"]}
     assert f"delta-spark_4.2_2.13-{version('delta-spark')}.jar" in pinned
     assert f"delta-storage-{version('delta-spark')}.jar" in pinned
@@ -224,15 +224,15 @@ def test_the_projects_own_lock_fits_the_installed_python_packages() -> None:
 
 
 @pytest.mark.parametrize("set_name", ["spark", "broker"])
-def test_the_projects_own_lock_names_each_jar_once_with_a_whole_checksum(set_name: str) -> None:
+def test_the_projects_own_lock_file_lists_each_jar_once_with_a_complete_checksum(set_name: str) -> None:
     pinned = jars.pinned(PROJECT)[set_name]
     artifacts = [jar.coordinate.rsplit(":", 1)[0] for jar in pinned]
     assert len(artifacts) == len(set(artifacts))
     assert {len(bytes.fromhex(jar.sha256)) for jar in pinned} == {32}
 
 
-def test_the_command_is_silent_when_all_is_there(root: Path) -> None:
+def test_the_command_prints_nothing_when_no_jar_is_missing(root: Path) -> None:
     jars.fetch(root)
     command = [sys.executable, "-m", "tidegate.embedded.jars"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""Recognising and stopping processes, with real ones."""
+"""Identifying and stopping processes, with real ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded import processes
 from tidegate.embedded.processes import Process
 
@@ -21,7 +21,7 @@ Start = Callable[[str], subprocess.Popen[str]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a shell script in a session of its own and waits for its first line."""
+    """A function that starts a shell script in a session of its own."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(script: str) -> subprocess.Popen[str]:
@@ -36,15 +36,15 @@ def start() -> Iterator[Start]:
         popen.communicate()
 
 
-def _known(pid: int) -> Process:
-    found = Process.of(pid)
-    assert found is not None
-    return found
+def _process(pid: int) -> Process:
+    process = Process.of(pid)
+    assert process is not None
+    return process
 
 
-def test_a_process_is_the_same_as_long_as_it_runs_and_gone_afterwards(start: Start) -> None:
+def test_a_process_is_alive_until_it_ends(start: Start) -> None:
     popen = start("exec sleep 600")
-    process = _known(popen.pid)
+    process = _process(popen.pid)
     assert process == Process.of(popen.pid)
     assert process.alive
     popen.kill()
@@ -52,16 +52,16 @@ def test_a_process_is_the_same_as_long_as_it_runs_and_gone_afterwards(start: Sta
     assert not process.alive
 
 
-def test_one_that_only_waits_to_be_reaped_is_gone(start: Start) -> None:
+def test_a_zombie_is_not_alive(start: Start) -> None:
     popen = start("exec sleep 600")
-    process = _known(popen.pid)
+    process = _process(popen.pid)
     os.kill(popen.pid, signal.SIGKILL)
-    # Waits for its end, but leaves it as it is.
+    # Waits for its end without reaping it.
     os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
     assert not process.alive
 
 
-def test_a_stranger_with_the_same_id_is_neither_alive_nor_hit(start: Start) -> None:
+def test_another_process_with_the_same_id_is_not_signalled(start: Start) -> None:
     popen = start("exec sleep 600")
     before = Process(pid=popen.pid, started="another time")
     assert not before.alive
@@ -70,49 +70,49 @@ def test_a_stranger_with_the_same_id_is_neither_alive_nor_hit(start: Start) -> N
     assert popen.poll() is None
 
 
-def test_stopping_lets_it_end_in_order(start: Start) -> None:
+def test_a_stopped_process_can_handle_sigterm(start: Start) -> None:
     popen = start("trap 'echo in order; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
     assert popen.stdout is not None
     assert popen.stdout.readline() == "ready\n"
-    _known(popen.pid).stop_group(grace=PATIENCE)
+    _process(popen.pid).stop_group(grace=TIMEOUT_SECONDS)
     assert popen.wait() == 0
     assert popen.stdout.read() == "in order\n"
 
 
-def test_one_that_ignores_the_request_is_killed_after_its_grace(start: Start) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(start: Start) -> None:
     popen = start("trap '' TERM; echo ready; while :; do sleep 0.05; done")
     assert popen.stdout is not None
     popen.stdout.readline()
     begun = time.monotonic()
-    _known(popen.pid).stop_group(grace=0.3)
+    _process(popen.pid).stop_group(grace=0.3)
     assert popen.wait() == -signal.SIGKILL
     assert time.monotonic() - begun >= 0.3, "not before"
 
 
-def test_what_it_started_ends_with_it(start: Start) -> None:
+def test_stopping_a_process_stops_its_children(start: Start) -> None:
     popen = start("sleep 600 & echo $!; wait")
     assert popen.stdout is not None
-    child = _known(int(popen.stdout.readline()))
-    _known(popen.pid).stop_group(grace=PATIENCE)
+    child = _process(int(popen.stdout.readline()))
+    _process(popen.pid).stop_group(grace=TIMEOUT_SECONDS)
     popen.wait()
-    until(lambda: not child.alive, "the end of the child")
+    wait_until(lambda: not child.alive, "the end of the child")
 
 
-def test_a_file_gives_back_the_process_that_was_written(tmp_path: Path) -> None:
-    process = _known(os.getpid())
+def test_a_process_round_trips_through_a_file(tmp_path: Path) -> None:
+    process = _process(os.getpid())
     process.write(tmp_path / "it.pid")
     assert Process.read(tmp_path / "it.pid") == process
     assert [path.name for path in tmp_path.iterdir()] == ["it.pid"]
 
 
 @pytest.mark.parametrize("content", [None, "", "1234", "[]", '{"pid": 1}', '{"pid": "x", "started": "y"}', "\x00"])
-def test_a_file_with_anything_else_in_it_is_no_process(tmp_path: Path, content: str | None) -> None:
+def test_a_file_with_other_content_is_read_as_none(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "it.pid").write_text(content)
     assert Process.read(tmp_path / "it.pid") is None
 
 
-def test_where_there_is_no_proc_the_start_is_asked_of_ps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_other_systems_than_linux_ps_prints_the_start_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "ps"
     fake.write_text(
         '#!/bin/sh\n[ "$4" = 7 ] && echo "Ss   Sat Nov 21 09:57:01 2026"\n[ "$4" = 8 ] && echo "Z  Sat Nov"\n'

@@ -1,4 +1,4 @@
-"""The files at the top of the tree agree with each other."""
+"""The files in the root of the tree are consistent with each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _requirements(text: str) -> list[Requirement]:
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
-def test_the_lock_pins_what_is_asked_for() -> None:
+def test_the_lock_pins_all_requirements() -> None:
     locked: dict[str, list[Version]] = {}
     for pin in _requirements(_read("requirements.txt")):
         (exact,) = pin.specifier
@@ -36,7 +36,7 @@ def test_the_lock_pins_what_is_asked_for() -> None:
         assert all(wanted.specifier.contains(version) for version in versions), f"{wanted}, but locked: {versions}"
 
 
-def test_the_wheel_asks_for_the_same_packages_as_the_lock() -> None:
+def test_the_wheel_and_the_lock_have_the_same_requirements() -> None:
     for_all, mark, for_developers = _read("requirements.in").partition("# For developers.")
     assert mark
     assert for_developers
@@ -44,21 +44,21 @@ def test_the_wheel_asks_for_the_same_packages_as_the_lock() -> None:
     assert {str(Requirement(wanted)) for wanted in declared} == {str(wanted) for wanted in _requirements(for_all)}
 
 
-def test_no_package_index_is_named_in_the_lock() -> None:
+def test_the_lock_contains_no_package_index() -> None:
     assert "://" not in _read("requirements.txt")
     assert "--" not in re.sub(r"^#.*$", "", _read("requirements.txt"), flags=re.MULTILINE)
 
 
-def test_every_folder_with_code_is_watched_by_the_import_linter() -> None:
-    watched = set(tomllib.loads(_read("pyproject.toml"))["tool"]["importlinter"]["root_packages"])
+def test_every_folder_with_code_is_a_root_package_of_the_import_linter() -> None:
+    root_packages = set(tomllib.loads(_read("pyproject.toml"))["tool"]["importlinter"]["root_packages"])
     with_code = {path.parent.name for path in PROJECT.glob("[a-z]*/*.py")}
-    assert with_code - {"tests", "docs", "benchmarks", "scripts", "expectations"} == watched
+    assert with_code - {"tests", "docs", "benchmarks", "scripts", "expectations"} == root_packages
 
 
-def test_every_make_target_has_a_sentence() -> None:
+def test_every_make_target_has_a_description() -> None:
     targets = re.findall(r"^([a-z-]+):(.*)$", _read("Makefile"), re.MULTILINE)
     without = [name for name, rest in targets if not re.search(r"## [A-Z].*\.$", rest)]
-    assert without == ["setup-python"], "which only others call"
+    assert without == ["setup-python"], "only other targets use it"
     (phony,) = re.findall(r"^\.PHONY: (.*)$", _read("Makefile"), re.MULTILINE)
     assert set(phony.split()) == {name for name, _ in targets}
 
@@ -70,7 +70,7 @@ def test_containers_publish_their_ports_on_loopback_only() -> None:
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
-def test_no_container_has_a_secret_written_into_it() -> None:
+def test_the_compose_file_contains_no_secrets() -> None:
     services = yaml.safe_load(_read("docker-compose.yaml"))["services"]
     secret = re.compile("PASSWORD|SECRET|KEY$|SQL_ALCHEMY_CONN")
     values = [
@@ -84,6 +84,6 @@ def test_no_container_has_a_secret_written_into_it() -> None:
 
 
 @pytest.mark.parametrize("name", [".venv", "jars/spark/a.jar", ".airflow/airflow.db", ".cache/x", ".data/lake"])
-def test_what_set_up_and_runs_make_is_ignored_by_git(name: str) -> None:
+def test_generated_files_are_ignored_by_git(name: str) -> None:
     patterns = [line.strip("/") for line in _read(".gitignore").splitlines() if line and not line.startswith("#")]
     assert name.split("/")[0] in patterns

@@ -1,4 +1,4 @@
-"""Commands that run on by themselves, with real processes."""
+"""Background services, with real processes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.processes import Process
 from tidegate.embedded.service import Service, stop
 
 FAMILY = """
 import subprocess, sys, time
-# Out of the family's process group, as an Airflow task is.
+# Outside the service's process group, like an Airflow task.
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 print("child", child.pid, flush=True)
 time.sleep(600)
@@ -34,73 +34,73 @@ def family(tmp_path: Path) -> Iterator[Service]:
 
 
 def _start(service: Service, cwd: Path) -> tuple[psutil.Process, psutil.Process]:
-    """Start it, and return its leader and its child."""
+    """Start a service and return its leader and its child."""
     service.start(dict(os.environ), cwd)
-    until(lambda: "child" in service.log_tail(), "the command to start its child")
+    wait_until(lambda: "child" in service.log_tail(), "the command to start its child")
     leader = service.leader
     assert leader is not None
     return psutil.Process(leader.pid), psutil.Process(int(service.log_tail().split()[1]))
 
 
-def _gone(process: psutil.Process) -> bool:
+def _ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_starting_it_twice_runs_it_once(family: Service, tmp_path: Path) -> None:
+def test_a_second_start_of_a_running_service_does_nothing(family: Service, tmp_path: Path) -> None:
     first, _ = _start(family, tmp_path)
     second, _ = _start(family, tmp_path)
     assert first == second
 
 
-def test_stopping_it_stops_all_that_it_started_and_nothing_else(family: Service, tmp_path: Path) -> None:
+def test_stopping_a_service_stops_its_descendants_and_nothing_else(family: Service, tmp_path: Path) -> None:
     other = Service(name="family", command=family.command, folder=tmp_path / "other")
     leader, child = _start(family, tmp_path)
-    stranger, _ = _start(other, tmp_path)
-    assert stop([family], grace=PATIENCE) == 2
-    assert _gone(leader) and _gone(child)
+    other_leader, _ = _start(other, tmp_path)
+    assert stop([family], grace=TIMEOUT_SECONDS) == 2
+    assert _ended(leader) and _ended(child)
     assert family.leader is None
-    assert not _gone(stranger)
-    assert stop([other], grace=PATIENCE) == 2
-    assert stop([other], grace=PATIENCE) == 0
+    assert not _ended(other_leader)
+    assert stop([other], grace=TIMEOUT_SECONDS) == 2
+    assert stop([other], grace=TIMEOUT_SECONDS) == 0
 
 
-def test_what_a_killed_one_left_behind_is_stopped_before_the_next_starts(family: Service, tmp_path: Path) -> None:
+def test_orphans_of_a_killed_leader_are_stopped_before_the_next_start(family: Service, tmp_path: Path) -> None:
     leader, child = _start(family, tmp_path)
     leader.kill()
-    leader.wait(PATIENCE)
-    assert not _gone(child)
+    leader.wait(TIMEOUT_SECONDS)
+    assert not _ended(child)
     again, _ = _start(family, tmp_path)
-    assert _gone(child)
+    assert _ended(child)
     assert again.pid != leader.pid
-    assert family.log.with_suffix(".log.1").exists(), "the log of the one that was killed is kept"
+    assert family.log.with_suffix(".log.1").exists(), "the previous log is kept"
 
 
-def test_a_child_with_a_title_of_its_own_is_not_lost_sight_of(tmp_path: Path) -> None:
-    """A title overwrites the variables that others can see of a process."""
+def test_a_child_that_changed_its_process_title_is_found(tmp_path: Path) -> None:
+    """A process title overwrites the environment variables that other processes can read."""
     titled = "import os, time, setproctitle; setproctitle.setproctitle('a worker ' * 500); print('child', os.getpid(), flush=True)"
     parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {titled + '; time.sleep(600)'!r}]); time.sleep(600)"
     service = Service(name="titled", command=(sys.executable, "-c", parent), folder=tmp_path / "titled")
     leader, child = _start(service, tmp_path)
     assert "TIDEGATE_PART_OF" not in child.environ()
     leader.kill()
-    leader.wait(PATIENCE)
-    assert not _gone(child)
-    assert stop([service], grace=PATIENCE) == 1
-    assert _gone(child)
+    leader.wait(TIMEOUT_SECONDS)
+    assert not _ended(child)
+    assert stop([service], grace=TIMEOUT_SECONDS) == 1
+    assert _ended(child)
 
 
-def test_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
+def test_a_service_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     )
     service = Service(name="stubborn", command=(sys.executable, "-c", stubborn), folder=tmp_path)
     service.start(dict(os.environ), tmp_path)
-    until(lambda: "up" in service.log_tail(), "the command to be up")
+    wait_until(lambda: "up" in service.log_tail(), "the command to be up")
     assert stop([service], grace=0.3) == 1
     assert service.leader is None
 
 
-def test_it_outlives_who_started_it(tmp_path: Path) -> None:
+def test_a_service_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     starter = f"""
 import os, pathlib, sys
 from tidegate.embedded.service import Service
@@ -110,10 +110,10 @@ Service(name="family", command=(sys.executable, "-c", {FAMILY!r}), folder=folder
     subprocess.run([sys.executable, "-c", starter], check=True, cwd=Path(__file__).parents[2])
     service = Service(name="family", command=(), folder=tmp_path)
     assert service.leader is not None
-    assert stop([service], grace=PATIENCE) >= 1
+    assert stop([service], grace=TIMEOUT_SECONDS) >= 1
 
 
-def test_nobody_else_reads_what_it_writes(family: Service, tmp_path: Path) -> None:
+def test_the_files_of_a_service_are_readable_only_by_their_owner(family: Service, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         _start(family, tmp_path)
@@ -123,7 +123,7 @@ def test_nobody_else_reads_what_it_writes(family: Service, tmp_path: Path) -> No
     assert [path for path in written if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
-def test_another_process_with_its_id_is_not_taken_for_it(family: Service, tmp_path: Path) -> None:
+def test_another_process_with_the_leaders_id_is_not_the_leader(family: Service, tmp_path: Path) -> None:
     family.folder.mkdir()
     Process(pid=os.getpid(), started="another time").write(family.folder / "family.pid")
     assert family.leader is None

@@ -1,4 +1,4 @@
-"""``scripts/setup.sh`` on machines where something is missing."""
+"""``scripts/setup.sh`` on machines without Python or Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A fresh clone, as far as set-up reads it before it makes anything."""
+    """The part of a fresh clone that set-up reads before it writes anything."""
     clone = tmp_path / "a clone"
     (clone / "scripts").mkdir(parents=True)
     shutil.copy(PROJECT / "scripts" / "setup.sh", clone / "scripts")
@@ -24,7 +24,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def _commands(folder: Path, **links: str) -> str:
-    """A PATH that holds the few plain tools that set-up may count on, and what is given."""
+    """A PATH with the few standard tools that set-up may use, and the given links."""
     folder.mkdir()
     for name in ("dirname", "cksum", "cat", "sed", "mkdir", "rm"):
         (folder / name).symlink_to(str(shutil.which(name)))
@@ -44,42 +44,43 @@ def _run(clone: Path, path: str, *arguments: str, **environ: str) -> subprocess.
     )
 
 
-def test_without_python_it_says_in_one_sentence_what_to_install(clone: Path, tmp_path: Path) -> None:
-    done = _run(clone, _commands(tmp_path / "bin"))
-    assert done.returncode != 0
-    assert done.stderr.startswith("setup: Tidegate needs Python 3.11 or newer")
-    assert "apt-get install" in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_without_python_one_sentence_says_what_to_install(clone: Path, tmp_path: Path) -> None:
+    process = _run(clone, _commands(tmp_path / "bin"))
+    assert process.returncode != 0
+    assert process.stderr.startswith("setup: Tidegate needs Python 3.11 or newer")
+    assert "apt-get install" in process.stderr
+    assert process.stderr.count("\n") == 1
 
 
-def test_an_old_python_counts_as_none(clone: Path, tmp_path: Path) -> None:
+def test_an_old_python_counts_as_missing(clone: Path, tmp_path: Path) -> None:
     old = tmp_path / "old-python"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)
-    done = _run(clone, _commands(tmp_path / "bin", python3=str(old)), PYTHON=str(old))
-    assert "needs Python 3.11" in done.stderr
+    process = _run(clone, _commands(tmp_path / "bin", python3=str(old)), PYTHON=str(old))
+    assert "needs Python 3.11" in process.stderr
 
 
-def test_without_java_it_says_so_before_it_makes_anything(clone: Path, tmp_path: Path) -> None:
-    done = _run(clone, _commands(tmp_path / "bin"), PYTHON=sys.executable)
-    assert done.returncode == os.EX_CONFIG
-    assert done.stderr.startswith("setup: Tidegate needs Java 17 or newer and found none: install one")
-    assert done.stderr.count("\n") == 1
+def test_a_missing_java_is_reported_before_anything_is_written(clone: Path, tmp_path: Path) -> None:
+    process = _run(clone, _commands(tmp_path / "bin"), PYTHON=sys.executable)
+    assert process.returncode == os.EX_CONFIG
+    assert process.stderr.startswith("setup: Tidegate needs Java 17 or newer, but there is none: install it")
+    assert process.stderr.count("\n") == 1
     assert not (clone / ".venv").exists()
 
 
-def test_the_python_half_does_not_ask_for_java(clone: Path, tmp_path: Path) -> None:
-    # It stops where it would make the environment, which would take its time.
+def test_the_python_half_does_not_check_for_java(clone: Path, tmp_path: Path) -> None:
+    # The fake Python stops at the creation of the environment, which would take long.
     wrapper = tmp_path / "python"
     wrapper.write_text(
         f'#!/bin/sh\ncase "$*" in "-m venv"*) echo stopped; exit 9;; esac\nexec "{sys.executable}" "$@"\n'
     )
     wrapper.chmod(0o755)
-    done = _run(clone, _commands(tmp_path / "bin"), "python", PYTHON=str(wrapper))
-    assert (done.returncode, done.stdout) == (9, "stopped\n")
-    assert "Java" not in done.stderr
+    process = _run(clone, _commands(tmp_path / "bin"), "python", PYTHON=str(wrapper))
+    assert (process.returncode, process.stdout) == (9, "stopped\n")
+    assert "Java" not in process.stderr
 
 
 def test_an_unknown_argument_is_refused(clone: Path, tmp_path: Path) -> None:
-    done = _run(clone, _commands(tmp_path / "bin"), "everything", PYTHON=sys.executable)
-    assert (done.returncode, done.stderr) == (1, "setup: 'everything' is neither nothing nor 'python'.\n")
+    process = _run(clone, _commands(tmp_path / "bin"), "everything", PYTHON=sys.executable)
+    assert process.returncode == 1
+    assert process.stderr == "setup: unknown argument 'everything'; the only argument is 'python'.\n"

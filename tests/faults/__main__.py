@@ -1,7 +1,7 @@
-"""Makes the faults of ``faults.toml`` one by one, runs the tests that look at each, and says which test notices it.
+"""Applies the faults of ``faults.toml`` one at a time, runs the tests of the patched module, and prints which test fails.
 
-``python -m tests.faults`` tries what `make test` runs; ``--nightly`` adds the nightly tier. Each fault is patched into the
-tree itself, so that every process which a test starts has it, and taken out again. One run takes an hour or two.
+``python -m tests.faults`` runs the tests of `make test`; ``--nightly`` adds the nightly tier. Each fault is patched into the
+tree itself, so that every process of a test has it, and reverted afterwards. A run takes one to two hours.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from tests.faults.fault import Fault, load
 
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 1800
-"""For the tests of one fault."""
+"""Time limit for the tests of one fault."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tests said of one fault."""
+    """The result of the tests with one fault."""
 
     fault: str
     file: str
     caught_by: str
-    """The first test that failed; empty when none did."""
+    """The first failed test; empty when all passed."""
     why: str
-    """The line of the failure that says what was wrong."""
+    """The error line of the failure."""
     seconds: int
 
 
 def try_fault(fault: Fault, root: Path, *, nightly: bool) -> Outcome:
-    """Run the tests of one fault, up to the first that fails."""
+    """Run the tests of one fault, up to the first failure."""
     python = root / ".venv" / "bin" / "python"
     command = [str(python if python.exists() else sys.executable), "-m", "pytest", "-x", "-q", "--tb=short"]
     command += [*([] if nightly else ["-m", "not nightly"]), *fault.tests_in(root)]
     started = time.monotonic()
-    with fault.made_in(root):
+    with fault.applied_in(root):
         try:
-            run = subprocess.run(
+            process = subprocess.run(
                 command,
                 cwd=root,
                 env={**os.environ, "PYTHONPATH": str(root)},
@@ -53,11 +53,11 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool) -> Outcome:
                 timeout=LIMIT_SECONDS,
                 check=False,
             )
-            output = run.stdout + run.stderr
-            if run.returncode not in (0, 1):
-                raise SystemExit(f"pytest ended with {run.returncode} for fault {fault.name!r}:\n{output[-3000:]}")
-        except subprocess.TimeoutExpired as stopped:
-            output = f"FAILED {stopped.cmd[-1]}\nE   the tests did not end within {LIMIT_SECONDS} s"
+            output = process.stdout + process.stderr
+            if process.returncode not in (0, 1):
+                raise SystemExit(f"pytest exited with {process.returncode} for fault {fault.name!r}:\n{output[-3000:]}")
+        except subprocess.TimeoutExpired as timeout:
+            output = f"FAILED {timeout.cmd[-1]}\nE   the tests did not end within {LIMIT_SECONDS} s"
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
     reasons: list[str] = re.findall(r"^E\s+(.+)$", output, re.MULTILINE)
     return Outcome(
@@ -70,13 +70,17 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool) -> Outcome:
 
 
 def main() -> int:
-    """Try the faults; the exit code is the number of those that no test noticed."""
+    """Try the faults; the exit code is the number of faults that no test detected."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--root", type=Path, default=ROOT, help="the tree whose product and tests are tried")
-    parser.add_argument("--only", default="", help="only faults whose name or file holds this text")
-    parser.add_argument("--part", default="1/1", help="k/n: only every n-th fault, from the k-th on")
-    parser.add_argument("--nightly", action="store_true", help="run the tests of the nightly tier too")
-    parser.add_argument("--results", type=Path, help="a file to which each outcome is appended as a line of JSON")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the tree to patch and test")
+    parser.add_argument("--only", default="", help="only faults whose name or file contains this text")
+    parser.add_argument("--part", default="1/1", help="k/n: only every n-th fault, starting with the k-th")
+    parser.add_argument("--nightly", action="store_true", help="also run the tests of the nightly tier")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        help="append each outcome to this file as a line of JSON; faults that it contains are skipped",
+    )
     arguments = parser.parse_args()
     first, step = map(int, arguments.part.split("/"))
     faults = [fault for fault in load() if arguments.only in f"{fault.name} {fault.file}"][first - 1 :: step]
@@ -88,7 +92,7 @@ def main() -> int:
         outcome = try_fault(fault, arguments.root, nightly=arguments.nightly)
         missed += not outcome.caught_by
         print(
-            f"{number:2}/{len(faults)} {outcome.seconds:4} s  {fault.name}: {outcome.caught_by or 'NOT NOTICED'}",
+            f"{number:2}/{len(faults)} {outcome.seconds:4} s  {fault.name}: {outcome.caught_by or 'NOT DETECTED'}",
             flush=True,
         )
         if arguments.results:

@@ -1,4 +1,4 @@
-"""A small fault in the product: a patch of a line or two, and the tests that look at the patched module."""
+"""A small fault in the product: a patch of a line or two, and the tests of the patched module."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ class Fault:
         """The module's text with the fault.
 
         Raises:
-            ValueError: The patch does not fit: what it replaces does not stand there exactly once.
+            ValueError: The module does not contain the old text exactly once.
         """
         times = text.count(self.old)
         if times != 1:
-            raise ValueError(f"fault {self.name!r}: its old text stands {times} times in {self.file}; mend faults.toml")
+            raise ValueError(
+                f"fault {self.name!r}: its old text occurs {times} times in {self.file}; correct faults.toml"
+            )
         return text.replace(self.old, self.new)
 
     @contextmanager
-    def made_in(self, root: Path) -> Iterator[None]:
-        """The fault stands in the tree at ``root``; afterwards the module is as before."""
+    def applied_in(self, root: Path) -> Iterator[None]:
+        """Apply the fault in the tree at ``root``, and revert it at the end."""
         path = root / self.file
         text = path.read_text(encoding="utf-8")
         path.write_text(self.patched(text), encoding="utf-8")
@@ -44,12 +46,12 @@ class Fault:
             path.write_text(text, encoding="utf-8")
 
     def tests_in(self, root: Path) -> list[str]:
-        """The tests to run, nearest first: the module's own, those of the table, then the folders that mirror it."""
+        """The tests to run, in this order: those of the module, those of the entry, those of the module's package."""
         module = Path(self.file)
         mirror = Path("tests", *module.parts[1:]) if module.parts[0] == "tidegate" else Path("tests", *module.parts)
         folders = [folder for folder in mirror.parents if folder not in (Path("tests"), Path())]
-        wanted = [str(mirror.with_name(f"test_{module.name}")), *self.tests, *map(str, folders)]
-        return [path for path in dict.fromkeys(wanted) if (root / path).exists()]
+        candidates = [str(mirror.with_name(f"test_{module.name}")), *self.tests, *map(str, folders)]
+        return [path for path in dict.fromkeys(candidates) if (root / path).exists()]
 
 
 def load() -> list[Fault]:

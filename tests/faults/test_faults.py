@@ -1,4 +1,4 @@
-"""Every fault of the table still fits the code, and the script says which test notices it."""
+"""Every fault of the table can be applied to the code, and the script reports which test detects it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ FAULTS = load()
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_fits_the_module_and_changes_what_it_does(fault: Fault) -> None:
+def test_a_fault_can_be_applied_and_changes_the_code(fault: Fault) -> None:
     text = (PROJECT / fault.file).read_text(encoding="utf-8")
     assert ast.dump(ast.parse(fault.patched(text))) != ast.dump(ast.parse(text))
     assert fault.tests_in(PROJECT)
 
 
-def test_every_named_test_exists_and_no_fault_is_named_twice() -> None:
+def test_the_listed_tests_exist_and_names_are_unique() -> None:
     assert [path for fault in FAULTS for path in fault.tests if not (PROJECT / path).exists()] == []
     assert [name for name, times in Counter(fault.name for fault in FAULTS).items() if times > 1] == []
 
 
-def test_there_are_forty_faults_and_most_are_in_the_heart() -> None:
-    heart = ("tidegate/spark", "tidegate/checkpoints", "tidegate/quarantine")
+def test_there_are_forty_faults_and_most_are_in_the_core_packages() -> None:
+    core = ("tidegate/spark", "tidegate/checkpoints", "tidegate/quarantine")
     assert len(FAULTS) >= 40
-    assert sum(fault.file.startswith(heart) for fault in FAULTS) >= 25
+    assert sum(fault.file.startswith(core) for fault in FAULTS) >= 25
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_fault_that_a_test_notices_is_told_with_the_test_and_taken_out_again(tree: Path) -> None:
+def test_the_outcome_of_a_detected_fault_names_the_test_and_the_fault_is_reverted(tree: Path) -> None:
     fault = Fault("the first price is left out", "shop.py", "sum(prices)", "sum(prices[1:])", ())
     outcome = try_fault(fault, tree, nightly=False)
     assert outcome.caught_by == "tests/test_shop.py::test_prices_are_added"
@@ -52,12 +52,12 @@ def test_a_fault_that_a_test_notices_is_told_with_the_test_and_taken_out_again(t
     assert "prices[1:]" not in (tree / "shop.py").read_text()
 
 
-def test_a_fault_that_no_test_notices_is_told_too(tree: Path) -> None:
+def test_the_outcome_of_an_undetected_fault_names_no_test(tree: Path) -> None:
     fault = Fault("no price is zero", "shop.py", "sum(prices)", "sum(prices) or 0", ())
     assert try_fault(fault, tree, nightly=False).caught_by == ""
 
 
-def test_a_patch_that_does_not_fit_is_refused(tree: Path) -> None:
-    fault = Fault("gone", "shop.py", "max(prices)", "min(prices)", ())
-    with pytest.raises(ValueError, match="stands 0 times"), fault.made_in(tree):
+def test_a_patch_whose_old_text_is_missing_is_refused(tree: Path) -> None:
+    fault = Fault("missing", "shop.py", "max(prices)", "min(prices)", ())
+    with pytest.raises(ValueError, match="occurs 0 times"), fault.applied_in(tree):
         pass

@@ -1,4 +1,4 @@
-"""`make up`, `make status` and `make down` in a project of a test, and the commands of the guide to schedules."""
+"""`make up`, `make status` and `make down` in a test's project, and the commands of docs/guides/scheduling.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.docs import guides
-from tests.patience import PATIENCE, until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.airflow_server import PORT
 from tidegate.embedded.ports import LOOPBACK, is_free
 from tidegate.embedded.processes import Process
@@ -24,46 +24,46 @@ _FOLDERS = {"broker": ".data/broker", "feeder": ".data/feeder"}
 
 
 class Console:
-    """A person's shell in a project: what one command exports is there for the next.
+    """A shell in a project; a variable that one command exports is set for the next.
 
     Args:
         folder: The project.
-        environment: The variables of the shell.
+        environment: Initial variables of the shell.
     """
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
-        # The copy has no environment of its own that `make setup` could look after.
+        # The copied project has no virtual environment, so `make` is replaced by a script that uses this one.
         make = folder.with_name("bin") / "make"
         make.parent.mkdir(exist_ok=True)
         words = [sys.executable, "-m", "demo.console", "--project", str(folder)]
         make.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         make.chmod(0o755)
         path = os.pathsep.join([str(make.parent), environment["PATH"]])
-        # PYTHONPATH stands in place of an installation of this project.
+        # PYTHONPATH replaces an installation of the copied project.
         self._environment = environment | {"PATH": path, "PYTHONPATH": str(folder)}
         self._exported = folder.with_name("exported")
         self._exported.touch()
 
     def follow(self, begin: str) -> str:
-        """Give the command of the guide that begins so, as `follow_step` does."""
+        """Run the guide's command with this beginning, as `follow_step` does."""
         return self.follow_step(next(step for step in guides.steps(GUIDE) if step.command.startswith(begin)))
 
     def follow_step(self, step: guides.Step) -> str:
-        """Give a command of the guide; fails unless it prints what the guide shows."""
+        """Run a command of the guide; fails unless it prints the guide's output."""
         output = self.shell(step.command)
         guides.check(GUIDE, step, 0, output)
         return output
 
     def shell(self, command: str) -> str:
-        """Give a command, and return what it printed; fails when the command does."""
-        begun = self.begin(command)
-        output, _ = begun.communicate(timeout=2 * PATIENCE)
-        assert begun.returncode == 0, f"$ {command}\n{output}"
+        """Run a command and return its output; fails if its exit code is not 0."""
+        process = self.begin(command)
+        output, _ = process.communicate(timeout=2 * TIMEOUT_SECONDS)
+        assert process.returncode == 0, f"$ {command}\n{output}"
         return output
 
     def begin(self, command: str) -> subprocess.Popen[str]:
-        """Give a command, and do not wait for its end. It leads a group of processes."""
+        """Start a command in a new process group, without waiting for its end."""
         exported = shlex.quote(str(self._exported))
         keep = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
         return subprocess.Popen(
@@ -75,29 +75,29 @@ class Console:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            # Tests that run in the background of a shell would hand down that it is ignored.
+            # If the tests run in the background of a shell, SIGINT is ignored, and child processes would inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
         )
 
     def first_up(self) -> str:
-        """`make up` as the guide shows it, while another program has the usual port; what the feeder landed stays all."""
-        with contextlib.ExitStack() as taken:
+        """`make up` as in the guide, while another program uses the default port; then stop the feeder."""
+        with contextlib.ExitStack() as stack:
             if is_free(PORT):
-                taken.enter_context(socket.create_server((LOOPBACK, PORT)))
+                stack.enter_context(socket.create_server((LOOPBACK, PORT)))
             output = self.follow("make up")
-        # Else the landing zone would change while tests look at what was made of it.
+        # The landing zone must not change while tests compare it with the tables.
         feeder_log = self.folder / ".data/feeder/feeder.log"
-        until(lambda: "clicks: " in feeder_log.read_text(), "the feeder sends clicks")
+        wait_until(lambda: "clicks: " in feeder_log.read_text(), "the feeder sends clicks")
         self.kill("feeder")
         return output
 
     def is_running(self, name: str) -> bool:
-        """Whether a component of Airflow, the feeder or the broker runs."""
+        """Whether a component (of Airflow, the feeder or the broker) is running."""
         recorded = self._recorded(name)
         return recorded is not None and recorded.alive
 
     def leader(self, name: str) -> psutil.Process:
-        """Its process."""
+        """The process of a component."""
         recorded = self._recorded(name)
         assert recorded is not None
         return psutil.Process(recorded.pid)
@@ -106,23 +106,25 @@ class Console:
         return Process.read(self.folder / _FOLDERS.get(name, ".airflow/services") / f"{name}.pid")
 
     def kill(self, name: str) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL to a component, and wait until it has exited."""
         process = self.leader(name)
         process.send_signal(signal.SIGKILL)
-        psutil.wait_procs([process], timeout=PATIENCE)
+        psutil.wait_procs([process], timeout=TIMEOUT_SECONDS)
 
     def processes(self) -> list[psutil.Process]:
-        """All that runs in or for this project, Spark applications included."""
-        found = []
+        """All processes that belong to this project, Spark applications included."""
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                known = " ".join(process.cmdline()) + process.environ().get("TIDEGATE_PROJECT", "") + process.cwd()
-                if str(self.folder) in known and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+                description = (
+                    " ".join(process.cmdline()) + process.environ().get("TIDEGATE_PROJECT", "") + process.cwd()
+                )
+                if str(self.folder) in description and process.status() != psutil.STATUS_ZOMBIE:
+                    processes.append(process)
+        return processes
 
     def remove(self) -> None:
-        """Stop all that still runs, also after a test that failed half-way."""
+        """Stop all processes of the project, also after a failed test."""
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
             self.shell("make down")
         for process in self.processes():

@@ -1,4 +1,4 @@
-"""A user's project for the live tests, as a fresh clone is, with a few edits that such a user might make."""
+"""The project of the live tests: a fresh clone with some edits."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from datetime import timedelta
 
 import tidegate.airflow.retry
 
-# A person who watches does not wait half a minute.
+# Shorter delays than 30 s keep the tests fast.
 tidegate.airflow.retry.FIRST_DELAY = timedelta(seconds=3)
 for name in ("plan", "run"):
     dag.task_dict[name].retry_delay = timedelta(seconds=1)
 """
 
-# What a flow does in a second, a test that looks now and then would miss.
+# Blocks the transform while a file exists, so that tests can observe a running flow.
 HOLD = """
 
 def _wait(transform):
     import time
     from pathlib import Path
 
-    def waiting(rows):
+    def wait_and_transform(rows):
         while (Path(__file__).parents[1] / "hold").exists():
             time.sleep(0.1)
         return transform(rows)
 
-    return waiting
+    return wait_and_transform
 
 
 clean = _wait(clean)
@@ -43,7 +43,7 @@ clean = _wait(clean)
 
 BROKEN_DAG = "from airflow.sdk import dag\n\nraise ValueError('no such table')\n"
 
-PEOPLE = '''"""A pipeline that runs when a person asks for it, and stops at fields that nobody declared."""
+PEOPLE = '''"""A pipeline without a schedule, whose contract refuses undeclared fields."""
 
 from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
 
@@ -75,15 +75,15 @@ PEOPLE_RECORDS = [
     {"id": f"{CANARY}-more", "age": 42, "at": "2026-01-01", CANARY_FIELD: CANARY},
 ]
 
-TRANSFORM_AS_IT_IS = '        "dest",\n'
+TRANSFORM_UNCHANGED = '        "dest",\n'
 TRANSFORM_IN_LOWER_CASE = '        F.lower("dest").alias("dest"),\n'
 
 
 def make_project(folder: Path) -> dict[str, str]:
-    """A project in which the first run of flights is held in silver and then refused, and a DAG file is broken.
+    """Create a project in which silver of the first run of flights is blocked and then refused, and a DAG file is broken.
 
     Returns:
-        The variables of a shell that knows only this project.
+        The environment variables of a shell for this project.
     """
     environment = guides.scaffold(folder)
     shutil.copytree(ROOT / "plugins", folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
@@ -92,19 +92,19 @@ def make_project(folder: Path) -> dict[str, str]:
     with (folder / "dags/flights.py").open("a") as dag:
         dag.write(QUICK_RETRIES)
     (folder / "dags/broken.py").write_text(BROKEN_DAG)
-    transform_dest(folder, TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE)
+    transform_dest(folder, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
     allow_origins(folder, ["CDG"])
     (folder / "hold").touch()
-    # What a test makes is as private as what the platform makes.
-    for place in (".data", ".data/landing", ".data/landing/flights"):
-        (folder / place).mkdir(mode=0o700)
-    # The feeder finds it there, and lands the next day; the whole of it, a thousand flights.
+    # The same permissions as the folders that the platform creates.
+    for name in (".data", ".data/landing", ".data/landing/flights"):
+        (folder / name).mkdir(mode=0o700)
+    # The feeder continues with the next day: all of its flights, about a thousand.
     land_day(folder / ".data/landing", 1)
     return environment
 
 
 def declare_people(folder: Path) -> None:
-    """One more pipeline, of people, with a frozen contract."""
+    """Add the pipeline `people`, whose contract is frozen."""
     (folder / ".data/landing/people").mkdir(mode=0o700)
     (folder / "pipelines/people.py").write_text(PEOPLE)
     text = (ROOT / "dags/flights.py").read_text()
@@ -112,7 +112,7 @@ def declare_people(folder: Path) -> None:
 
 
 def transform_dest(folder: Path, before: str, after: str) -> None:
-    """Edit how the transform makes silver's column `dest`."""
+    """Edit the expression of silver's column `dest` in the transform."""
     jobs = folder / "spark_jobs/flights.py"
     text = jobs.read_text()
     assert before in text
@@ -120,7 +120,7 @@ def transform_dest(folder: Path, before: str, after: str) -> None:
 
 
 def allow_origins(folder: Path, origins: list[str]) -> list[str]:
-    """Edit which airports the suite of silver allows; returns those that it allowed before."""
+    """Change the airports that silver's suite allows; returns the previous ones."""
     path = folder / "expectations/flights/silver.json"
     suite = json.loads(path.read_text())
     allowed = next(e for e in suite["expectations"] if e["kwargs"].get("column") == "origin")["kwargs"]
@@ -131,7 +131,7 @@ def allow_origins(folder: Path, origins: list[str]) -> list[str]:
 
 
 def land_day(landing: Path, day: int, records: int = 30) -> int:
-    """Land the first records of a day of January under the name of that day; returns how many there are."""
+    """Land a file with the first records of a day of January; returns their number."""
     draft = landing / "draft"
     landed = flights_feed.land_day(draft, date(2013, 1, day))
     header, *lines = (draft / flights_feed.FOLDER / landed.name).read_text().splitlines(keepends=True)

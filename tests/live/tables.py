@@ -1,4 +1,4 @@
-"""What the tables of a live Airflow's lake hold, compared with what an independent engine makes of the input."""
+"""Compares the tables of a live Airflow's lake with results that DuckDB computes from the input."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def wrong_flights(layout: Layout) -> list[str]:
-    """What in ledger and tables of flights is not as the landing zone says; empty when all is.
+    """Differences between the landing zone and the ledger and tables of flights; empty when there are none.
 
-    Days that the edited transform wrote are expected as it writes them, with `dest` in lower case.
+    Days that the edited transform wrote are expected with `dest` in lower case.
     """
     with contextlib.closing(recompute.flights(layout.landing_root)) as answer:
         for day in days_in_lower_case(layout):
@@ -26,12 +26,12 @@ def wrong_flights(layout: Layout) -> list[str]:
 
 
 def wrong_clicks(layout: Layout, bootstrap: str) -> list[str]:
-    """The same of clickstream and its topic, as far as it was read: from the beginning and without a gap."""
+    """Differences between the topic, as far as it was read, and the tables of clickstream; also gaps in the offsets."""
     offsets: dict[int, set[int]] = {}
     for row in _rows(layout, "bronze.clicks", "_partition", "_offset"):
         offsets.setdefault(row["_partition"], set()).add(row["_offset"])
     assert offsets
-    gaps = [number for number, those in offsets.items() if those != set(range(len(those)))]
+    gaps = [number for number, numbers in offsets.items() if numbers != set(range(len(numbers)))]
     messages = recompute.read_topic(bootstrap)
     read = [message for message in messages if message.offset in offsets.get(message.partition, ())]
     with contextlib.closing(recompute.clickstream(read)) as answer:
@@ -40,21 +40,21 @@ def wrong_clicks(layout: Layout, bootstrap: str) -> list[str]:
 
 
 def days_in_lower_case(layout: Layout) -> set[int]:
-    """Days of January of which silver has rows as the edited transform makes them."""
+    """Days of January for which silver has rows of the edited transform."""
     return {row["day"].day for row in _rows(layout, "silver.flights", "day", "dest") if row["dest"].islower()}
 
 
 def flight_ids(layout: Layout) -> list[str]:
-    """The keys of all rows of silver."""
+    """The keys of all rows in silver."""
     return sorted(row["flight_id"] for row in _rows(layout, "silver.flights", "flight_id"))
 
 
 def requested_by(layout: Layout, run: str) -> set[str | None]:
-    """Whom the ledger names for what a run replayed."""
+    """The requesters in the ledger lines of a run's backfill."""
     from deltalake import DeltaTable
 
     lines = DeltaTable(str(layout.ops("flights", "ledger"))).to_pyarrow_table().to_pylist()
-    return {line["requested_by"] for line in lines if line["run_key"] == run_key(run) and line["mode"] == "replay"}
+    return {line["requested_by"] for line in lines if line["run_key"] == run_key(run) and line["mode"] == "backfill"}
 
 
 def _rows(layout: Layout, table: str, *columns: str) -> list[dict[str, Any]]:
@@ -67,4 +67,4 @@ def _rows(layout: Layout, table: str, *columns: str) -> list[dict[str, Any]]:
 
 
 def _wrong(compared: Iterable[checks.Check]) -> list[str]:
-    return [str(check) for check in compared if not check.fine]
+    return [str(check) for check in compared if not check.passed]

@@ -1,7 +1,7 @@
-"""Manual modes as people ask for them: backfills by command and by API, beside the schedule, and what is refused.
+"""Backfills by command and by API, in parallel to the schedule, and invalid requests.
 
-After each backfill the tables are as if the code of that day had always run. What Airflow's command line, its API and
-the form behind *Trigger* refuse is tested without a server in tests/airflow/test_commands.py and test_dag.py.
+After each backfill the tables are as if the current code had always run. What Airflow's command line, its API and the form
+behind *Trigger* refuse is also tested without a server in tests/airflow/test_commands.py and test_dag.py.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from airflow_client.client.api.dag_run_api import DagRunApi
 from airflow_client.client.exceptions import ApiException, ConflictException
 from airflow_client.client.models import BackfillPostBody, ReprocessBehavior, TriggerDAGRunPostBody
 
-from tests.live.project import TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE, transform_dest
+from tests.live.project import TRANSFORM_IN_LOWER_CASE, TRANSFORM_UNCHANGED, transform_dest
 from tests.live.tables import days_in_lower_case, requested_by, wrong_flights
-from tests.patience import until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from tests.live.conftest import Backfilled, Mended
+    from tests.live.conftest import Backfilled, Cleared
     from tests.live_airflow import Live
 
 pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.timeout(2400)]
 
-BESIDE = 20
-"""A day of January that lands while a backfill goes on."""
-REPLAYED = dict.fromkeys(("plan", "run", "silver", "gold"), "success") | {"bronze": "any"}
+PARALLEL_DAY = 20
+"""A day of January that lands during a backfill."""
+BACKFILLED = dict.fromkeys(("plan", "run", "silver", "gold"), "success") | {"bronze": "any"}
 
 REFUSED_AT_ONCE: list[dict[str, Any]] = [
     {"mode": "again"},
@@ -43,29 +43,29 @@ REFUSED_AT_ONCE: list[dict[str, Any]] = [
     {"to_date": "2013-01-20; rm"},
     {"dry_run": "maybe"},
 ]
-"""What Airflow itself refuses by the types of the form's fields; no run is made."""
+"""Confs that Airflow itself refuses by the types of the form's fields; no run is created."""
 REFUSED_BY_PLAN: list[tuple[dict[str, Any], str]] = [
     ({"since": "2013-01-20"}, "allowed: mode, flows, from_date, to_date, dry_run"),
-    ({"mode": "replay", "from_date": "2013-01-21", "to_date": "2013-01-20"}, "lies after"),
+    ({"mode": "backfill", "from_date": "2013-01-21", "to_date": "2013-01-20"}, "is after"),
 ]
-"""What Airflow cannot know: `plan` is red, and nothing below it runs. Other pairs: tests/airflow/test_tasks.py."""
+"""Confs that only `plan` can refuse: it fails, and no later task runs. More of them: tests/airflow/test_tasks.py."""
 
-# One process for all of them: Airflow takes seconds to import.
+# One process for all commands, because importing Airflow takes seconds.
 COMMANDS = """
 import json, sys, time
 from airflow.cli import cli_parser
 from sqlalchemy.exc import OperationalError
 parser = cli_parser.get_parser()
 for number, words in enumerate(json.load(sys.stdin)):
-    for patience in (1, 2, 4, 8, 0):
+    for delay in (1, 2, 4, 8, 0):
         try:
             arguments = parser.parse_args(words)
             arguments.func(arguments)
             answer = "0"
         except OperationalError:
-            # SQLite was busy with the scheduler; a person would type the command again.
+            # The scheduler had locked SQLite; try again.
             answer = "busy"
-            time.sleep(patience)
+            time.sleep(delay)
             continue
         except BaseException as error:
             answer = f"{type(error).__name__}:{error}".replace(" ", "_")
@@ -75,9 +75,9 @@ for number, words in enumerate(json.load(sys.stdin)):
 
 
 def commands(live: Live, *lines: list[str]) -> list[str]:
-    """Give commands to Airflow's command line; ``0`` or the error for each."""
+    """Run commands of Airflow's command line; returns ``0`` or the error of each."""
     environment = live.console.leader("scheduler").environ()
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", COMMANDS],
         input=json.dumps(lines),
         env=environment,
@@ -86,11 +86,11 @@ def commands(live: Live, *lines: list[str]) -> list[str]:
         text=True,
         check=True,
     )
-    return [line.split()[2] for line in done.stdout.splitlines() if line.startswith("ANSWER")]
+    return [line.split()[2] for line in result.stdout.splitlines() if line.startswith("ANSWER")]
 
 
 def trigger(live: Live, conf: dict[str, Any]) -> str | None:
-    """By the API; None when Airflow refuses it."""
+    """Trigger a run by the API; returns its id, None when Airflow refuses the conf."""
     body = TriggerDAGRunPostBody(logical_date=None, conf=conf)
     try:
         return str(DagRunApi(live.client).trigger_dag_run("flights", body).dag_run_id)
@@ -100,7 +100,7 @@ def trigger(live: Live, conf: dict[str, Any]) -> str | None:
 
 
 class Form:
-    """The form behind Airflow's *Trigger*, in a browser; a conf is typed into its JSON."""
+    """The form behind Airflow's *Trigger* in a browser; confs are typed into its JSON editor."""
 
     def __init__(self, live: Live, browser: Browser) -> None:
         self.address = f"{live.server.url}/dags/flights"
@@ -112,7 +112,7 @@ class Form:
         self.page.wait_for_url(self.address)
 
     def trigger(self, conf: dict[str, Any]) -> str | None:
-        """The id of the run; None when Airflow refuses it."""
+        """Trigger a run; returns its id, None when Airflow refuses the conf."""
         page = self.page
         page.goto(self.address)
         page.get_by_role("button", name="Trigger").first.click()
@@ -121,12 +121,12 @@ class Form:
         dialog.locator(".monaco-editor").last.click()
         page.keyboard.press("Control+a")
         page.keyboard.insert_text(json.dumps(conf))
-        # The editor closes quotes and brackets that are closed already.
+        # Delete the quotes and brackets that the editor added after the text.
         page.keyboard.press("Control+Shift+End")
         page.keyboard.press("Delete")
-        with page.expect_response(lambda answer: answer.request.method == "POST" and "dagRuns" in answer.url) as told:
+        with page.expect_response(lambda answer: answer.request.method == "POST" and "dagRuns" in answer.url) as posted:
             dialog.get_by_role("button", name="Trigger").click()
-        answer = told.value
+        answer = posted.value
         assert answer.status < 500, "Airflow itself failed"
         assert answer.request.post_data_json["conf"] == conf
         return str(answer.json()["dag_run_id"]) if answer.ok else None
@@ -134,15 +134,15 @@ class Form:
 
 @pytest.mark.nightly
 @pytest.mark.browser
-def test_each_kind_of_wrong_conf_is_refused_by_form_command_and_api_before_any_application(
+def test_every_invalid_conf_is_refused_by_form_command_and_api_before_any_application(
     live: Live, browser: Browser
 ) -> None:
     before, form = set(live.runs("flights")), Form(live, browser)
-    asked = [["dags", "trigger", "flights", "--conf", json.dumps(conf)] for conf in REFUSED_AT_ONCE]
-    assert "0" not in commands(live, *asked)
-    for ask in (lambda conf: trigger(live, conf), form.trigger):
-        assert [ask(conf) for conf in REFUSED_AT_ONCE] == [None] * len(REFUSED_AT_ONCE)
-    assert set(live.runs("flights")) == before, "no run was made"
+    triggers = [["dags", "trigger", "flights", "--conf", json.dumps(conf)] for conf in REFUSED_AT_ONCE]
+    assert "0" not in commands(live, *triggers)
+    for trigger_run in (lambda conf: trigger(live, conf), form.trigger):
+        assert [trigger_run(conf) for conf in REFUSED_AT_ONCE] == [None] * len(REFUSED_AT_ONCE)
+    assert set(live.runs("flights")) == before, "no run was created"
 
     by_command: list[str | None] = [f"by_command_{number}" for number in range(len(REFUSED_BY_PLAN))]
     lines = [
@@ -153,62 +153,68 @@ def test_each_kind_of_wrong_conf_is_refused_by_form_command_and_api_before_any_a
     by_api = [trigger(live, conf) for conf, _ in REFUSED_BY_PLAN]
     by_form = [form.trigger(conf) for conf, _ in REFUSED_BY_PLAN]
     for runs in (by_command, by_api, by_form):
-        for run, (conf, why) in zip(runs, REFUSED_BY_PLAN, strict=True):
+        for run, (conf, message) in zip(runs, REFUSED_BY_PLAN, strict=True):
             assert run is not None
             assert live.end(run)["plan"] == "failed", conf
-            assert why in live.log(run, "plan")
+            assert message in live.log(run, "plan")
             assert live.attempt(run) == ""
     assert live.applications() == []
 
 
 @pytest.mark.nightly
-def test_a_backfill_replays_each_interval_in_its_order(live: Live, mended: Mended, backfilled: Backfilled) -> None:
-    assert [states | {"bronze": "any"} for states in backfilled.states] == [REPLAYED, REPLAYED]
+def test_an_airflow_backfill_runs_each_interval_in_order(live: Live, cleared: Cleared, backfilled: Backfilled) -> None:
+    assert [states | {"bronze": "any"} for states in backfilled.states] == [BACKFILLED, BACKFILLED]
     first, second = backfilled.runs
     assert live.tasks(first)["run"].end_date <= live.tasks(second)["run"].start_date
     assert requested_by(live.layout, first) == requested_by(live.layout, second) == {getpass.getuser()}
 
 
 @pytest.mark.nightly
-def test_after_a_backfill_the_tables_are_as_if_todays_code_had_always_run(
-    mended: Mended, backfilled: Backfilled
+def test_after_a_backfill_the_tables_are_as_if_the_current_code_had_always_run(
+    cleared: Cleared, backfilled: Backfilled
 ) -> None:
-    assert mended.in_lower_case == {1, 2}
+    assert cleared.in_lower_case == {1, 2}
     assert backfilled.in_lower_case == set()
-    assert backfilled.ids == mended.ids
+    assert backfilled.ids == cleared.ids
     assert backfilled.wrong == []
 
 
 @pytest.mark.nightly
-def test_a_backfill_beside_the_schedule_goes_on_where_it_stopped(live: Live, backfilled: Backfilled) -> None:
+def test_a_backfill_in_parallel_to_the_schedule_continues_where_it_stopped(live: Live, backfilled: Backfilled) -> None:
     first, second = backfilled.runs
-    transform_dest(live.project, TRANSFORM_AS_IT_IS, TRANSFORM_IN_LOWER_CASE)
+    transform_dest(live.project, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
     suite = live.project / "expectations/flights/silver.json"
     suite_before = suite.read_text()
     strict = json.loads(suite_before)
-    stop = "SELECT * FROM {batch} WHERE day = DATE '2013-01-02'"
+    unexpected_rows = "SELECT * FROM {batch} WHERE day = DATE '2013-01-02'"
     strict["expectations"].append(
-        {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": stop}, "severity": "critical"}
+        {
+            "type": "unexpected_rows_expectation",
+            "kwargs": {"unexpected_rows_query": unexpected_rows},
+            "severity": "critical",
+        }
     )
     suite.write_text(json.dumps(strict))
     create_backfill(live, ReprocessBehavior.COMPLETED)
-    live.land(BESIDE)
-    beside = live.trigger()
-    until(lambda: live.tasks(second)["run"].try_number == 2, "the second interval is replayed again")
-    assert live.end(first) | {"bronze": "any"} == REPLAYED
-    assert live.end(second) | {"bronze": "any"} == REPLAYED | {"silver": "failed", "gold": "upstream_failed"}
-    assert "failed" not in live.end(beside).values()
-    assert days_in_lower_case(live.layout) - {BESIDE} == {1}
+    live.land(PARALLEL_DAY)
+    parallel_run = live.trigger()
+    wait_until(lambda: live.tasks(second)["run"].try_number == 2, "the second interval is backfilled again")
+    assert live.end(first) | {"bronze": "any"} == BACKFILLED
+    assert live.end(second) | {"bronze": "any"} == BACKFILLED | {"silver": "failed", "gold": "upstream_failed"}
+    assert "failed" not in live.end(parallel_run).values()
+    assert days_in_lower_case(live.layout) - {PARALLEL_DAY} == {1}
 
     suite.write_text(suite_before)
     create_backfill(live, ReprocessBehavior.FAILED)
-    until(lambda: live.runs("flights")[second] in ("queued", "running", "success"), "the second interval begins anew")
-    assert live.end(second) | {"bronze": "any"} == REPLAYED
-    assert live.tasks(first)["run"].try_number == 2, "what had gone well was left alone"
-    assert days_in_lower_case(live.layout) - {BESIDE} == {1, 2}
+    wait_until(
+        lambda: live.runs("flights")[second] in ("queued", "running", "success"), "the second interval starts again"
+    )
+    assert live.end(second) | {"bronze": "any"} == BACKFILLED
+    assert live.tasks(first)["run"].try_number == 2, "the successful interval did not run again"
+    assert days_in_lower_case(live.layout) - {PARALLEL_DAY} == {1, 2}
 
-    transform_dest(live.project, TRANSFORM_IN_LOWER_CASE, TRANSFORM_AS_IT_IS)
-    run = trigger(live, {"mode": "replay", "from_date": "2013-01-01", "to_date": f"2013-01-{BESIDE}"})
+    transform_dest(live.project, TRANSFORM_IN_LOWER_CASE, TRANSFORM_UNCHANGED)
+    run = trigger(live, {"mode": "backfill", "from_date": "2013-01-01", "to_date": f"2013-01-{PARALLEL_DAY}"})
     assert run is not None
     assert live.end(run)["gold"] == "success"
     assert requested_by(live.layout, run) == {"admin"}
@@ -217,7 +223,7 @@ def test_a_backfill_beside_the_schedule_goes_on_where_it_stopped(live: Live, bac
 
 
 def create_backfill(live: Live, behaviour: ReprocessBehavior) -> None:
-    """By the API, for the first two days of January."""
+    """Create a backfill of the first two days of January by the API."""
     body = BackfillPostBody(
         dag_id="flights",
         from_date=datetime(2013, 1, 1, tzinfo=UTC),
@@ -227,12 +233,12 @@ def create_backfill(live: Live, behaviour: ReprocessBehavior) -> None:
         dag_run_conf={},
     )
 
-    def created() -> bool:
+    def is_created() -> bool:
         try:
             BackfillApi(live.client).create_backfill(body)
         except ConflictException:
-            # The one before has not been told yet that its last run has ended.
+            # Airflow has not yet marked the previous backfill as completed.
             return False
         return True
 
-    until(created, "Airflow takes the backfill")
+    wait_until(is_created, "Airflow creates the backfill")

@@ -1,7 +1,7 @@
-"""The guide to schedules is followed line by line, with a real Airflow, broker, feeder and Spark.
+"""All commands of docs/guides/scheduling.md, with a real Airflow, broker, feeder and Spark.
 
-Its commands up to the new pipeline, and its last one, are given per merge too, in the Airflow of the other live tests
-(conftest.py, test_up_and_down.py). That Airflow's own command line takes the others: tests/airflow/test_commands.py.
+Per merge, the commands up to the new pipeline and the last one run in the Airflow of the other live tests (conftest.py,
+test_up_and_down.py). tests/airflow/test_commands.py checks that Airflow's command line accepts the others.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ pytestmark = [
 @pytest.fixture
 def console(tmp_path: Path) -> Iterator[Console]:
     folder = tmp_path / "project"
-    opened = Console(folder, guides.scaffold(folder))
-    yield opened
-    opened.remove()
+    console = Console(folder, guides.scaffold(folder))
+    yield console
+    console.remove()
 
 
-def test_the_guide_to_schedules_can_be_followed_line_by_line(console: Console) -> None:
+def test_the_scheduling_guide_works_command_by_command(console: Console) -> None:
     for step in guides.steps(GUIDE):
         console.follow_step(step)

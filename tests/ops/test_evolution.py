@@ -1,4 +1,4 @@
-"""The history of schemas: each change once, answers with who gave them, and what a contract became by them."""
+"""The history of schema changes: each change is recorded once, answers have an author, and decisions change the terms."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.written import Checkpoint, drift_waits
+from tests.spark_files import Checkpoint, write_refused_schema_change
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.schema.changes import Change
 from tidegate.schema.contract import Contract
-from tidegate.schema.drift import Change
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 SOURCE = FileSource(path="orders", format="json", schema="id INT", contract=Contract(mode="freeze"))
@@ -33,7 +33,7 @@ LINE = evolution.Line(
     event="refused",
     change=Change(kind="addition", field="gate", after="int"),
     decision="freeze",
-    drift="0a1b2c3d4e5f",
+    schema_change_id="0a1b2c3d4e5f",
     version_before=1,
     version_after=1,
     breaks=("orders/gold",),
@@ -47,7 +47,7 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "lake", tmp_path / "landing")
 
 
-def test_a_change_is_recorded_once_however_often_it_is_seen(layout: Layout) -> None:
+def test_a_change_is_recorded_once(layout: Layout) -> None:
     later = dataclasses.replace(LINE, version_before=2, version_after=2, recorded_at="2999-01-01T00:00:00Z")
     assert evolution.read(layout, "orders") == []
     assert evolution.record(layout, "orders", [LINE, LINE]) == [LINE]
@@ -60,19 +60,21 @@ def test_a_change_is_recorded_once_however_often_it_is_seen(layout: Layout) -> N
     assert second.version_after == 2
 
 
-def test_an_answer_is_kept_with_who_gave_it_and_is_not_changed(layout: Layout) -> None:
+def test_an_answer_is_recorded_with_its_author_and_cannot_be_changed(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
-    drift_waits(layout, ORDERS, "silver", LINE.drift, batch_id=3)
-    assert {name: len(lines) for name, lines in evolution.waiting(layout, ORDERS).items()} == {LINE.drift: 1}
+    write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id, batch_id=3)
+    assert {id_: len(lines) for id_, lines in evolution.open_schema_changes(layout, ORDERS).items()} == {
+        LINE.schema_change_id: 1
+    }
 
-    (answered,) = evolution.answer(layout, "orders", LINE.drift, "evolve", "ada")
+    (answered,) = evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")
 
     assert (answered.decision, answered.decided_by) == ("evolve", "ada")
-    assert evolution.waiting(layout, ORDERS) == {}
-    assert evolution.is_answered(layout, "orders", LINE.drift)
-    assert evolution.answer(layout, "orders", LINE.drift, "evolve", "bob") == []
+    assert evolution.open_schema_changes(layout, ORDERS) == {}
+    assert evolution.is_answered(layout, "orders", LINE.schema_change_id)
+    assert evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "bob") == []
     with pytest.raises(RequestError, match="ada answered 'evolve'"):
-        evolution.answer(layout, "orders", LINE.drift, "quarantine", "bob")
+        evolution.answer(layout, "orders", LINE.schema_change_id, "quarantine", "bob")
     with pytest.raises(RequestError, match="without an answer: none"):
         evolution.answer(layout, "orders", "ffffffffffff", "evolve", "ada")
 
@@ -82,24 +84,24 @@ def other_contract() -> Pipeline:
     return dataclasses.replace(ORDERS, flows=(bronze, ORDERS.flows[1]))
 
 
-def test_nobody_waits_for_a_drift_that_the_declaration_has_overtaken(layout: Layout) -> None:
+def test_no_flow_waits_for_a_schema_change_if_the_declaration_has_changed(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
-    drift_waits(layout, ORDERS, "silver", LINE.drift)
-    assert list(evolution.waiting(layout, ORDERS)) == [LINE.drift]
-    assert evolution.waiting(layout, other_contract()) == {}
+    write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
+    assert list(evolution.open_schema_changes(layout, ORDERS)) == [LINE.schema_change_id]
+    assert evolution.open_schema_changes(layout, other_contract()) == {}
 
 
-def test_nobody_waits_for_a_drift_whose_batch_is_done_or_was_never_one_of_the_stream(layout: Layout) -> None:
+def test_no_flow_waits_for_a_schema_change_if_its_batch_is_committed_or_was_a_replay(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
-    assert evolution.waiting(layout, ORDERS) == {}, "it came from a replay"
-    drift_waits(layout, ORDERS, "silver", LINE.drift)
+    assert evolution.open_schema_changes(layout, ORDERS) == {}, "it came from a replay"
+    write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
     Checkpoint(layout.checkpoint("orders", "silver", 1, 0)).commit(0)
-    assert evolution.waiting(layout, ORDERS) == {}
+    assert evolution.open_schema_changes(layout, ORDERS) == {}
 
 
-def test_the_terms_of_a_flow_have_its_answers_and_its_evolved_columns(layout: Layout) -> None:
-    evolution.record(layout, "orders", [LINE, dataclasses.replace(LINE, flow="other", drift="x")])
-    evolution.answer(layout, "orders", LINE.drift, "evolve", "ada")
+def test_the_terms_of_a_flow_include_its_answers_and_evolved_columns(layout: Layout) -> None:
+    evolution.record(layout, "orders", [LINE, dataclasses.replace(LINE, flow="other", schema_change_id="x")])
+    evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")
     terms = evolution.terms(layout, "orders", "silver", SOURCE)
     assert (terms.action(LINE.change), dict(terms.evolved)) == ("evolve", {})
     assert terms.added == {"gate"}, "older files may lack it"
@@ -112,9 +114,9 @@ def test_the_terms_of_a_flow_have_its_answers_and_its_evolved_columns(layout: La
     assert evolution.terms(layout, "orders", "other", SOURCE).answers == {}
 
 
-def test_what_refuses_a_batch_is_the_schema_and_its_contract() -> None:
-    told = evolution.declared_fingerprint(SOURCE)
+def test_the_declared_fingerprint_covers_the_schema_and_its_contract() -> None:
+    value = evolution.declared_fingerprint(SOURCE)
 
-    assert told == evolution.declared_fingerprint(dataclasses.replace(SOURCE, max_files_per_trigger=1))
-    assert told != evolution.declared_fingerprint(dataclasses.replace(SOURCE, contract=Contract()))
-    assert told != evolution.declared_fingerprint(dataclasses.replace(SOURCE, schema="id BIGINT"))
+    assert value == evolution.declared_fingerprint(dataclasses.replace(SOURCE, max_files_per_trigger=1))
+    assert value != evolution.declared_fingerprint(dataclasses.replace(SOURCE, contract=Contract()))
+    assert value != evolution.declared_fingerprint(dataclasses.replace(SOURCE, schema="id BIGINT"))

@@ -1,4 +1,4 @@
-"""What Spark tells of a micro-batch becomes one line."""
+"""Spark's progress of a micro-batch becomes one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.ops import metrics, store
 from tidegate.ops.metrics import QueryProgress
 
-TOLD: dict[str, Any] = {
+PROGRESS: dict[str, Any] = {
     "id": "e1c1",
     "runId": "f2",
     "name": "clicks/bronze/v1/0",
@@ -38,41 +38,41 @@ NOW = datetime(2026, 1, 5, 10, 1, tzinfo=UTC)
 
 
 def line(**changed: Any) -> QueryProgress:
-    return QueryProgress.from_spark(copy.deepcopy(TOLD) | changed, recorded_at=NOW, **OF_RUN)
+    return QueryProgress.from_spark(copy.deepcopy(PROGRESS) | changed, recorded_at=NOW, **OF_RUN)
 
 
-def test_a_line_holds_rates_durations_state_and_how_far_the_batch_was_behind() -> None:
-    told = line()
-    assert (told.batch_id, told.input_rows, told.started_at.microsecond) == (7, 1200, 123_000)
-    assert (told.input_rows_per_second, told.processed_rows_per_second) == (300.5, 600.25)
-    assert (told.trigger_ms, dict(told.duration_ms)) == (1999, {"addBatch": 1500, "latestOffset": 20})
-    assert (told.state_rows, told.state_bytes, told.late_rows) == (15, 3072, 3)
-    assert told.watermark == datetime(2026, 1, 5, 9, tzinfo=UTC)
-    assert told.offsets_behind == 107
-    assert told.end_offset == '{"clicks": {"0": 900, "1": 450}}'
+def test_a_line_has_rates_durations_state_and_lag() -> None:
+    progress = line()
+    assert (progress.batch_id, progress.input_rows, progress.started_at.microsecond) == (7, 1200, 123_000)
+    assert (progress.input_rows_per_second, progress.processed_rows_per_second) == (300.5, 600.25)
+    assert (progress.trigger_ms, dict(progress.duration_ms)) == (1999, {"addBatch": 1500, "latestOffset": 20})
+    assert (progress.state_rows, progress.state_bytes, progress.late_rows) == (15, 3072, 3)
+    assert progress.watermark == datetime(2026, 1, 5, 9, tzinfo=UTC)
+    assert progress.offsets_behind == 107
+    assert progress.end_offset == '{"clicks": {"0": 900, "1": 450}}'
 
 
-def test_what_spark_does_not_tell_is_unknown_and_no_zero() -> None:
+def test_missing_values_are_none_and_not_zero() -> None:
     source = [{"startOffset": None, "endOffset": {"logOffset": 3}, "latestOffset": None}]
-    told = line(
+    progress = line(
         inputRowsPerSecond=float("nan"), processedRowsPerSecond=0.0, sources=source, eventTime={}, stateOperators=[]
     )
-    assert (told.input_rows_per_second, told.processed_rows_per_second) == (None, None)
-    assert (told.start_offset, told.end_offset, told.offsets_behind) == (None, '{"logOffset": 3}', None)
-    assert (told.watermark, told.state_rows) == (None, 0)
+    assert (progress.input_rows_per_second, progress.processed_rows_per_second) == (None, None)
+    assert (progress.start_offset, progress.end_offset, progress.offsets_behind) == (None, '{"logOffset": 3}', None)
+    assert (progress.watermark, progress.state_rows) == (None, 0)
     delta = {"sourceVersion": 1, "reservoirVersion": 4}
     assert line(sources=[{"endOffset": delta, "latestOffset": delta}]).offsets_behind is None
 
 
-def test_lines_are_added_in_one_commit_and_read_back(tmp_path: Path) -> None:
+def test_lines_are_appended_in_one_commit_and_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "progress"
     metrics.append(path, [line(), line(batchId=8)])
     metrics.append(path, [line(batchId=9)])
-    rows = store.select(path, "SELECT batch_id, trigger_ms, watermark FROM held ORDER BY batch_id")
+    rows = store.select(path, "SELECT batch_id, trigger_ms, watermark FROM delta_table ORDER BY batch_id")
     assert [row["batch_id"] for row in rows] == [7, 8, 9]
     assert rows[0]["watermark"] == datetime(2026, 1, 5, 9, tzinfo=UTC)
     assert len(list((path / "_delta_log").glob("*.json"))) == 2
 
 
-def test_a_table_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
-    assert store.select(tmp_path / "nowhere", "SELECT * FROM held") == []
+def test_a_missing_table_has_no_rows(tmp_path: Path) -> None:
+    assert store.select(tmp_path / "missing", "SELECT * FROM delta_table") == []

@@ -1,4 +1,4 @@
-"""What `plan` found is noted for rules about several runs in a row."""
+"""Results of `plan` are recorded for alert rules about several runs in a row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "lake", tmp_path / "landing")
 
 
-def test_each_plan_is_told_flow_by_flow_the_oldest_first(tmp_path: Path) -> None:
+def test_plans_are_read_by_flow_the_oldest_first(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
     pipeline = orders()
     bronze = pipeline.flow("bronze")
@@ -25,18 +25,20 @@ def test_each_plan_is_told_flow_by_flow_the_oldest_first(tmp_path: Path) -> None
         project.land(f"{number}.csv", "order_id,amount\nA-1,1.0\n")
         plans.record(project.layout, "orders", [lag.measure(project.environment, pipeline, bronze)])
     plans.record_failure(project.layout, "orders")
-    found = plans.read(project.layout, "orders", "bronze")
-    assert [plan.behind for plan in found] == [1, 2, None]
-    assert [plan.rows is None for plan in found] == [False, False, True]
-    assert found[0].at < found[1].at < found[2].at
-    assert [plan.behind for plan in plans.read(project.layout, "orders", "silver")] == [None], "it was not asked"
+    results = plans.read(project.layout, "orders", "bronze")
+    assert [plan.behind for plan in results] == [1, 2, None]
+    assert [plan.rows is None for plan in results] == [False, False, True]
+    assert results[0].at < results[1].at < results[2].at
+    assert [plan.behind for plan in plans.read(project.layout, "orders", "silver")] == [None], (
+        "only the failed plan counts for it"
+    )
 
 
-def test_before_the_first_plan_nothing_is_known(layout: Layout) -> None:
+def test_before_the_first_plan_there_are_no_results(layout: Layout) -> None:
     assert plans.read(layout, "orders", "bronze") == ()
 
 
-def test_half_a_line_hides_no_other(layout: Layout) -> None:
+def test_an_incomplete_line_is_skipped(layout: Layout) -> None:
     plans.record_failure(layout, "orders")
     with layout.plans("orders").open("a") as file:
         file.write('{"at": "2026-01-05T1\n[]\n')
@@ -44,28 +46,30 @@ def test_half_a_line_hides_no_other(layout: Layout) -> None:
     assert len(plans.read(layout, "orders", "bronze")) == 2
 
 
-def test_the_file_does_not_grow_for_ever(layout: Layout) -> None:
+def test_the_file_has_a_maximum_length(layout: Layout) -> None:
     plans.record_failure(layout, "orders")
     path = layout.plans("orders")
-    path.write_text(path.read_text() * 2 * plans.KEPT)
+    path.write_text(path.read_text() * 2 * plans.MAX_LINES)
     plans.record_failure(layout, "orders")
-    assert len(path.read_text().splitlines()) == plans.KEPT
+    assert len(path.read_text().splitlines()) == plans.MAX_LINES
 
 
-def test_a_place_that_cannot_be_written_fails_no_plan(layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_does_not_fail_if_its_result_cannot_be_recorded(
+    layout: Layout, caplog: pytest.LogCaptureFixture
+) -> None:
     layout.lake.write_text("a file where a folder should be")
     plans.record_failure(layout, "orders")
-    assert "could not be noted" in caplog.text
+    assert "could not be recorded" in caplog.text
 
 
-def test_the_first_look_is_noted_once_and_gives_way_to_the_first_plan(layout: Layout) -> None:
-    assert plans.last_sign(layout, "orders") is None
-    plans.look(layout, "orders")
-    looked = plans.last_sign(layout, "orders")
-    assert looked is not None
-    plans.look(layout, "orders")
-    assert plans.last_sign(layout, "orders") == looked
-    assert plans.read(layout, "orders", "bronze") == (), "a look is no plan"
+def test_the_start_of_watching_is_recorded_once_and_replaced_by_the_first_plan(layout: Layout) -> None:
+    assert plans.last_activity(layout, "orders") is None
+    plans.record_watched(layout, "orders")
+    watched = plans.last_activity(layout, "orders")
+    assert watched is not None
+    plans.record_watched(layout, "orders")
+    assert plans.last_activity(layout, "orders") == watched
+    assert plans.read(layout, "orders", "bronze") == (), "watching is not a plan"
     plans.record_failure(layout, "orders")
-    planned = plans.last_sign(layout, "orders")
-    assert planned is not None and planned > looked
+    planned = plans.last_activity(layout, "orders")
+    assert planned is not None and planned > watched

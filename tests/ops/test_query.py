@@ -1,4 +1,4 @@
-"""SQL over one Delta table, without a JVM."""
+"""Queries of one Delta table, without a JVM."""
 
 from __future__ import annotations
 
@@ -26,40 +26,44 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_rows_come_by_the_names_of_their_columns(table: Path) -> None:
-    found = query.query(table, ["name", "amount"], "SELECT name, amount * 2 AS twice FROM held ORDER BY name")
-    assert found == [{"name": "a", "twice": 2}, {"name": "b", "twice": None}, {"name": "c", "twice": 6}]
+def test_rows_are_dictionaries_by_column_name(table: Path) -> None:
+    rows = query.query(table, ["name", "amount"], "SELECT name, amount * 2 AS twice FROM delta_table ORDER BY name")
+    assert rows == [{"name": "a", "twice": 2}, {"name": "b", "twice": None}, {"name": "c", "twice": 6}]
 
 
-def test_values_are_never_part_of_the_sql(table: Path) -> None:
-    asked = "SELECT count(*) AS n FROM held WHERE name = $name"
-    assert query.query(table, ["name"], asked, {"name": "b"}) == [{"n": 1}]
-    assert query.query(table, ["name"], asked, {"name": "b' OR 'x' = 'x"}) == [{"n": 0}]
-    assert query.query(table, ["name"], "SELECT count(*) AS n FROM held WHERE name IN (?, ?)", ["a", "c"]) == [{"n": 2}]
+def test_values_are_passed_as_parameters(table: Path) -> None:
+    sql = "SELECT count(*) AS n FROM delta_table WHERE name = $name"
+    assert query.query(table, ["name"], sql, {"name": "b"}) == [{"n": 1}]
+    assert query.query(table, ["name"], sql, {"name": "b' OR 'x' = 'x"}) == [{"n": 0}]
+    assert query.query(table, ["name"], "SELECT count(*) AS n FROM delta_table WHERE name IN (?, ?)", ["a", "c"]) == [
+        {"n": 2}
+    ]
 
 
-def test_a_condition_leaves_rows_where_they_are(table: Path) -> None:
-    found = query.query(table, ["name"], "SELECT name FROM held ORDER BY name", where="amount IS NOT NULL")
-    assert [row["name"] for row in found] == ["a", "c"]
+def test_a_condition_selects_the_rows_to_read(table: Path) -> None:
+    rows = query.query(table, ["name"], "SELECT name FROM delta_table ORDER BY name", where="amount IS NOT NULL")
+    assert [row["name"] for row in rows] == ["a", "c"]
 
 
-def test_days_are_those_of_utc_wherever_the_machine_stands(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamps_are_in_utc_whatever_the_time_zone_of_the_machine(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    found = query.query(table, ["sent"], "SELECT min(sent)::DATE::VARCHAR AS day FROM held")
-    assert found == [{"day": "2026-03-01"}]
+    rows = query.query(table, ["sent"], "SELECT min(sent)::DATE::VARCHAR AS day FROM delta_table")
+    assert rows == [{"day": "2026-03-01"}]
 
 
-def test_where_there_is_no_table_there_are_no_columns_and_no_rows(tmp_path: Path, table: Path) -> None:
+def test_a_missing_table_has_no_columns_and_no_rows(tmp_path: Path, table: Path) -> None:
     assert query.columns(table) == ("name", "amount", "sent")
-    assert query.columns(tmp_path / "nowhere") == ()
-    assert query.query(tmp_path / "nowhere", ["name"], "SELECT * FROM held") == []
+    assert query.columns(tmp_path / "missing") == ()
+    assert query.query(tmp_path / "missing", ["name"], "SELECT * FROM delta_table") == []
 
 
-def test_neither_pyarrow_nor_pandas_is_loaded_for_it(table: Path) -> None:
-    asked = (
+def test_a_query_imports_neither_pyarrow_nor_pandas(table: Path) -> None:
+    code = (
         "import sys; from pathlib import Path; from tidegate.ops import query; "
-        f"print(query.query(Path({str(table)!r}), ['name'], 'SELECT count(*) AS n FROM held')); "
+        f"print(query.query(Path({str(table)!r}), ['name'], 'SELECT count(*) AS n FROM delta_table')); "
         "print(sorted({'pyarrow', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[{'n': 3}]", "[]"]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["[{'n': 3}]", "[]"]

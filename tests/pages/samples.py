@@ -1,4 +1,4 @@
-"""Batches of the pipeline ``flights``, as a driver would tell them, made without one."""
+"""Sample batches of the pipeline ``flights``, created without a driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def flights() -> Pipeline:
 
 
 def record(number: int, flow: str = "silver", **counts: Any) -> BatchRecord:
-    """A line that balances, of another size for each number."""
+    """A ledger line that balances; its counts depend on the number."""
     read = 9_600 + (number * 1_103) % 3_300
     quarantined = counts.pop("quarantined", _refused(number))
     filtered = {"cancelled_twice": 3 + number % 4}
@@ -47,13 +47,13 @@ def record(number: int, flow: str = "silver", **counts: Any) -> BatchRecord:
         "target_version": number + 1,
         "seconds": 6.0 + number % 5,
     }
-    made = BatchRecord(**{**plain, **counts})
-    assert made.imbalance() == 0
-    return made
+    line = BatchRecord(**{**plain, **counts})
+    assert line.imbalance() == 0
+    return line
 
 
 def _refused(number: int) -> int:
-    """None in a third of the batches, and now and then many."""
+    """Number of quarantined rows: 0 in a third of the batches, high in a few."""
     if number % 3 == 2:
         return 0
     return (8 + (number * 13) % 45) * (4 if number % 14 == 1 else 1)
@@ -101,9 +101,9 @@ def verdict(number: int, outcome: Any = "split", flow: str = "silver") -> Verdic
 
 
 def batch(number: int, flow: str = "silver", *, outcome: str = "split", **counts: Any) -> Batch:
-    """A batch of its own run, six hours after the one before."""
-    told = record(number, flow, **counts) if outcome != "refused" else None
-    if told is not None and not told.quarantined:
+    """A batch in its own run, six hours after the previous one."""
+    line = record(number, flow, **counts) if outcome != "refused" else None
+    if line is not None and not line.quarantined:
         outcome = "passed"
     return Batch(
         flow=flow,
@@ -113,7 +113,7 @@ def batch(number: int, flow: str = "silver", *, outcome: str = "split", **counts
         run_key=f"scheduled-{number:05d}-1a2b3c4d",
         attempt=f"a-{number:05d}",
         at=(FIRST + timedelta(hours=6 * number)).isoformat(),
-        record=told,
+        record=line,
         verdict=verdict(number, outcome, flow) if flow == "silver" else None,
     )
 
@@ -123,22 +123,22 @@ def bronze(number: int, **counts: Any) -> Batch:
         number, "bronze", quarantined=0, superseded=0, filtered={}, rules={}, kind="append", written=0, read=0
     )
     read = 9_600 + (number * 1_103) % 3_300
-    bad = 1 if number % 9 == 4 else 0
-    told = dataclasses.replace(
+    quarantined = 1 if number % 9 == 4 else 0
+    line = dataclasses.replace(
         plain,
         read=read,
         written=read,
         files_listed=12,
-        files_opened=12 - bad,
-        files_quarantined=bad,
-        rules={"corrupt_compression": bad} if bad else {},
+        files_opened=12 - quarantined,
+        files_quarantined=quarantined,
+        rules={"corrupt_compression": quarantined} if quarantined else {},
         **counts,
     )
-    return dataclasses.replace(batch(number, "bronze"), record=told, verdict=None)
+    return dataclasses.replace(batch(number, "bronze"), record=line, verdict=None)
 
 
 def gold(number: int) -> Batch:
-    told = BatchRecord(
+    line = BatchRecord(
         flow="gold",
         batch_id=number,
         app_id="flights/gold/v1/0",
@@ -151,4 +151,4 @@ def gold(number: int) -> Batch:
         target_version=number,
         seconds=5.5 + number % 3,
     )
-    return dataclasses.replace(batch(number, "gold"), record=told, verdict=None)
+    return dataclasses.replace(batch(number, "gold"), record=line, verdict=None)

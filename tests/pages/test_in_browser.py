@@ -1,6 +1,6 @@
-"""Pages in a real Chromium without a network: from a disk, under the policy as a header, alone, in light and in dark.
+"""Pages in a real Chromium without a network: from a disk, with the policy as a header, without style sheet, light and dark.
 
-Per merge one page of a batch is looked at, and in light; pages of the other kinds and the dark follow nightly.
+Per merge one page of a batch is tested in light mode; the other pages and dark mode are tested nightly.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIGHT_AND_DARK = ("light", pytest.param("dark", marks=nightly))
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of every kind; silver's batch 105 was refused."""
+    """A site with pages of all kinds; silver's batch 105 was refused."""
     folder = tmp_path_factory.mktemp("site")
     layout, flights = Layout(folder / "lake", folder / "landing"), samples.flights()
     for number in range(105):
@@ -61,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(site: Path) -> Iterator[str]:
-    """The site behind a server that sends the policy, as a careful one would."""
+    """The URL of a server that serves the site and sends the policy as a header."""
 
     class Strict(http.server.SimpleHTTPRequestHandler):
         def end_headers(self) -> None:
@@ -80,98 +80,99 @@ def served(site: Path) -> Iterator[str]:
         thread.join()
 
 
-def colour_of(page: Page, what: str, name: str) -> str:
-    told: str = page.eval_on_selector(what, "(element, name) => getComputedStyle(element)[name]", name)
-    return told
+def colour_of(page: Page, selector: str, name: str) -> str:
+    value: str = page.eval_on_selector(selector, "(element, name) => getComputedStyle(element)[name]", name)
+    return value
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_opens_under_the_strict_policy_without_a_complaint_or_a_foreign_request(
+def test_a_page_opens_under_the_strict_policy_without_problems_or_foreign_requests(
     browser: Browser, served: str, path: str
 ) -> None:
-    with visit(browser, f"{served}/{path}") as seen:
-        assert seen.complaints == []
-        assert seen.strangers(served) == []
-        assert f"{served}/{style().name}" in seen.requests
-        assert colour_of(seen.page, "section, .head", "borderRadius") == "10px", "the style sheet applies"
+    with visit(browser, f"{served}/{path}") as visited:
+        assert visited.problems == []
+        assert visited.foreign_requests(served) == []
+        assert f"{served}/{style().name}" in visited.requests
+        assert colour_of(visited.page, "section, .head", "borderRadius") == "10px", "the style sheet applies"
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_opens_from_a_disk_with_its_style(browser: Browser, site: Path, path: str) -> None:
-    with visit(browser, (site / path).as_uri()) as seen:
-        assert seen.complaints == []
-        assert seen.strangers(site.as_uri()) == []
-        assert colour_of(seen.page, "section, .head", "borderRadius") == "10px"
+def test_a_page_opens_from_a_disk_with_its_style_sheet(browser: Browser, site: Path, path: str) -> None:
+    with visit(browser, (site / path).as_uri()) as visited:
+        assert visited.problems == []
+        assert visited.foreign_requests(site.as_uri()) == []
+        assert colour_of(visited.page, "section, .head", "borderRadius") == "10px"
 
 
 @pytest.mark.parametrize(
-    ("scheme", "page", "ink"), [("light", (246, 247, 249), (28, 33, 40)), ("dark", (14, 17, 22), (230, 237, 243))]
+    ("scheme", "background", "colour"),
+    [("light", (246, 247, 249), (28, 33, 40)), ("dark", (14, 17, 22), (230, 237, 243))],
 )
-def test_light_and_dark_are_the_readers_choice(
-    browser: Browser, site: Path, scheme: Literal["light", "dark"], page: tuple[int, ...], ink: tuple[int, ...]
+def test_light_or_dark_mode_follows_the_system(
+    browser: Browser, site: Path, scheme: Literal["light", "dark"], background: tuple[int, ...], colour: tuple[int, ...]
 ) -> None:
-    with visit(browser, (site / "silver/v1-0-batch-103.html").as_uri(), scheme=scheme) as seen:
-        assert colour_of(seen.page, "body", "backgroundColor") == f"rgb{page}"
-        assert colour_of(seen.page, "body", "color") == f"rgb{ink}"
+    with visit(browser, (site / "silver/v1-0-batch-103.html").as_uri(), scheme=scheme) as visited:
+        assert colour_of(visited.page, "body", "backgroundColor") == f"rgb{background}"
+        assert colour_of(visited.page, "body", "color") == f"rgb{colour}"
 
 
 @pytest.mark.parametrize("scheme", LIGHT_AND_DARK)
 @pytest.mark.parametrize("path", PAGES)
-def test_every_text_stands_out_from_its_ground(
+def test_every_text_has_enough_contrast(
     browser: Browser, site: Path, path: str, scheme: Literal["light", "dark"]
 ) -> None:
-    """4.5 to 1, as WCAG 2 asks of text in AA."""
-    with visit(browser, (site / path).as_uri(), scheme=scheme) as seen:
-        assert seen.page.evaluate(_FAINT) == []
+    """4.5 to 1, as WCAG 2 level AA requires of text."""
+    with visit(browser, (site / path).as_uri(), scheme=scheme) as visited:
+        assert visited.page.evaluate(_LOW_CONTRAST) == []
 
 
-_FAINT = """() => {
+_LOW_CONTRAST = """() => {
   const rgb = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
-  const light = colour => {
+  const luminance = colour => {
     const [r, g, b] = rgb(colour).slice(0, 3).map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const ground = element => {
+  const background = element => {
     for (; element; element = element.parentElement) {
       const colour = getComputedStyle(element).backgroundColor;
       if ((rgb(colour)[3] ?? 1) > 0) return colour;
     }
     return 'rgb(255, 255, 255)';
   };
-  const faint = new Set();
+  const failures = new Set();
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
     if (!walker.currentNode.data.trim() || ['TITLE', 'title', 'desc'].includes(element.tagName)) continue;
     const style = getComputedStyle(element);
-    const [a, b] = [light(element.closest('svg') ? style.fill : style.color), light(ground(element))];
+    const [a, b] = [luminance(element.closest('svg') ? style.fill : style.color), luminance(background(element))];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) faint.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
+    if (contrast < 4.5) failures.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
   }
-  return [...faint];
+  return [...failures];
 }"""
 
 
-def test_a_page_that_was_sent_alone_can_still_be_read(browser: Browser, site: Path, tmp_path: Path) -> None:
-    alone = Path(shutil.copy(site / "silver/v1-0-batch-103.html", tmp_path))
-    with visit(browser, alone.as_uri()) as seen:
-        told = seen.page.inner_text("body")
-        assert "rows read" in told
-        assert "required(origin)" in told
-        bar = seen.page.locator("svg.trend rect.written").first
+def test_a_page_without_its_style_sheet_is_readable(browser: Browser, site: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(site / "silver/v1-0-batch-103.html", tmp_path))
+    with visit(browser, copy.as_uri()) as visited:
+        text = visited.page.inner_text("body")
+        assert "rows read" in text
+        assert "required(origin)" in text
+        bar = visited.page.locator("svg.trend rect.written").first
         assert bar.evaluate("bar => getComputedStyle(bar).fill") == "rgb(15, 118, 110)"
-        assert seen.page.locator("svg.trend").bounding_box()["width"] > 300  # type: ignore[index]  # it is shown
+        assert visited.page.locator("svg.trend").bounding_box()["width"] > 300  # type: ignore[index]  # it is shown
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_narrow_window_scrolls_tables_and_not_the_page(browser: Browser, site: Path, path: str) -> None:
-    with visit(browser, (site / path).as_uri(), width=360) as seen:
-        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+def test_a_narrow_window_scrolls_tables_instead_of_the_page(browser: Browser, site: Path, path: str) -> None:
+    with visit(browser, (site / path).as_uri(), width=360) as visited:
+        assert visited.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_reader_gets_from_the_pipeline_to_a_batch_and_back(browser: Browser, served: str) -> None:
-    with visit(browser, f"{served}/index.html") as seen:
-        page = seen.page
+def test_links_lead_from_the_pipeline_to_a_batch_and_back(browser: Browser, served: str) -> None:
+    with visit(browser, f"{served}/index.html") as visited:
+        page = visited.page
         page.get_by_role("link", name="silver", exact=True).click()
         page.get_by_role("link", name="Earlier batches").click()
         assert page.get_by_role("heading", level=1).inner_text() == "silver: earlier batches"
@@ -181,6 +182,6 @@ def test_a_reader_gets_from_the_pipeline_to_a_batch_and_back(browser: Browser, s
         page.get_by_role("link", name="batch 105").first.click()
         assert "the batch waits" in page.inner_text("main")
         page.get_by_role("img", name="Rows read and in quarantine").wait_for()
-        page.get_by_text("The same as a table").click()
+        page.get_by_text("Show as a table").click()
         assert page.get_by_role("row").filter(has_text="refused").count() == 1
-        assert seen.complaints == []
+        assert visited.problems == []

@@ -1,4 +1,4 @@
-"""What a job off the project's machine needs for its pages is in the wheel."""
+"""The wheel has the templates and the style sheet, which a job on another machine needs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_wheel_holds_templates_and_style_sheet(tmp_path: Path) -> None:
+def test_the_wheel_has_the_templates_and_the_style_sheet(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
-    held = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {path.relative_to(ROOT) for path in (ROOT / "tidegate" / "pages").rglob("*.*") if path.suffix != ".pyc"}
-    assert {path.suffix for path in wanted} == {".py", ".html", ".css"}
-    assert {str(path) for path in wanted} - held == set()
+    packaged = set(zipfile.ZipFile(wheel).namelist())
+    required = {path.relative_to(ROOT) for path in (ROOT / "tidegate" / "pages").rglob("*.*") if path.suffix != ".pyc"}
+    assert {path.suffix for path in required} == {".py", ".html", ".css"}
+    assert {str(path) for path in required} - packaged == set()

@@ -1,4 +1,4 @@
-"""Batches as ledger, verdicts and changes of schema tell of them: tables that the platform's own code wrote, no JVM."""
+"""Batches read from the ledger, the verdicts and the schema changes that Tidegate's own code wrote, without a JVM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
 FLIGHTS = samples.flights()
-ASKED = RunRequest(dag_id="flights", run_id="run-1")
+REQUEST = RunRequest(dag_id="flights", run_id="run-1")
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def record(layout: Layout, batch: Batch) -> None:
-    """What a driver writes of a batch: the verdict, then the line if it passed."""
+    """Write a batch as a driver does: the verdict, then the ledger line if it passed."""
     ref = SimpleNamespace(version=batch.checkpoint_version, refresh=batch.refresh)
     plain = SimpleNamespace(
-        layout=layout, pipeline=FLIGHTS, run_key=batch.run_key, request=ASKED, attempt=batch.attempt, ref=ref
+        layout=layout, pipeline=FLIGHTS, run_key=batch.run_key, request=REQUEST, attempt=batch.attempt, ref=ref
     )
     context = cast("FlowContext", plain)
     if batch.verdict is not None:
@@ -47,7 +47,7 @@ def record(layout: Layout, batch: Batch) -> None:
         record_batch(context, batch.record)
 
 
-def change(layout: Layout, **told: Any) -> None:
+def change(layout: Layout, **columns: Any) -> None:
     import pyarrow
     from deltalake import write_deltalake
 
@@ -58,7 +58,7 @@ def change(layout: Layout, **told: Any) -> None:
         "breaks": ["-"],
         "before": "",
         "after": "",
-        **told,
+        **columns,
     }
     path = layout.ops("flights", "evolution")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,20 +71,20 @@ def test_a_pipeline_that_never_ran_has_no_batches(layout: Layout) -> None:
     assert index.read_text().count("no batch yet") == 3
 
 
-def test_a_batch_is_what_the_driver_recorded(layout: Layout) -> None:
-    told = samples.batch(1)
-    record(layout, told)
-    (found,) = batches(layout, "flights")
-    assert (found.record, found.verdict, found.run_key, found.attempt) == (
-        told.record,
-        told.verdict,
-        told.run_key,
-        told.attempt,
+def test_a_batch_is_read_as_the_driver_recorded_it(layout: Layout) -> None:
+    recorded = samples.batch(1)
+    record(layout, recorded)
+    (batch,) = batches(layout, "flights")
+    assert (batch.record, batch.verdict, batch.run_key, batch.attempt) == (
+        recorded.record,
+        recorded.verdict,
+        recorded.run_key,
+        recorded.attempt,
     )
-    assert [judgement.outcome for judgement in found.judgements] == ["split"]
+    assert [judgement.outcome for judgement in batch.judgements] == ["split"]
 
 
-def test_a_refused_batch_has_no_line_and_a_mended_one_both_judgements(layout: Layout) -> None:
+def test_a_refused_batch_has_no_line_and_a_batch_that_passed_later_has_both_judgements(layout: Layout) -> None:
     record(layout, samples.batch(0))
     record(layout, samples.batch(1, outcome="refused"))
     assert [(batch.batch_id, batch.entry().outcome) for batch in batches(layout, "flights")] == [
@@ -92,26 +92,26 @@ def test_a_refused_batch_has_no_line_and_a_mended_one_both_judgements(layout: La
         (1, "refused"),
     ]
     record(layout, samples.batch(1))
-    mended = batches(layout, "flights")[-1]
-    assert mended.entry().outcome == "split"
-    assert [judgement.outcome for judgement in mended.judgements] == ["refused", "split"]
+    passed = batches(layout, "flights")[-1]
+    assert passed.entry().outcome == "split"
+    assert [judgement.outcome for judgement in passed.judgements] == ["refused", "split"]
 
 
-def test_a_batch_that_an_earlier_attempt_judged_gets_that_verdict_on_its_page(layout: Layout) -> None:
+def test_the_verdict_of_an_earlier_attempt_is_shown_on_the_page(layout: Layout) -> None:
     """The attempt was killed after the write to quarantine; the next one does not judge again."""
-    told = samples.batch(1)
-    record(layout, told)
-    page = publish(layout, FLIGHTS, Batch(**{**vars(told), "verdict": None}))
+    batch = samples.batch(1)
+    record(layout, batch)
+    page = publish(layout, FLIGHTS, Batch(**{**vars(batch), "verdict": None}))
     assert "carrier values must not be null" in page.read_text()
 
 
-def test_changes_of_schema_go_to_the_page_of_their_batch_alone(layout: Layout) -> None:
+def test_schema_changes_are_shown_only_on_the_page_of_their_batch(layout: Layout) -> None:
     for number in (0, 1, 2):
         record(layout, samples.batch(number))
     change(layout, field="gate", kind="added", after="STRING", breaks=["flights/gold"])
     change(layout, batch_id=0, version_after=2, field="other", kind="added")
-    found = {batch.batch_id: batch.changes for batch in batches(layout, "flights")}
-    assert found == {
+    changes = {batch.batch_id: batch.changes for batch in batches(layout, "flights")}
+    assert changes == {
         0: (),
         1: ({"field": "gate", "kind": "added", "after": "STRING", "breaks": "flights/gold"},),
         2: (),
@@ -119,28 +119,28 @@ def test_changes_of_schema_go_to_the_page_of_their_batch_alone(layout: Layout) -
     assert "<td>flights/gold</td>" in publish(layout, FLIGHTS, samples.batch(1)).read_text()
 
 
-def test_a_replay_gives_no_batch_its_verdict_and_makes_no_page(layout: Layout) -> None:
-    """The window replay 0 passed, replay 1 was refused; batch 0 was split, and there is no batch 1."""
+def test_a_backfill_has_no_page_and_its_verdict_belongs_to_no_batch(layout: Layout) -> None:
+    """The window backfill 0 passed, backfill 1 was refused; batch 0 was split, and there is no batch 1."""
     window = "flights/silver/v1/0/window"
-    told = samples.batch(0)
-    record(layout, told)
-    line = dataclasses.replace(samples.record(0), app_id=window, kind="rederive")
+    batch = samples.batch(0)
+    record(layout, batch)
+    line = dataclasses.replace(samples.record(0), app_id=window, kind="backfill")
     verdict = dataclasses.replace(samples.verdict(0, "passed"), app_id=window)
-    record(layout, dataclasses.replace(told, record=line, verdict=verdict))
+    record(layout, dataclasses.replace(batch, record=line, verdict=verdict))
     refused = dataclasses.replace(samples.verdict(1, "refused"), app_id=window)
     record(layout, dataclasses.replace(samples.batch(1), record=None, verdict=refused))
 
     (only,) = batches(layout, "flights")
 
-    assert (only.batch_id, only.verdict) == (0, told.verdict)
+    assert (only.batch_id, only.verdict) == (0, batch.verdict)
     assert [judgement.outcome for judgement in only.judgements] == ["split"]
     rebuild(layout, FLIGHTS)
-    assert [page.name for page in layout.docs("flights").glob("silver/v*.html")] == ["v1-0-batch-0.html"]
-    again = publish(layout, FLIGHTS, dataclasses.replace(told, verdict=None)).read_text()
-    assert "this is the last verdict" not in again, "a later attempt finds the batch's own judgement alone"
+    assert [path.name for path in layout.docs("flights").glob("silver/v*.html")] == ["v1-0-batch-0.html"]
+    page = publish(layout, FLIGHTS, dataclasses.replace(batch, verdict=None)).read_text()
+    assert "this is the last verdict" not in page, "a later attempt reads only the batch's own verdict"
 
 
-def test_messages_that_were_given_up_make_no_page_and_change_none(layout: Layout) -> None:
+def test_an_accepted_gap_changes_no_page(layout: Layout) -> None:
     record(layout, samples.batch(1))
     index = rebuild(layout, FLIGHTS)
     before = {path: path.read_text() for path in index.parent.rglob("*.html")}
@@ -150,59 +150,69 @@ def test_messages_that_were_given_up_make_no_page_and_change_none(layout: Layout
     assert {path: path.read_text() for path in index.parent.rglob("*.html")} == before
 
 
-def test_after_a_full_refresh_a_batch_does_not_show_the_changes_of_the_one_that_had_its_number(layout: Layout) -> None:
+def test_after_a_full_refresh_a_batch_does_not_show_schema_changes_of_the_earlier_batch_with_its_number(
+    layout: Layout,
+) -> None:
     record(layout, samples.batch(1))
-    record(layout, dataclasses.replace(samples.batch(1), refresh=1, record=anew(1), verdict=None))
+    record(layout, dataclasses.replace(samples.batch(1), refresh=1, record=of_refresh_1(1), verdict=None))
     change(layout, field="gate", kind="added", app_id="flights/silver/v1/0")
     change(layout, field="terminal", kind="added", app_id="flights/silver/v1/1")
-    found = {batch.refresh: [each["field"] for each in batch.changes] for batch in batches(layout, "flights")}
-    assert found == {0: ["gate"], 1: ["terminal"]}
+    fields = {batch.refresh: [change["field"] for change in batch.changes] for batch in batches(layout, "flights")}
+    assert fields == {0: ["gate"], 1: ["terminal"]}
 
 
-def anew(number: int) -> BatchRecord:
+def of_refresh_1(number: int) -> BatchRecord:
     return dataclasses.replace(samples.record(number), app_id="flights/silver/v1/1")
 
 
-DRIFT = {"event": "refused", "field": "gate", "kind": "addition", "decision": "freeze", "drift": "0a1b2c3d4e5f"}
+SCHEMA_CHANGE = {
+    "event": "refused",
+    "field": "gate",
+    "kind": "addition",
+    "decision": "freeze",
+    "schema_change_id": "0a1b2c3d4e5f",
+}
 
 
-def test_a_batch_that_its_contract_refused_has_a_page_that_says_how_to_answer(layout: Layout) -> None:
+def test_the_page_of_a_batch_that_a_contract_refused_has_the_command_to_answer(layout: Layout) -> None:
     record(layout, samples.batch(0))
     publish(layout, FLIGHTS, samples.batch(0))
-    change(layout, **DRIFT, app_id="flights/silver/v1/0", run_key="run-2", decided_by="")
-    waiting = dataclasses.replace(samples.batch(1), record=None, verdict=None, drift=DRIFT["drift"])
+    change(layout, **SCHEMA_CHANGE, app_id="flights/silver/v1/0", run_key="run-2", decided_by="")
+    waiting = dataclasses.replace(
+        samples.batch(1), record=None, verdict=None, schema_change_id=SCHEMA_CHANGE["schema_change_id"]
+    )
     page = publish(layout, FLIGHTS, waiting)
     assert page.name == "v1-0-batch-1.html"
-    told = page.read_text()
-    assert "tidegate contract answer flights 0a1b2c3d4e5f evolve" in told
-    assert "<td>gate</td>" in told
-    assert "outcome refused" in told
+    text = page.read_text()
+    assert "tidegate contract answer flights 0a1b2c3d4e5f evolve" in text
+    assert "<td>gate</td>" in text
+    assert "outcome refused" in text
 
     rebuild(layout, FLIGHTS)
     assert "tidegate contract answer flights 0a1b2c3d4e5f evolve" in page.read_text()
 
-    answer = {**DRIFT, "event": "answered", "decision": "evolve"}
+    answer = {**SCHEMA_CHANGE, "event": "answered", "decision": "evolve"}
     change(layout, **answer, app_id="flights/silver/v1/0", decided_by="ada")
     rebuild(layout, FLIGHTS)
-    assert "ada answered evolve; the flow's next run acts on it" in unescape(page.read_text())
+    assert "ada answered evolve; the flow's next run applies the answer" in unescape(page.read_text())
 
     record(layout, samples.batch(1))
     rebuild(layout, FLIGHTS)
     assert "contract answer" not in page.read_text()
-    assert "<td>ada</td>" in page.read_text(), "who let it through stays on its page"
+    assert "<td>ada</td>" in page.read_text(), "the page keeps the author of the answer"
 
 
-def test_a_replay_that_its_contract_refused_has_no_page(layout: Layout) -> None:
-    change(layout, **DRIFT, app_id="flights/silver/v1/0/window", decided_by="")
+def test_a_backfill_that_a_contract_refused_has_no_page(layout: Layout) -> None:
+    change(layout, **SCHEMA_CHANGE, app_id="flights/silver/v1/0/window", decided_by="")
     assert batches(layout, "flights") == []
 
 
-def test_a_site_is_made_anew_and_what_does_not_belong_to_it_goes(layout: Layout) -> None:
+def test_a_rebuild_replaces_the_site_and_removes_other_files(layout: Layout) -> None:
     for number in range(3):
         record(layout, samples.batch(number))
     site = layout.docs("flights")
     (site / "silver").mkdir(parents=True)
-    (site / "silver" / "left.html").write_text("from before")
+    (site / "silver" / "old.html").write_text("old")
     index = rebuild(layout, FLIGHTS)
     assert index == site / "index.html"
     assert {path.name for path in (site / "silver").iterdir()} == {
@@ -213,19 +223,25 @@ def test_a_site_is_made_anew_and_what_does_not_belong_to_it_goes(layout: Layout)
     assert [path.name for path in site.parent.iterdir()] == ["flights"]
 
 
-def test_pages_made_anew_are_those_that_the_runs_made(layout: Layout) -> None:
-    told = [samples.bronze(0), samples.batch(0), samples.gold(0), samples.batch(1, outcome="refused"), samples.batch(1)]
-    for batch in told:
+def test_a_rebuild_writes_the_same_pages_as_the_runs(layout: Layout) -> None:
+    sample = [
+        samples.bronze(0),
+        samples.batch(0),
+        samples.gold(0),
+        samples.batch(1, outcome="refused"),
+        samples.batch(1),
+    ]
+    for batch in sample:
         record(layout, batch)
         publish(layout, FLIGHTS, batch)
     site = layout.docs("flights")
-    before = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
+    before = {path.relative_to(site): without_times(path) for path in site.rglob("*.html")}
     rebuild(layout, FLIGHTS)
-    after = {path.relative_to(site): alike(path) for path in site.rglob("*.html")}
+    after = {path.relative_to(site): without_times(path) for path in site.rglob("*.html")}
     assert len(before) == 1 + 3 + 4
     assert after == before
 
 
-def alike(path: Path) -> str:
-    """A page without its instants: the tables' are those of the test, the samples' are made up."""
+def without_times(path: Path) -> str:
+    """A page without its times, which differ: the tables have the times of the test run, the samples have fixed ones."""
     return re.sub(r'<time datetime="[^"]+">[^<]+</time>', "<time>", path.read_text(encoding="utf-8"))

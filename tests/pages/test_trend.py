@@ -1,4 +1,4 @@
-"""The trend: honest axes, a mark for the batch at hand, and the same numbers as a table."""
+"""The trend: axes start at zero, the current batch is highlighted, and the table has the same numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize(
-    ("most", "whole", "ticks"),
+    ("maximum", "whole", "ticks"),
     [
         (0, True, [0, 1]),
         (1, True, [0, 1]),
@@ -26,11 +26,11 @@ SVG = "{http://www.w3.org/2000/svg}"
         (100.0, False, [0, 50, 100]),
     ],
 )
-def test_an_axis_begins_at_zero_and_has_round_steps(most: float, whole: bool, ticks: list[float]) -> None:
-    assert scale(most, whole=whole) == pytest.approx(ticks)
+def test_an_axis_starts_at_zero_and_has_round_steps(maximum: float, whole: bool, ticks: list[float]) -> None:
+    assert scale(maximum, whole=whole) == pytest.approx(ticks)
 
 
-def test_bars_are_as_high_as_their_numbers() -> None:
+def test_the_heights_of_bars_are_proportional_to_their_numbers() -> None:
     entries = [samples.batch(number).entry() for number in range(40)]
     trend = draw(entries, entries[-1])
     assert trend is not None
@@ -39,7 +39,7 @@ def test_bars_are_as_high_as_their_numbers() -> None:
     written = [entry.record.written for entry in entries[-SHOWN:] if entry.record]
 
     assert len(bars) == SHOWN
-    # The axis ends at 15k, 150 units high; a picture's number is rounded to a tenth.
+    # The axis ends at 15k and is 150 units high; numbers in the picture are rounded to a tenth.
     assert [float(bar.get("height", 0)) for bar in bars] == pytest.approx([150 * n / 15_000 for n in written], abs=0.06)
 
 
@@ -49,8 +49,8 @@ def test_the_picture_has_a_title_a_description_and_a_table_of_its_numbers() -> N
     assert trend is not None
     picture = ET.fromstring(trend.svg)
     assert picture.get("role") == "img"
-    named = picture.get("aria-labelledby", "").split()
-    assert [picture.find(f"*[@id='{name}']").tag for name in named] == ["title", "desc"]  # type: ignore[union-attr]
+    ids = picture.get("aria-labelledby", "").split()
+    assert [picture.find(f"*[@id='{name}']").tag for name in ids] == ["title", "desc"]  # type: ignore[union-attr]
     assert trend.columns == (
         "written",
         "quarantined",
@@ -64,7 +64,7 @@ def test_the_picture_has_a_title_a_description_and_a_table_of_its_numbers() -> N
     assert values[:2] == (f"{record.written:,}", f"{record.quarantined}")
 
 
-def test_a_refused_batch_is_a_cross_and_not_a_bar_of_nothing() -> None:
+def test_a_refused_batch_is_a_cross_and_not_an_empty_bar() -> None:
     entries = [samples.batch(0).entry(), samples.batch(1, outcome="refused").entry()]
     trend = draw(entries, entries[-1])
     assert trend is not None
@@ -73,6 +73,6 @@ def test_a_refused_batch_is_a_cross_and_not_a_bar_of_nothing() -> None:
     assert trend.legend[-1] == ("refused: nothing written", "refused")
 
 
-def test_there_is_no_picture_of_nothing() -> None:
+def test_without_recorded_batches_there_is_no_picture() -> None:
     assert draw([], None) is None
     assert draw([samples.batch(0, outcome="refused").entry()], None) is None

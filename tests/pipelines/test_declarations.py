@@ -1,4 +1,4 @@
-"""Every name in a declaration leads somewhere, without Spark and without Great Expectations."""
+"""Every name in a declaration resolves, without Spark and without Great Expectations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ALL = [(pipeline, flow) for pipeline in map(registry.load, registry.names()) for
 
 
 def flows(*, having: str = "name") -> list[ParameterSet]:
-    """The flows that have a value in one field."""
-    found = [(pipeline, flow) for pipeline, flow in ALL if getattr(flow, having) is not None]
-    return [pytest.param(pipeline, flow, id=f"{pipeline.name}-{flow.name}") for pipeline, flow in found]
+    """The flows whose field ``having`` is not None."""
+    matches = [(pipeline, flow) for pipeline, flow in ALL if getattr(flow, having) is not None]
+    return [pytest.param(pipeline, flow, id=f"{pipeline.name}-{flow.name}") for pipeline, flow in matches]
 
 
 def test_the_two_examples_are_declared() -> None:
@@ -32,7 +32,7 @@ def test_the_two_examples_are_declared() -> None:
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows(having="transform"))
-def test_every_named_transform_is_a_function_of_one_frame(pipeline: Pipeline, flow: Flow) -> None:
+def test_every_transform_is_a_function_of_one_frame(pipeline: Pipeline, flow: Flow) -> None:
     assert flow.transform is not None
     module, _, name = flow.transform.partition(":")
     source = (PROJECT / "spark_jobs" / f"{module}.py").read_text()
@@ -42,7 +42,7 @@ def test_every_named_transform_is_a_function_of_one_frame(pipeline: Pipeline, fl
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows(having="gate"))
-def test_every_named_suite_is_packaged_json_under_its_own_name(pipeline: Pipeline, flow: Flow) -> None:
+def test_every_suite_is_a_packaged_json_file_with_its_own_name(pipeline: Pipeline, flow: Flow) -> None:
     assert flow.gate is not None
     folder, _, stem = flow.gate.suite.partition("/")
     suite = json.loads(importlib.resources.files(f"expectations.{folder}").joinpath(f"{stem}.json").read_text())
@@ -52,13 +52,13 @@ def test_every_named_suite_is_packaged_json_under_its_own_name(pipeline: Pipelin
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows())
-def test_every_change_feed_reads_a_table_that_some_flow_writes(pipeline: Pipeline, flow: Flow) -> None:
+def test_every_change_feed_reads_a_table_that_a_flow_writes(pipeline: Pipeline, flow: Flow) -> None:
     if isinstance(flow.source, ChangeFeed):
         assert registry.writer_of(flow.source.table, pipeline) is not None
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows())
-def test_every_landing_source_says_the_types_of_its_fields(pipeline: Pipeline, flow: Flow) -> None:
+def test_every_landing_source_declares_required_fields(pipeline: Pipeline, flow: Flow) -> None:
     if not isinstance(flow.source, ChangeFeed):
         assert any(column.required for column in parse_ddl(flow.name, flow.source.schema))
 
@@ -69,7 +69,7 @@ def test_every_suite_is_used_by_a_flow() -> None:
     assert {str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.json")} == used
 
 
-def test_suites_can_be_read_out_of_a_zip(tmp_path: Path) -> None:
+def test_suites_can_be_read_from_a_zip(tmp_path: Path) -> None:
     packed = tmp_path / "shipped.zip"
     with zipfile.ZipFile(packed, "w") as archive:
         for path in (PROJECT / "expectations").rglob("*"):
@@ -81,20 +81,20 @@ def test_suites_can_be_read_out_of_a_zip(tmp_path: Path) -> None:
         "import expectations.flights as e; assert sys.argv[1] in e.__file__, e.__file__;"
         "print(json.loads(r.files('expectations.flights').joinpath('silver.json').read_text())['name'])"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script, str(packed)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         check=False,
     )
-    assert told.stdout.strip() == "flights/silver", told.stderr
+    assert process.stdout.strip() == "flights/silver", process.stderr
 
 
-def test_loading_the_declarations_loads_no_spark_and_no_great_expectations() -> None:
+def test_loading_the_declarations_imports_no_spark_and_no_great_expectations() -> None:
     script = (
         "import sys; from tidegate import registry; [registry.load(name) for name in registry.names()];"
         "print(sorted({'pyspark', 'delta', 'pandas', 'great_expectations', 'airflow'} & set(sys.modules)))"
     )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PROJECT, check=True)
-    assert told.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PROJECT, check=True)
+    assert process.stdout.strip() == "[]"

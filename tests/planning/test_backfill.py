@@ -1,4 +1,4 @@
-"""The printed commands start what they say: a backfill makes the runs that Airflow's own timetable cuts."""
+"""The printed commands, and the intervals of `airflow backfill create`, which equal those of Airflow's timetable."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ FLIGHTS = registry.load("flights")
 LATER = pendulum.datetime(2030, 1, 1)
 
 
-def asked(pipeline: Pipeline, first: str, last: str, **more: object) -> RunRequest:
-    return RunRequest.check(pipeline, "r", {"mode": "replay", "from_date": first, "to_date": last, **more})
+def request_of(pipeline: Pipeline, first: str, last: str, **more: object) -> RunRequest:
+    return RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": first, "to_date": last, **more})
 
 
 def by_airflow(
     schedule: str, timezone: str, first: pendulum.DateTime, last: pendulum.DateTime
 ) -> list[tuple[float, float]]:
-    """What Airflow makes of two instants (``SerializedDAG.iter_dagrun_infos_between``)."""
+    """The intervals that Airflow computes for two instants (``SerializedDAG.iter_dagrun_infos_between``)."""
     timetable = CronDataIntervalTimetable(schedule, timezone)
     restriction = TimeRestriction(first, last, catchup=True)
-    found, interval = [], None
+    intervals_of_airflow, interval = [], None
     while True:
         info = timetable.next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
         if info is None:
-            return found
+            return intervals_of_airflow
         interval = info.data_interval
-        found.append((interval.start.timestamp(), interval.end.timestamp()))
+        intervals_of_airflow.append((interval.start.timestamp(), interval.end.timestamp()))
 
 
 CHANGES = {
@@ -46,26 +46,26 @@ CHANGES = {
     "Europe/Paris": ("2026-03-29", "2026-10-25"),
     "Asia/Kolkata": ("2026-03-29",),
 }
-"""Days on which the clocks change there, or some day where they never do."""
+"""Days on which the clock changes, or any day where it never does."""
 
 
 def expect_the_intervals_of_airflow(schedule: str, timezone: str, first: str, last: str) -> None:
     window = Window.of_dates(first, last, timezone)
-    ours = [(start.timestamp(), end.timestamp()) for start, end in intervals(schedule, timezone, window, LATER)]
-    assert ours == by_airflow(schedule, timezone, window.first, window.behind.subtract(seconds=1))
-    assert ours
+    computed = [(start.timestamp(), end.timestamp()) for start, end in intervals(schedule, timezone, window, LATER)]
+    assert computed == by_airflow(schedule, timezone, window.since, window.until.subtract(seconds=1))
+    assert computed
 
 
 @pytest.mark.parametrize("timezone", CHANGES)
 @pytest.mark.parametrize("schedule", ["@daily", "@weekly", "@monthly", "30 1 * * *", "30 2 * * 1-5", "0 */6 * * *"])
-def test_intervals_are_counted_as_airflow_cuts_them_also_where_the_clocks_change(schedule: str, timezone: str) -> None:
+def test_intervals_equal_those_of_airflow_also_around_clock_changes(schedule: str, timezone: str) -> None:
     for first, last in (("2026-02-28", "2026-03-10"), ("2026-10-23", "2026-11-03"), ("2026-03-27", "2026-04-07")):
         expect_the_intervals_of_airflow(schedule, timezone, first, last)
 
 
 @pytest.mark.parametrize(("timezone", "day"), [(timezone, day) for timezone, days in CHANGES.items() for day in days])
 @pytest.mark.parametrize("schedule", ["@hourly", "*/20 * * * *"])
-def test_short_intervals_are_counted_as_airflow_cuts_them_on_the_day_on_which_the_clocks_change(
+def test_short_intervals_equal_those_of_airflow_on_the_day_of_a_clock_change(
     schedule: str, timezone: str, day: str
 ) -> None:
     expect_the_intervals_of_airflow(schedule, timezone, day, day)
@@ -75,62 +75,65 @@ def test_short_intervals_are_counted_as_airflow_cuts_them_on_the_day_on_which_th
     ("schedule", "timezone", "runs"),
     [("@daily", "UTC", 3), ("@daily", "America/New_York", 3), ("@daily", "Europe/Paris", 3), ("@hourly", "UTC", 72)],
 )
-def test_the_printed_instants_make_every_interval_of_the_window(schedule: str, timezone: str, runs: int) -> None:
+def test_the_printed_instants_include_every_interval_of_the_window(schedule: str, timezone: str, runs: int) -> None:
     pipeline = dataclasses.replace(FLIGHTS, schedule=schedule, timezone=timezone)
-    request = asked(pipeline, "2026-03-06", "2026-03-08")
-    told = commands(pipeline, request, LATER)
-    assert told.by_interval is not None
-    words = shlex.split(told.by_interval)
+    request = request_of(pipeline, "2026-03-06", "2026-03-08")
+    printed = commands(pipeline, request, LATER)
+    assert printed.by_interval is not None
+    words = shlex.split(printed.by_interval)
     first, last = (pendulum.parse(words[words.index(option) + 1]) for option in ("--from-date", "--to-date"))
     assert isinstance(first, pendulum.DateTime)
     assert isinstance(last, pendulum.DateTime)
-    made = by_airflow(schedule, timezone, first, last)
-    assert len(made) == told.runs == runs
+    runs_of_airflow = by_airflow(schedule, timezone, first, last)
+    assert len(runs_of_airflow) == printed.runs == runs
     assert request.window is not None
-    assert (made[0][0], made[-1][1]) == (request.window.first.timestamp(), request.window.behind.timestamp())
-    assert told.note == ""
+    assert (runs_of_airflow[0][0], runs_of_airflow[-1][1]) == (
+        request.window.since.timestamp(),
+        request.window.until.timestamp(),
+    )
+    assert printed.note == ""
     assert words[-4:] == ["--reprocess-behavior", "completed", "--max-active-runs", "1"]
-    assert any(f"in {runs} runs" in line for line in told.lines())
+    assert any(f"in {runs} runs" in line for line in printed.lines())
 
 
-def test_of_very_many_runs_one_for_all_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instead_of_very_many_runs_a_single_run_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = dataclasses.replace(FLIGHTS, schedule="*/15 * * * *")
-    told = commands(pipeline, asked(pipeline, "2026-03-06", "2026-03-07"), LATER)
-    assert (told.by_interval, told.runs) == (None, 192)
-    assert "would make 192 runs" in told.note
-    monkeypatch.setattr(backfill, "_COUNTED", 190)  # else counting them takes seconds
-    endless = commands(pipeline, asked(pipeline, "2025-01-01", "2025-12-31"), LATER)
+    printed = commands(pipeline, request_of(pipeline, "2026-03-06", "2026-03-07"), LATER)
+    assert (printed.by_interval, printed.runs) == (None, 192)
+    assert "would start 192 runs" in printed.note
+    monkeypatch.setattr(backfill, "_MAX_COUNT", 190)  # otherwise counting takes seconds
+    endless = commands(pipeline, request_of(pipeline, "2025-01-01", "2025-12-31"), LATER)
     assert endless.runs == 191
     assert "more than 190 runs" in endless.note
 
 
-def test_a_window_in_which_no_interval_begins_or_is_over_has_no_backfill() -> None:
+def test_a_window_without_a_complete_interval_has_no_command_by_interval() -> None:
     weekly = dataclasses.replace(FLIGHTS, schedule="@weekly")
-    told = commands(weekly, asked(weekly, "2026-03-03", "2026-03-05"), LATER)
-    assert (told.by_interval, told.runs) == (None, 0)
-    assert "would make no run" in told.note
+    printed = commands(weekly, request_of(weekly, "2026-03-03", "2026-03-05"), LATER)
+    assert (printed.by_interval, printed.runs) == (None, 0)
+    assert "would start no run" in printed.note
     daily = dataclasses.replace(FLIGHTS, schedule="@daily")
-    today = commands(daily, asked(daily, "2026-03-03", "2026-03-05"), pendulum.datetime(2026, 3, 5, 12))
+    today = commands(daily, request_of(daily, "2026-03-03", "2026-03-05"), pendulum.datetime(2026, 3, 5, 12))
     assert today.runs == 2
-    assert "up to 2026-03-05T00:00:00+00:00, which is not the whole window" in today.note
+    assert "up to 2026-03-05T00:00:00+00:00, which is not exactly the window" in today.note
 
 
 @pytest.mark.parametrize("schedule", [None, AfterTables("silver.clicks")])
-def test_without_a_cron_schedule_no_backfill_is_printed_because_airflow_refuses_it(
+def test_without_a_cron_schedule_there_is_no_command_by_interval(
     schedule: AfterTables | None,
 ) -> None:
     pipeline = dataclasses.replace(FLIGHTS, schedule=schedule)
-    told = commands(pipeline, asked(pipeline, "2026-03-03", "2026-03-05"), LATER)
-    assert (told.by_interval, told.runs, told.note) == (None, None, "")
-    assert len(told.single) == 2
+    printed = commands(pipeline, request_of(pipeline, "2026-03-03", "2026-03-05"), LATER)
+    assert (printed.by_interval, printed.runs, printed.note) == (None, None, "")
+    assert len(printed.single) == 2
 
 
-def test_an_increment_is_started_without_a_conf_and_flows_are_named_where_they_were() -> None:
+def test_the_commands_contain_only_the_parameters_of_the_request() -> None:
     assert commands(FLIGHTS, RunRequest.check(FLIGHTS, "r", {})).single == (
         "airflow dags trigger flights",
         "tidegate run flights",
     )
-    told = commands(FLIGHTS, asked(FLIGHTS, "2013-01-01", "2013-01-02", flows=["gold"]))
-    assert '"flows": ["gold"]' in told.single[0]
-    assert "--flow gold" in told.single[1]
-    assert told.by_interval is None
+    printed = commands(FLIGHTS, request_of(FLIGHTS, "2013-01-01", "2013-01-02", flows=["gold"]))
+    assert '"flows": ["gold"]' in printed.single[0]
+    assert "--flow gold" in printed.single[1]
+    assert printed.by_interval is None

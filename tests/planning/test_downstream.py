@@ -1,10 +1,10 @@
-"""Whom a table's change reaches is found in all declarations that load."""
+"""What is downstream of a table, in all declarations that load."""
 
 from __future__ import annotations
 
 from tests.cli.project import orders
 from tidegate.errors import SpecError
-from tidegate.planning.downstream import below
+from tidegate.planning.downstream import downstream_of
 from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Pipeline, Table
 
 FOLLOWER = Pipeline(
@@ -28,10 +28,10 @@ READER = Pipeline(
 )
 
 
-def test_flows_their_tables_and_pipelines_that_only_follow_are_told() -> None:
+def test_flows_their_tables_and_triggered_pipelines_are_downstream() -> None:
     declared = {each.name: each for each in (orders(), FOLLOWER, READER)} | {"zz_wip": SpecError("does not load")}
-    found = below("bronze.orders", declared)
-    assert found.flows == ("orders/silver", "orders/gold", "report/gold")
-    assert found.tables == ("silver.orders", "gold.orders", "gold.report")
-    assert found.starts == ("mail",), "it reads no change feed, but Airflow runs it"
-    assert below("gold.report", declared).lines() == []
+    downstream = downstream_of("bronze.orders", declared)
+    assert downstream.flows == ("orders/silver", "orders/gold", "report/gold")
+    assert downstream.tables == ("silver.orders", "gold.orders", "gold.report")
+    assert downstream.starts == ("mail",), "it reads no change feed, but Airflow runs it"
+    assert downstream_of("gold.report", declared).lines() == []

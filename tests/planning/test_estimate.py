@@ -1,4 +1,4 @@
-"""How long a run may take is told from a fixed part and a part per row of what the flow did before."""
+"""Estimates of durations from earlier batches of a flow."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.planning.estimate import Estimate, estimate, fitted
+from tidegate.planning.estimate import Estimate, estimate, fit
 from tidegate.report import BatchRecord
 
 
-def test_most_of_a_small_batch_is_the_same_however_many_rows_it_has() -> None:
+def test_a_fixed_duration_and_a_duration_per_row_are_fitted() -> None:
     small, large = (900, 5.0), (90_000, 5.9)
-    seconds, at_most = fitted([small, large, small], 1_000_000)
-    assert seconds == pytest.approx(15.1, abs=0.2), "and not 5,556 s, which 180 rows a second would take"
+    seconds, at_most = fit([small, large, small], 1_000_000)
+    assert seconds == pytest.approx(15.1, abs=0.2), "not 5,556 s, which 180 rows per second would need"
     assert not at_most
 
 
-def test_one_slow_batch_among_many_does_not_bend_the_answer() -> None:
+def test_the_fit_is_robust_against_one_slow_batch() -> None:
     points = [(1000 * number, 5.0 + 0.1 * number) for number in range(1, 20)]
-    assert fitted([*points, (1000, 300.0)], 10_000) == pytest.approx((6.0, False), abs=0.3)
+    assert fit([*points, (1000, 300.0)], 10_000) == pytest.approx((6.0, False), abs=0.3)
 
 
-def test_batches_of_one_size_only_bound_it() -> None:
-    assert fitted([(900, 5.0), (901, 5.2)], 450) == (5.2, False)
-    assert fitted([(900, 5.0), (901, 5.2)], 1802) == (10.4, True)
-    assert fitted([(0, 3.0)], 0) == (3.0, False)
+def test_batches_of_one_size_give_an_upper_bound() -> None:
+    assert fit([(900, 5.0), (901, 5.2)], 450) == (5.2, False)
+    assert fit([(900, 5.0), (901, 5.2)], 1802) == (10.4, True)
+    assert fit([(0, 3.0)], 0) == (3.0, False)
 
 
 @pytest.fixture
@@ -42,16 +42,16 @@ def record(
     project.record(orders(), line)
 
 
-def test_earlier_runs_of_the_same_kind_tell_more_than_increments(project: Project) -> None:
-    assert estimate(project.layout, "orders", "silver", "replay", 5000, 100) is None, "nothing was recorded yet"
+def test_earlier_runs_of_the_same_mode_are_preferred_to_increments(project: Project) -> None:
+    assert estimate(project.layout, "orders", "silver", "backfill", 5000, 100) is None, "the ledger is empty"
     record(project, 0, "upsert", 10, 4.0)
     record(project, 1, "upsert", 1000, 5.0)
-    by_increments = estimate(project.layout, "orders", "silver", "replay", 5000, 100)
+    by_increments = estimate(project.layout, "orders", "silver", "backfill", 5000, 100)
     assert by_increments == Estimate(seconds=pytest.approx(9.0, abs=0.1), at_most=False, alike=False)
     assert estimate(project.layout, "orders", "silver", "incremental", None, None) is None
 
-    record(project, 2, "rederive", 100, 20.0, app_id="orders/silver/v1/0/window")
-    assert estimate(project.layout, "orders", "silver", "replay", 5000, 100) == Estimate(
+    record(project, 2, "backfill", 100, 20.0, app_id="orders/silver/v1/0/window")
+    assert estimate(project.layout, "orders", "silver", "backfill", 5000, 100) == Estimate(
         seconds=20.0, at_most=False, alike=True
     )
     assert estimate(project.layout, "orders", "silver", "incremental", 10, None) == Estimate(
@@ -63,7 +63,7 @@ def test_earlier_runs_of_the_same_kind_tell_more_than_increments(project: Projec
     assert refresh.alike
 
 
-def test_pieces_of_a_reingest_tell_of_reingests_and_not_of_increments(project: Project) -> None:
+def test_pieces_of_a_reingest_are_used_for_reingests_only(project: Project) -> None:
     record(project, 0, "append", 100, 4.0)
     record(project, 0, "append", 100, 30.0, app_id="orders/silver/v1/0/window")
     assert estimate(project.layout, "orders", "silver", "incremental", 100, None) == Estimate(

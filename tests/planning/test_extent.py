@@ -1,4 +1,4 @@
-"""What a manual mode would read tells whether its JVM compiles quickly or well."""
+"""Whether a request reads so little that C1-only compilation is faster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.planning.extent import Extent, sized
+from tidegate.planning.extent import Extent, with_size
 from tidegate.request import RunRequest
 
 
@@ -21,30 +21,30 @@ def filled(tmp_path: Path) -> Project:
     return project
 
 
-def small(project: Project, **asked: str) -> bool:
-    return sized(project.environment, orders(), RunRequest.check(orders(), "a run", dict(asked))).small
+def small(project: Project, **params: str) -> bool:
+    return with_size(project.environment, orders(), RunRequest.check(orders(), "a run", dict(params))).small
 
 
 def test_a_window_of_small_tables_is_small(filled: Project) -> None:
-    assert small(filled, mode="replay", from_date="2026-03-01", to_date="2026-03-01")
+    assert small(filled, mode="backfill", from_date="2026-03-01", to_date="2026-03-01")
     assert small(filled, mode="full_refresh")
 
 
 def test_a_window_of_a_large_table_is_not_small(filled: Project) -> None:
     filled.table("bronze.orders", [{"line": secrets.token_hex(9 * 1024 * 1024)}])
-    assert not small(filled, mode="replay", from_date="2026-03-01", to_date="2026-03-01")
+    assert not small(filled, mode="backfill", from_date="2026-03-01", to_date="2026-03-01")
 
 
-def test_what_cannot_be_measured_is_not_small(tmp_path: Path) -> None:
+def test_a_source_of_unknown_size_is_not_small(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
     project.declare(orders())
     assert not small(project, mode="full_refresh")
-    assert not small(project, mode="reingest"), "there is no landing folder"
+    assert not small(project, mode="reingest"), "the landing folder does not exist"
 
 
 @pytest.mark.parametrize(("size", "expected"), [(1000, True), (10**12, False), (None, False)])
-def test_what_a_preview_measured_is_not_measured_again(filled: Project, size: int | None, expected: bool) -> None:
+def test_extents_of_a_preview_are_not_measured_again(filled: Project, size: int | None, expected: bool) -> None:
     request = RunRequest.check(orders(), "a run", {"mode": "full_refresh", "flows": ["silver"]})
-    completed = sized(filled.environment, orders(), request, [Extent(what="a table", rows=None, size=size)])
+    completed = with_size(filled.environment, orders(), request, [Extent(what="a table", rows=None, size=size)])
     assert completed.small is expected
     assert (completed.mode, completed.flows, completed.request_id) == ("full_refresh", ("silver",), request.request_id)

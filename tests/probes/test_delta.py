@@ -1,4 +1,4 @@
-"""What a Delta table's log tells without a JVM."""
+"""The log of a Delta table is read without a JVM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.written import TABLE_ID, DeltaLog, add, change, remove, txn
+from tests.spark_files import TABLE_ID, DeltaLog, add, change, remove, txn
 from tidegate.probes import delta
 
 
@@ -18,16 +18,16 @@ def log(tmp_path: Path) -> DeltaLog:
     return DeltaLog(tmp_path / "table")
 
 
-def test_where_no_table_is_there_is_no_version(tmp_path: Path) -> None:
-    assert delta.current_version(tmp_path / "nothing") is None
-    (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
-    assert delta.current_version(tmp_path / "begun") is None
-    assert delta.transaction_version(tmp_path / "begun", "app") is None
-    assert delta.row_bytes(tmp_path / "begun") is None
-    assert delta.commits_since(tmp_path / "begun", 0) == []
+def test_without_a_table_there_is_no_version(tmp_path: Path) -> None:
+    assert delta.current_version(tmp_path / "missing") is None
+    (tmp_path / "empty" / "_delta_log").mkdir(parents=True)
+    assert delta.current_version(tmp_path / "empty") is None
+    assert delta.transaction_version(tmp_path / "empty", "app") is None
+    assert delta.row_bytes(tmp_path / "empty") is None
+    assert delta.commits_since(tmp_path / "empty", 0) == []
 
 
-def test_the_newest_commit_is_the_version_and_drafts_do_not_count(log: DeltaLog) -> None:
+def test_the_version_is_that_of_the_newest_commit_and_temporary_files_are_ignored(log: DeltaLog) -> None:
     log.commit(add("a", 1))
     log.commit(add("b", 1))
     for name in (
@@ -42,13 +42,19 @@ def test_the_newest_commit_is_the_version_and_drafts_do_not_count(log: DeltaLog)
     assert delta.current_version(log.path) == 12
 
 
-def test_an_append_changes_the_rows_of_its_files(log: DeltaLog) -> None:
+def test_an_append_counts_the_rows_of_its_files(log: DeltaLog) -> None:
     log.commit(add("a", 3, 10), add("b", 4, 20))
     (commit,) = delta.commits_since(log.path, 0)
-    assert (commit.rows, commit.size, len(commit.files), commit.whole, commit.table_id) == (7, 30, 2, False, TABLE_ID)
+    assert (commit.rows, commit.size, len(commit.files), commit.has_change_files, commit.table_id) == (
+        7,
+        30,
+        2,
+        False,
+        TABLE_ID,
+    )
 
 
-def test_a_merge_with_change_files_counts_what_its_metrics_say_and_an_update_once(log: DeltaLog) -> None:
+def test_a_merge_with_change_files_counts_rows_from_its_metrics_and_an_update_once(log: DeltaLog) -> None:
     log.commit(add("a", 3))
     metrics = {
         "numTargetRowsInserted": 2,
@@ -58,29 +64,29 @@ def test_a_merge_with_change_files_counts_what_its_metrics_say_and_an_update_onc
     }
     log.commit(remove("a", 3), add("b", 5), change(70), operation="MERGE", metrics=metrics)
     (commit,) = delta.commits_since(log.path, 1)
-    assert (commit.rows, commit.size, commit.whole) == (7, 70, True)
+    assert (commit.rows, commit.size, commit.has_change_files) == (7, 70, True)
 
 
 @pytest.mark.parametrize(("operation", "metric"), [("UPDATE", "numUpdatedRows"), ("DELETE", "numDeletedRows")])
-def test_other_changes_are_counted_by_their_own_metric(log: DeltaLog, operation: str, metric: str) -> None:
+def test_updates_and_deletes_are_counted_by_their_metric(log: DeltaLog, operation: str, metric: str) -> None:
     log.commit(add("a", 3))
     log.commit(remove("a", None), add("b", 3), change(), operation=operation, metrics={metric: 2})
     assert delta.read_commit(log.path, 1).rows == 2
 
 
-def test_whole_files_removed_are_deleted_rows(log: DeltaLog) -> None:
+def test_rows_of_removed_files_count_as_deleted(log: DeltaLog) -> None:
     log.commit(add("a", 3))
     log.commit(remove("a", 3), operation="DELETE")
     assert delta.read_commit(log.path, 1).rows == 3
 
 
-def test_a_deletion_vector_counts_only_the_rows_that_it_adds(log: DeltaLog) -> None:
+def test_a_new_deletion_vector_counts_only_its_rows(log: DeltaLog) -> None:
     log.commit(add("a", 10))
     log.commit(remove("a", 10), add("a", 10, hidden=4), operation="DELETE")
     assert delta.read_commit(log.path, 1).rows == 4
 
 
-def test_rows_that_the_log_does_not_tell_are_unknown_and_not_zero(log: DeltaLog) -> None:
+def test_the_number_of_rows_is_none_without_statistics(log: DeltaLog) -> None:
     log.commit(add("a", 3))
     log.commit(remove("a", None), operation="TRUNCATE")
     commit = delta.read_commit(log.path, 1)
@@ -94,19 +100,19 @@ def test_rows_that_the_log_does_not_tell_are_unknown_and_not_zero(log: DeltaLog)
 def test_commits_that_change_no_row_have_no_files(log: DeltaLog, number: int) -> None:
     log.commit(add("a", 3), add("b", 3))
     zero = {f"numTargetRows{what}": 0 for what in ("Inserted", "Updated", "Deleted")}
-    idle = (
+    without_changes = (
         ([remove("a", 3, data_change=False), add("c", 3, data_change=False)], "OPTIMIZE", None),
         ([log.metadata], "SET TBLPROPERTIES", None),
         ([txn("app", 1)], "WRITE", None),
         ([remove("a", 3), add("c", 3)], "MERGE", zero),
     )
-    actions, operation, metrics = idle[number]
+    actions, operation, metrics = without_changes[number]
     log.commit(*actions, operation=operation, metrics=metrics)
     commit = delta.read_commit(log.path, 1)
     assert (commit.files, commit.rows, commit.size) == ((), 0, 0)
 
 
-def test_a_commit_that_the_log_no_longer_holds_is_missed(log: DeltaLog) -> None:
+def test_a_commit_that_is_no_longer_in_the_log_is_an_error(log: DeltaLog) -> None:
     for name in "abc":
         log.commit(add(name, 1))
     (log.path / "_delta_log" / f"{1:020d}.json").unlink()
@@ -124,23 +130,23 @@ def test_the_last_batch_of_an_application_is_found(log: DeltaLog) -> None:
     assert delta.table_id(log.path) == TABLE_ID
 
 
-def test_a_snapshot_holds_the_files_that_live_then(log: DeltaLog) -> None:
+def test_a_snapshot_has_the_files_of_its_version(log: DeltaLog) -> None:
     log.commit(add("b", 1, 10), add("a", 2, 20))
     log.commit(remove("b", 1), add("c", 5, 50))
     assert [(file.rows, file.size) for file in delta.snapshot_files(log.path, 0)] == [(2, 20), (1, 10)], (
-        "by time, then path"
+        "by time, then by path"
     )
     assert sorted((file.rows, file.size) for file in delta.snapshot_files(log.path)) == [(2, 20), (5, 50)]
 
 
-def test_the_size_of_a_row_comes_from_the_newest_commit_that_tells(log: DeltaLog) -> None:
+def test_the_size_of_a_row_is_from_the_newest_commit_with_statistics(log: DeltaLog) -> None:
     log.commit(add("a", 10, 1000))
     log.commit(add("b", 10, 500))
     log.commit(log.metadata)
     assert delta.row_bytes(log.path) == 50
 
 
-def test_a_log_can_be_read_while_somebody_writes_it(log: DeltaLog) -> None:
+def test_a_log_can_be_read_during_writes(log: DeltaLog) -> None:
     import threading
 
     log.commit(add("first", 1))
@@ -160,15 +166,15 @@ def test_a_log_can_be_read_while_somebody_writes_it(log: DeltaLog) -> None:
     thread.start()
     try:
         for _ in range(20):
-            seen = delta.commits_since(log.path, 0)
-            assert [commit.version for commit in seen] == list(range(len(seen)))
-            assert sum(commit.rows or 0 for commit in seen) == len(seen)
+            commits = delta.commits_since(log.path, 0)
+            assert [commit.version for commit in commits] == list(range(len(commits)))
+            assert sum(commit.rows or 0 for commit in commits) == len(commits)
     finally:
         stop.set()
         thread.join()
 
 
-def test_versions_behind_the_retention_of_log_or_files_are_no_longer_served(tmp_path: Path) -> None:
+def test_versions_whose_log_or_files_were_removed_can_no_longer_be_read(tmp_path: Path) -> None:
     path = tmp_path / "table"
     for number in range(5):
         write_deltalake(str(path), pyarrow.table({"n": [number]}), mode="append")
@@ -178,13 +184,13 @@ def test_versions_behind_the_retention_of_log_or_files_are_no_longer_served(tmp_
     (removed,) = delta_files(path, 1)
     removed.unlink()
     assert delta.served_ranges(path, 0, 4) == [(0, 0), (2, 4)]
-    assert [delta.is_whole(path, version) for version in (0, 1, 4)] == [True, False, False]
+    assert [delta.can_read_version(path, version) for version in (0, 1, 4)] == [True, False, False]
 
     DeltaTable(str(path), version=3).create_checkpoint()
     for version in (0, 1):
         (path / "_delta_log" / f"{version:020d}.json").unlink()
-    assert delta.served_ranges(path, 0, 4) == [(3, 4)], "before a checkpoint nothing can be put together"
-    assert not delta.is_whole(path, 0)
+    assert delta.served_ranges(path, 0, 4) == [(3, 4)], "versions before the oldest checkpoint cannot be reconstructed"
+    assert not delta.can_read_version(path, 0)
 
 
 def delta_files(path: Path, version: int) -> list[Path]:

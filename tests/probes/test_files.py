@@ -37,42 +37,42 @@ def land(folder: Path, *names: str) -> None:
         (folder / name).write_text("" if name == "empty.csv" else "a\n1\n")
 
 
-def test_hidden_names_and_names_outside_the_glob_are_ignored_and_counted(tmp_path: Path) -> None:
+def test_hidden_and_unmatched_names_are_ignored_and_counted(tmp_path: Path) -> None:
     land(tmp_path, *READ, *IGNORED)
     listing = list_files(tmp_path, CSV)
     assert {os.path.relpath(file.path, tmp_path) for file in listing.files} == set(READ)
     assert listing.ignored == len(IGNORED)
-    assert listing.unfit == 3, "x.tmp, y.csv.tmp and UPPER.CSV are not hidden"
+    assert listing.unmatched == 3, "x.tmp, y.csv.tmp and UPPER.CSV are not hidden"
 
 
-def test_a_file_is_told_with_its_size_and_its_time_as_java_tells_it(tmp_path: Path) -> None:
+def test_a_listed_file_has_its_size_and_its_time_in_milliseconds_rounded_down(tmp_path: Path) -> None:
     land(tmp_path, "a.csv")
     os.utime(tmp_path / "a.csv", ns=(0, 1_700_000_000_123_999_999))
     (file,) = list_files(tmp_path, CSV).files
     assert (file.path, file.size, file.modified_ms) == (str(tmp_path / "a.csv"), 4, 1_700_000_000_123)
 
 
-def test_paths_are_plain_whatever_way_the_folder_is_named(tmp_path: Path) -> None:
+def test_paths_are_normalized(tmp_path: Path) -> None:
     land(tmp_path, "in/a.csv")
     (file,) = list_files(tmp_path / "in" / ".." / "in", CSV).files
     assert file.path == str(tmp_path / "in" / "a.csv")
 
 
-def test_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist; create it") as raised:
-        list_files(tmp_path / "nothing", CSV)
-    assert str(tmp_path / "nothing") in raised.value.message
+        list_files(tmp_path / "missing", CSV)
+    assert str(tmp_path / "missing") in raised.value.message
     assert not raised.value.transient
 
 
-def test_a_file_in_place_of_the_folder_says_so(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_is_an_error(tmp_path: Path) -> None:
     land(tmp_path, "a.csv")
     with pytest.raises(SourceError, match="is a file"):
         list_files(tmp_path / "a.csv", CSV)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_an_unreadable_folder_says_so(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir(mode=0)
     with pytest.raises(SourceError, match="cannot be read"):
         list_files(tmp_path / "in", CSV)
@@ -80,32 +80,32 @@ def test_an_unreadable_folder_says_so(tmp_path: Path) -> None:
         list_files(tmp_path, CSV)
 
 
-def test_links_are_followed_and_broken_ones_are_left_out(tmp_path: Path) -> None:
+def test_links_are_followed_and_broken_links_are_omitted(tmp_path: Path) -> None:
     land(tmp_path / "elsewhere", "a.csv")
     landing = tmp_path / "landing"
     landing.mkdir()
     (landing / "there").symlink_to(tmp_path / "elsewhere")
     (landing / "b.csv").symlink_to(tmp_path / "elsewhere" / "a.csv")
-    (landing / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
-    found = [os.path.relpath(file.path, landing) for file in list_files(landing, CSV).files]
-    assert found == ["b.csv", "there/a.csv"]
+    (landing / "broken.csv").symlink_to(tmp_path / "missing.csv")
+    paths = [os.path.relpath(file.path, landing) for file in list_files(landing, CSV).files]
+    assert paths == ["b.csv", "there/a.csv"]
 
 
-def test_a_link_to_a_folder_above_itself_is_refused_and_not_followed_for_ever(tmp_path: Path) -> None:
+def test_a_link_to_a_parent_folder_is_an_error(tmp_path: Path) -> None:
     land(tmp_path, "in/a.csv")
     (tmp_path / "in" / "up").symlink_to(tmp_path)
-    with pytest.raises(SourceError, match="above itself"):
+    with pytest.raises(SourceError, match="one of its parent folders"):
         list_files(tmp_path, CSV)
 
 
-def test_a_name_that_java_cannot_read_is_ignored(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_ignored(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_text("a\n1\n")
     listing = list_files(tmp_path, CSV)
     assert (listing.files, listing.ignored) == ((), 1)
 
 
 @pytest.mark.parametrize(
-    ("glob", "fitting", "unfitting"),
+    ("glob", "matching", "other"),
     [
         ("*.{csv,csv.gz}", ["a.csv", ".csv", "a\nb.csv", "a.csv.gz"], ["a.csvx", "acsv", "a.csv.bz2", "A.CSV"]),
         ("a?.csv", ["ab.csv", "a?.csv"], ["a.csv", "abc.csv"]),
@@ -119,18 +119,18 @@ def test_a_name_that_java_cannot_read_is_ignored(tmp_path: Path) -> None:
         ("a+(b)|$.^", ["a+(b)|$.^"], ["aab"]),
     ],
 )
-def test_globs_mean_what_they_mean_to_hadoop(glob: str, fitting: list[str], unfitting: list[str]) -> None:
+def test_globs_match_as_in_hadoop(glob: str, matching: list[str], other: list[str]) -> None:
     pattern = glob_pattern(glob)
-    assert [name for name in (*fitting, *unfitting) if pattern.fullmatch(name)] == fitting
+    assert [name for name in (*matching, *other) if pattern.fullmatch(name)] == matching
 
 
 @pytest.mark.parametrize("glob", ["*.{csv", "[a"])
 def test_an_unfinished_glob_is_refused(glob: str) -> None:
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match="invalid glob"):
         glob_pattern(glob)
 
 
-def test_sparks_own_exceptions_to_hidden_names_are_kept() -> None:
+def test_the_exceptions_of_spark_to_hidden_names_apply() -> None:
     assert [
         name for name in ("_a", ".a", "a._COPYING_", "_a=1", "_metadata", "_common_metadata.x", "a") if is_hidden(name)
     ] == [
@@ -147,27 +147,27 @@ def test_rows_are_estimated_from_samples_compressed_or_not(tmp_path: Path) -> No
         packed.write(lines)
     listing = list_files(tmp_path, CSV)
     for file in listing.files:
-        told = estimate_rows((file,), has_header=True)
-        assert told is not None
-        assert told == pytest.approx(19_999, rel=0.25), file.path
-    (tmp_path / "b.csv.gz").write_bytes(b"no gzip at all")
+        estimate = estimate_rows((file,), has_header=True)
+        assert estimate is not None
+        assert estimate == pytest.approx(19_999, rel=0.25), file.path
+    (tmp_path / "b.csv.gz").write_bytes(b"not gzip")
     bad = tuple(file for file in list_files(tmp_path, CSV).files if file.path.endswith(".gz"))
     assert estimate_rows(bad, has_header=True) is None
 
 
-def test_empty_files_hold_no_rows(tmp_path: Path) -> None:
+def test_empty_files_have_no_rows(tmp_path: Path) -> None:
     land(tmp_path, "empty.csv")
     assert estimate_rows(list_files(tmp_path, CSV).files, has_header=True) in (None, 0)
 
 
 @pytest.mark.jvm
-def test_a_real_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
     landing, checkpoint = tmp_path / "land[1] {x}", tmp_path / "checkpoint"
     land(landing, *READ, *IGNORED)
-    _drain(spark, landing, checkpoint)
-    for number in range(11):  # past the tenth listing, which Spark compacts
+    _run_stream(spark, landing, checkpoint)
+    for number in range(11):  # beyond the tenth listing, which Spark compacts
         land(landing, f"later{number}.csv")
-    _drain(spark, landing, checkpoint)
+    _run_stream(spark, landing, checkpoint)
 
     listing, read = list_files(landing, CSV), progress.source_files(checkpoint)
     listed = {file.path: file.modified_ms for file in listing.files}
@@ -179,10 +179,10 @@ def test_a_real_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path)
     assert [file for batch in range(last + 1) for file in progress.batch_files(checkpoint, batch)] == read
 
 
-def _drain(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
+def _run_stream(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
     from tidegate.spark.intake.landing import glob_escaped
 
-    def take(batch: DataFrame, batch_id: int) -> None:
+    def ignore(batch: DataFrame, batch_id: int) -> None:
         pass
 
     (
@@ -194,7 +194,7 @@ def _drain(spark: SparkSession, landing: Path, checkpoint: Path) -> None:
         .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
         .load(glob_escaped(str(landing)))
         .select("path", "length", "modificationTime")
-        .writeStream.foreachBatch(take)
+        .writeStream.foreachBatch(ignore)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()

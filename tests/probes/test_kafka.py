@@ -1,4 +1,4 @@
-"""A topic is asked from a real broker; one that is not there is told in time and without noise."""
+"""Topics are read from a real broker; a missing broker is reported in time and without log output."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.embedded.broker import Broker
 from tidegate.errors import SourceError, SourceUnavailableError
 from tidegate.probes.kafka import end_offsets, offset_bounds
 
 NEVER = 3600.0
-"""Seconds; whoever waits so long is ended by pytest."""
+"""Seconds; longer than the timeout of a test."""
 
 
 def unused_port() -> int:
@@ -24,55 +24,57 @@ def unused_port() -> int:
 @pytest.mark.parametrize(
     "bootstrap", ["127.0.0.1:{port}", "PLAINTEXT://127.0.0.1:{port}", "127.0.0.1:{port},127.0.0.1:{port}", "no-port"]
 )
-def test_without_a_broker_it_fails_at_once_and_transiently(bootstrap: str, capfd: pytest.CaptureFixture[str]) -> None:
-    # It would ask until `NEVER` if it did not hear that the port is closed.
+def test_without_a_broker_a_request_fails_at_once_with_a_transient_error(
+    bootstrap: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Without the check of the port the request would retry until `NEVER`.
     with pytest.raises(SourceUnavailableError, match="no Kafka broker answers") as raised:
         end_offsets(bootstrap.format(port=unused_port()), "clicks", timeout=NEVER)
     assert raised.value.transient
     assert capfd.readouterr().err == ""
 
 
-def test_somebody_who_listens_and_never_answers_is_given_up_in_time(capfd: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as mute:
-        mute.bind(("127.0.0.1", 0))
-        mute.listen()
+def test_a_server_that_never_answers_is_given_up_in_time(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
         with pytest.raises(SourceUnavailableError):
-            end_offsets(f"127.0.0.1:{mute.getsockname()[1]}", "clicks", timeout=0.5)
+            end_offsets(f"127.0.0.1:{silent.getsockname()[1]}", "clicks", timeout=0.5)
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_bounds_are_what_was_produced_and_deleted(broker: Broker, topic: str) -> None:
+def test_bounds_follow_produced_and_deleted_messages(broker: Broker, topic: str) -> None:
     from confluent_kafka import Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
 
     broker.create_topic(topic, partitions=3)
-    assert end_offsets(broker.bootstrap, topic, PATIENCE) == {0: 0, 1: 0, 2: 0}
+    assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == {0: 0, 1: 0, 2: 0}
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(60):
         producer.produce(topic, value=str(number), partition=number % 2)
-    assert producer.flush(PATIENCE) == 0
-    assert end_offsets(broker.bootstrap, topic, PATIENCE) == {0: 30, 1: 30, 2: 0}
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == {0: 30, 1: 30, 2: 0}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 12)]).values():
-        deleted.result(PATIENCE)
-    assert offset_bounds(broker.bootstrap, topic, PATIENCE) == {0: (12, 30), 1: (0, 30), 2: (0, 0)}
+        deleted.result(TIMEOUT_SECONDS)
+    assert offset_bounds(broker.bootstrap, topic, TIMEOUT_SECONDS) == {0: (12, 30), 1: (0, 30), 2: (0, 0)}
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_an_unknown_topic_is_named_and_not_created(broker: Broker, topic: str) -> None:
+def test_an_unknown_topic_is_an_error_and_is_not_created(broker: Broker, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     with pytest.raises(SourceError, match=f"no topic '{topic}'") as raised:
-        end_offsets(broker.bootstrap, topic, PATIENCE)
+        end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS)
     assert not raised.value.transient
-    assert topic not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=PATIENCE).topics
+    assert topic not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=TIMEOUT_SECONDS).topics
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_a_wide_topic_is_told_partition_by_partition(broker: Broker, topic: str) -> None:
+def test_a_topic_with_many_partitions_has_bounds_for_each(broker: Broker, topic: str) -> None:
     broker.create_topic(topic, partitions=12)
-    assert end_offsets(broker.bootstrap, topic, PATIENCE) == dict.fromkeys(range(12), 0)
+    assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == dict.fromkeys(range(12), 0)

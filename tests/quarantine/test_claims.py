@@ -1,4 +1,4 @@
-"""What a replay has in hand, on real Delta tables and without a JVM."""
+"""Claims of replays, on real Delta tables and without a JVM."""
 
 from __future__ import annotations
 
@@ -26,58 +26,60 @@ def ids(*names: str) -> pyarrow.Table:
     return pyarrow.table({"_row_id": pyarrow.array(names, pyarrow.string())})
 
 
-def test_of_a_flow_that_never_held_anything_back_nothing_is_taken(tmp_path: Path) -> None:
-    nowhere = tmp_path / "nowhere"
-    assert claims.take(nowhere, EVERYTHING, number=0, first=0, limit=10, by="ada") is None
-    assert claims.in_hand(nowhere) is None
-    assert (claims.highest(nowhere), claims.count_entries(nowhere, [0, 1])) == (-1, 0)
-    assert not nowhere.exists()
+def test_without_a_quarantine_table_nothing_is_claimed(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    assert claims.create(missing, EVERYTHING, number=0, first=0, limit=10, by="ada") is None
+    assert claims.unfinished_claim(missing) is None
+    assert (claims.highest_number(missing), claims.count_entries(missing, [0, 1])) == (-1, 0)
+    assert not missing.exists()
 
 
-def test_a_claim_is_bounded_takes_the_oldest_and_none_twice(table: Path) -> None:
+def test_a_claim_is_bounded_and_locks_the_oldest_entries_once(table: Path) -> None:
     rows = Selection.check(rule="malformed_line")
-    assert claims.take(table, rows, number=3, first=3, limit=2, by="ada") == claims.Claim(number=3, entries=2)
+    assert claims.create(table, rows, number=3, first=3, limit=2, by="ada") == claims.Claim(number=3, entries=2)
     assert {name for name, row in entries(table).items() if row["_in_hand"]} == {"a#2", "a#3"}
-    assert claims.in_hand(table) == claims.Claim(number=3, entries=2)
-    assert lifecycle.count_free(table, rows) == 1, "what is in hand is left alone"
-    assert claims.take(table, rows, number=4, first=3, limit=9, by="ada") == claims.Claim(number=4, entries=1)
-    assert claims.take(table, rows, number=5, first=3, limit=9, by="ada") is None
+    assert claims.unfinished_claim(table) == claims.Claim(number=3, entries=2)
+    assert lifecycle.count_unclaimed(table, rows) == 1, "claimed entries are not counted"
+    assert claims.create(table, rows, number=4, first=3, limit=9, by="ada") == claims.Claim(number=4, entries=1)
+    assert claims.create(table, rows, number=5, first=3, limit=9, by="ada") is None
 
 
-def test_a_claim_is_settled_in_one_commit_and_what_came_back_stays_the_same_entry(table: Path) -> None:
-    claims.take(table, EVERYTHING, number=7, first=7, limit=100, by="ada")
+def test_a_claim_is_settled_in_one_commit_and_returned_entries_stay_the_same(table: Path) -> None:
+    claims.create(table, EVERYTHING, number=7, first=7, limit=100, by="ada")
     refused = ids("a#2").append_column("rules", pyarrow.array([["required(order_id)"]]))
-    claims.send_back(table, 7, refused, suite_fingerprint="feed", app_id="orders/silver/replay", told="{}")
+    claims.mark_returned(table, 7, refused, suite_fingerprint="feed", app_id="orders/silver/replay", user_metadata="{}")
     assert DeltaTable(str(table)).transaction_version("orders/silver/replay") == 7
     before = versions(table)
     claims.settle(table, 7)
     assert versions(table) == before + 1
 
-    held = lifecycle.held(table)
-    assert (held.states, held.in_hand) == ({"open": 1, "replayed": 5}, 0)
-    back, gone = entries(table)["a#2"], entries(table)["a#3"]
-    assert (back["state"], back["rules"], back["attempts"]) == ("open", ["required(order_id)"], 1)
-    assert (gone["state"], gone["changed_by"], gone["attempts"]) == ("replayed", "ada", 0)
-    assert claims.take(table, EVERYTHING, number=8, first=7, limit=9, by="ada") is None, "not in the same replay"
-    assert claims.take(table, EVERYTHING, number=9, first=9, limit=9, by="ada") is not None
+    counts = lifecycle.entry_counts(table)
+    assert (counts.states, counts.claimed) == ({"open": 1, "replayed": 5}, 0)
+    returned, replayed = entries(table)["a#2"], entries(table)["a#3"]
+    assert (returned["state"], returned["rules"], returned["attempts"]) == ("open", ["required(order_id)"], 1)
+    assert (replayed["state"], replayed["changed_by"], replayed["attempts"]) == ("replayed", "ada", 0)
+    assert claims.create(table, EVERYTHING, number=8, first=7, limit=9, by="ada") is None, (
+        "not again in the same replay"
+    )
+    assert claims.create(table, EVERYTHING, number=9, first=9, limit=9, by="ada") is not None
 
 
-def test_what_is_gone_is_let_go_with_its_rule(table: Path) -> None:
-    claims.take(table, EVERYTHING, number=0, first=0, limit=100, by="ada")
+def test_entries_without_a_source_record_are_reopened_with_a_rule_for_it(table: Path) -> None:
+    claims.create(table, EVERYTHING, number=0, first=0, limit=100, by="ada")
     for _ in range(2):
-        claims.let_go(table, 0, ids("a#0", "a#1"))
-    assert claims.in_hand(table) == claims.Claim(number=0, entries=4)
+        claims.reopen_missing(table, 0, ids("a#0", "a#1"))
+    assert claims.unfinished_claim(table) == claims.Claim(number=0, entries=4)
     row = entries(table)["a#0"]
     assert (row["state"], row["rules"], row["attempts"]) == ("open", ["between(amount)", "source_gone"], 1)
 
 
-def test_a_claim_that_is_undone_leaves_its_entries_as_they_were(table: Path) -> None:
+def test_a_released_claim_leaves_its_entries_unchanged(table: Path) -> None:
     before = entries(table)
-    claims.take(table, Selection.check(rule="between(amount)"), number=5, first=5, limit=9, by="ada")
-    assert (claims.highest(table), claims.count_entries(table, [4, 5])) == (5, 2)
+    claims.create(table, Selection.check(rule="between(amount)"), number=5, first=5, limit=9, by="ada")
+    assert (claims.highest_number(table), claims.count_entries(table, [4, 5])) == (5, 2)
     assert {entry["_row_id"] for entry in claims.entries_of(table, 5)} == {"a#0", "a#1"}
     claims.release(table, 5)
-    assert claims.in_hand(table) is None
+    assert claims.unfinished_claim(table) is None
     assert claims.count_entries(table, [5]) == 0
     for name, row in entries(table).items():
         assert (row["state"], row["rules"], row["_replay"]) == ("open", before[name]["rules"], None)

@@ -1,4 +1,4 @@
-"""What is decided about quarantined entries is in their table and in the ledger, once each, on real Delta tables."""
+"""Decisions about quarantine entries change the entries and are recorded in the ledger, once each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def entries(layout: Layout) -> dict[str, dict[str, Any]]:
 
 
 def states(layout: Layout) -> dict[str, int]:
-    return dict(lifecycle.held(layout.quarantine("orders", "silver")).states)
+    return dict(lifecycle.entry_counts(layout.quarantine("orders", "silver")).states)
 
 
 def lines(layout: Layout) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def versions(layout: Layout) -> int:
     return len(list((layout.quarantine("orders", "silver") / "_delta_log").glob("*.json")))
 
 
-def test_waiving_takes_who_when_and_why_in_one_commit(layout: Layout) -> None:
+def test_waiving_stores_person_time_and_reason_in_one_commit(layout: Layout) -> None:
     before = versions(layout)
     assert waive(layout, "between(amount)") == 2
     assert versions(layout) == before + 1
@@ -75,10 +75,10 @@ def test_waiving_takes_who_when_and_why_in_one_commit(layout: Layout) -> None:
     assert (row["state"], row["changed_by"], row["reason"]) == ("waived", "o'hara", "the shop's own test")
     assert abs((datetime.now(UTC) - row["changed_at"]).total_seconds()) < 60
     assert states(layout) == {"open": 4, "waived": 2}
-    assert waive(layout, "between(amount)") == 0, "a closed entry stays as it is"
+    assert waive(layout, "between(amount)") == 0, "a closed entry is unchanged"
 
 
-def test_a_decision_has_a_line_in_the_ledger_that_balances_and_no_words_of_a_person(layout: Layout) -> None:
+def test_the_ledger_line_of_a_decision_balances_and_does_not_contain_the_reason(layout: Layout) -> None:
     waive(layout, "between(amount)")
     waive(layout, "malformed_line", by="ada")
     first, second = lines(layout)
@@ -93,13 +93,13 @@ def test_a_decision_has_a_line_in_the_ledger_that_balances_and_no_words_of_a_per
     assert short.imbalance() == 1
 
 
-def test_where_nothing_fits_nothing_is_written(layout: Layout, tmp_path: Path) -> None:
+def test_without_a_matching_entry_nothing_is_written(layout: Layout, tmp_path: Path) -> None:
     before = versions(layout)
     assert waive(layout, "unique(order_id)") == 0
     assert (versions(layout), lines(layout)) == (before, [])
-    nowhere = Layout(tmp_path / "empty", tmp_path / "landing")
-    assert waive(nowhere) == 0
-    assert not nowhere.quarantine("orders", "silver").exists()
+    missing = Layout(tmp_path / "empty", tmp_path / "landing")
+    assert waive(missing) == 0
+    assert not missing.quarantine("orders", "silver").exists()
 
 
 def test_waiving_without_a_reason_is_refused(layout: Layout) -> None:
@@ -108,14 +108,14 @@ def test_waiving_without_a_reason_is_refused(layout: Layout) -> None:
     assert states(layout) == {"open": 6}
 
 
-def test_what_a_replay_has_in_hand_is_left_alone(layout: Layout) -> None:
+def test_claimed_entries_are_not_waived(layout: Layout) -> None:
     path = layout.quarantine("orders", "silver")
-    claims.take(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
+    claims.create(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
     assert waive(layout, "malformed_line") == 1
-    assert claims.in_hand(path) == claims.Claim(number=3, entries=2)
+    assert claims.unfinished_claim(path) == claims.Claim(number=3, entries=2)
 
 
-def test_what_is_too_old_expires(layout: Layout) -> None:
+def test_old_entries_expire(layout: Layout) -> None:
     hours = (pendulum.now("UTC") - pendulum.datetime(2026, 1, 6)).in_hours()
     assert expire(layout, Selection.check(older_than=f"{hours}h")) == 3
     row = entries(layout)["a#0"]
@@ -128,24 +128,24 @@ def test_what_is_too_old_expires(layout: Layout) -> None:
 
 def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: Layout) -> None:
     path = layout.quarantine("orders", "silver")
-    claims.take(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
+    claims.create(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
     assert decision.retire(layout, CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)) == 0
     assert decision.retire(layout, NEXT) == 5
-    assert entries(layout)["a#0"]["reason"] == "judged anew by checkpoint v2/0"
+    assert entries(layout)["a#0"]["reason"] == "judged again by checkpoint v2/0"
     assert entries(layout)["b.gz@1"]["state"] == "open"
-    assert lifecycle.held(path).in_hand == 0, "a replay that was interrupted has nothing left to finish"
+    assert lifecycle.entry_counts(path).claimed == 0, "the claim of an interrupted replay is closed as well"
     assert [(line["kind"], line["closed"], line["requested_by"]) for line in lines(layout)] == [
         ("retire", 5, "tidegate")
     ]
     before = versions(layout)
     assert decision.retire(layout, NEXT) == 0
-    assert versions(layout) == before, "nothing to retire makes no commit"
+    assert versions(layout) == before, "no commit without entries to retire"
 
 
-def test_what_was_waived_and_is_refused_again_by_a_new_checkpoint_stays_waived(layout: Layout) -> None:
+def test_a_waived_row_that_a_new_checkpoint_refuses_again_stays_waived(layout: Layout) -> None:
     path = layout.quarantine("orders", "silver")
     waive(layout, "between(amount)", by="ada", reason="it's a test")
-    # The new checkpoint refused one of the two that ada gave up, and one that nobody did; the others passed.
+    # The new checkpoint refuses one of the two waived rows and one other row; all others pass.
     again = [quarantined(name, ["between(amount)"], {"line": 1}, "x") for name in ("a#0", "a#3")]
     append(path, [entry | {"_checkpoint_version": 2} for entry in again])
 
@@ -161,7 +161,7 @@ def test_what_was_waived_and_is_refused_again_by_a_new_checkpoint_stays_waived(l
     old = [row for row in rows if row["_checkpoint_version"] == 1 and row["level"] == "row"]
     assert {row["state"] for row in old} == {"expired"}
     assert {row["reason"] for row in old if row["_row_id"] in ("a#0", "a#1")} == {
-        "it's a test; judged anew by checkpoint v2/0"
+        "it's a test; judged again by checkpoint v2/0"
     }
     assert [(line["kind"], line["closed"]) for line in lines(layout)] == [
         ("waive", 2),
@@ -171,7 +171,7 @@ def test_what_was_waived_and_is_refused_again_by_a_new_checkpoint_stays_waived(l
     ]
 
 
-def test_a_decision_that_a_crash_kept_from_the_ledger_is_recorded_by_the_next_one_once(
+def test_the_next_decision_records_one_that_crashed_before_its_ledger_line(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a person may say about which entries they mean."""
+"""Validation and descriptions of selections."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tidegate.quarantine.selection import Selection, age
         "wrong_type(a, b)",
         "malformed_line",
         "unique(id)#2",
-        "drift(name#1a2b3c4d)",
-        "drift((more than 100 names))",
-        "drift(user-agent)",
+        "schema_change(name#1a2b3c4d)",
+        "schema_change((more than 100 names))",
+        "schema_change(user-agent)",
         "between(payload.amount)",
         "not_null(Größe in m²)",
         f"unique({', '.join(f'column_number_{n}' for n in range(40))})",
     ],
 )
-def test_the_names_of_rules_are_taken(rule: str) -> None:
+def test_valid_rule_names_are_accepted(rule: str) -> None:
     assert Selection.check(rule=rule).rule == rule
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "fields",
     [
         {"rule": "between(a)' OR true --"},
         {"rule": "Robert'); DROP"},
@@ -43,15 +43,15 @@ def test_the_names_of_rules_are_taken(rule: str) -> None:
         {"since": "2026-01-02", "until": "2026-01-01"},
     ],
 )
-def test_what_is_no_rule_or_no_day_is_refused(asked: dict[str, str]) -> None:
+def test_malformed_rules_and_days_are_refused(fields: dict[str, str]) -> None:
     with pytest.raises(RequestError):
-        Selection.check(**asked)
+        Selection.check(**fields)
 
 
-def test_a_selection_is_told_in_words() -> None:
-    told = Selection.check(rule="between(amount)", since="2026-01-05", until="2026-01-06").told()
-    assert told == "of between(amount) since 2026-01-05 until 2026-01-06"
-    assert Selection().told() == ""
+def test_a_selection_has_a_description() -> None:
+    summary = Selection.check(rule="between(amount)", since="2026-01-05", until="2026-01-06").summary()
+    assert summary == "of between(amount) since 2026-01-05 until 2026-01-06"
+    assert Selection().summary() == ""
 
 
 def test_ages_are_days_or_hours() -> None:

@@ -1,4 +1,4 @@
-"""A contract says what happens with each change, and what people answered completes it."""
+"""A contract and the answers of people determine what happens with each schema change."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from tidegate.errors import FieldError
+from tidegate.schema.changes import Change
 from tidegate.schema.contract import Contract, Terms
 from tidegate.schema.ddl import Column
-from tidegate.schema.drift import Change
 from tidegate.spec import FileSource, KafkaSource
 
 NEW = Change(kind="addition", field="gate")
 RENAMED = Change(kind="rename_suspect", field="departure_delay", formerly="dep_delay", before="double")
 CLASH = Change(kind="case_clash", field="Origin", formerly="origin")
 RETYPED = Change(kind="type_change", field="dep_delay", before="double")
-GONE = Change(kind="removal", field="dep_delay", before="double")
+MISSING = Change(kind="removal", field="dep_delay", before="double")
 
 
 @pytest.mark.parametrize(
     "wrong", [{"mode": "strict"}, {"columns": {"a": "drop"}}, {"columns": {"": "rescue"}}, {"columns": 5}]
 )
-def test_a_wrong_contract_is_refused_when_it_is_declared(wrong: dict[str, Any]) -> None:
+def test_an_invalid_contract_is_refused_when_it_is_declared(wrong: dict[str, Any]) -> None:
     with pytest.raises(FieldError):
         Contract(**wrong)
 
@@ -35,10 +35,10 @@ def test_a_required_field_cannot_be_rescued_value_by_value() -> None:
         KafkaSource(topic="a", schema="id INT", contract="freeze")  # type: ignore[arg-type]
 
 
-def test_the_mode_of_a_column_comes_before_that_of_the_table() -> None:
+def test_the_mode_of_a_column_overrides_the_mode_of_the_table() -> None:
     terms = Terms(contract=Contract(mode="evolve", columns={"gate": "discard_value", "dep_delay": "freeze"}))
 
-    assert [terms.action(change) for change in (NEW, RENAMED, RETYPED, GONE)] == [
+    assert [terms.action(change) for change in (NEW, RENAMED, RETYPED, MISSING)] == [
         "discard_value",
         "freeze",
         "freeze",
@@ -46,19 +46,19 @@ def test_the_mode_of_a_column_comes_before_that_of_the_table() -> None:
     ]
 
 
-def test_only_a_new_field_with_the_name_of_a_column_evolves() -> None:
+def test_only_a_new_field_with_a_valid_column_name_evolves() -> None:
     terms = Terms(contract=Contract(mode="evolve"))
 
     assert [terms.action(change) for change in (NEW, RENAMED)] == ["evolve", "evolve"]
-    assert [terms.action(change) for change in (CLASH, RETYPED, GONE)] == ["rescue", "rescue", "rescue"]
+    assert [terms.action(change) for change in (CLASH, RETYPED, MISSING)] == ["rescue", "rescue", "rescue"]
     assert terms.action(Change(kind="addition", field="flight no")) == "rescue"
 
 
-def test_an_answer_opens_what_is_frozen_and_nothing_else() -> None:
-    answers = {NEW.identity(): "evolve", RETYPED.identity(): "evolve", GONE.identity(): "quarantine"}
+def test_an_answer_applies_to_its_own_change_and_only_in_a_frozen_contract() -> None:
+    answers = {NEW.identity(): "evolve", RETYPED.identity(): "evolve", MISSING.identity(): "quarantine"}
     frozen = Terms(contract=Contract(mode="freeze"), answers=answers)  # type: ignore[arg-type]
 
-    assert [frozen.action(change) for change in (NEW, RETYPED, GONE, RENAMED)] == [
+    assert [frozen.action(change) for change in (NEW, RETYPED, MISSING, RENAMED)] == [
         "evolve",
         "rescue",
         "quarantine",
@@ -66,7 +66,7 @@ def test_an_answer_opens_what_is_frozen_and_nothing_else() -> None:
     ]
     assert frozen.keeps_row("dep_delay") == "rescue"
     assert frozen.keeps_row("arr_delay") is None
-    assert Terms(contract=Contract(mode="rescue"), answers=answers).action(GONE) == "rescue"  # type: ignore[arg-type]
+    assert Terms(contract=Contract(mode="rescue"), answers=answers).action(MISSING) == "rescue"  # type: ignore[arg-type]
 
 
 WIDER = Change(kind="widening", field="seats", before="int", after="bigint")
@@ -78,17 +78,17 @@ COLUMNS = (
 )
 
 
-def test_values_that_an_answer_accepts_are_rescued_whether_their_type_is_another_or_a_wider_one() -> None:
+def test_values_of_an_accepted_type_change_or_widening_are_rescued() -> None:
     answers = {WIDER.identity(): "evolve", RETYPED.identity(): "evolve"}
     terms = Terms(contract=Contract(mode="freeze"), answers=answers, columns=COLUMNS)  # type: ignore[arg-type]
     assert [terms.keeps_row(name) for name in ("seats", "dep_delay", "note")] == ["rescue", "rescue", None]
-    assert [terms.done(change, terms.action(change)) for change in (WIDER, RETYPED)] == ["rescue", "rescue"]
+    assert [terms.outcome(change, terms.action(change)) for change in (WIDER, RETYPED)] == ["rescue", "rescue"]
     required = Terms(contract=terms.contract, answers=answers, columns=(Column("seats", "int", required=True),))  # type: ignore[arg-type]
     assert required.keeps_row("seats") is None, "a column that is NOT NULL cannot be NULL instead"
 
 
 @pytest.mark.parametrize(
-    ("contract", "change", "done"),
+    ("contract", "change", "outcome"),
     [
         (Contract(), RETYPED, "quarantine"),
         (Contract(), WIDER, "quarantine"),
@@ -99,17 +99,19 @@ def test_values_that_an_answer_accepts_are_rescued_whether_their_type_is_another
         (Contract(mode="freeze"), RETYPED, "freeze"),
         (Contract(), Change(kind="type_change", field="note", before="string", after="int"), "rescue"),
         (Contract(), Change(kind="type_change", field="gate", before="int", after="boolean"), "rescue"),
-        (Contract(), GONE, "rescue"),
+        (Contract(), MISSING, "rescue"),
         (Contract(), Change(kind="removal", field="id", before="int"), "quarantine"),
         (Contract(), NEW, "rescue"),
     ],
 )
-def test_the_history_says_what_becomes_of_the_rows(contract: Contract, change: Change, done: str) -> None:
+def test_the_outcome_of_a_change_is_what_happens_with_its_rows(
+    contract: Contract, change: Change, outcome: str
+) -> None:
     terms = Terms(contract=contract, columns=COLUMNS, evolved={"gate": "int"})
-    assert terms.done(change, terms.action(change)) == done
+    assert terms.outcome(change, terms.action(change)) == outcome
 
 
-def test_what_is_left_out_is_known_by_name() -> None:
+def test_discarded_fields_are_named_as_exceptions_to_the_table_mode() -> None:
     assert Terms().discards() == (False, ())
     assert Terms(contract=Contract(columns={"a": "discard_value", "b": "freeze"})).discards() == (False, ("a",))
     mostly = Contract(mode="discard_value", columns={"a": "rescue", "b": "discard_value"})

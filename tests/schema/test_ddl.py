@@ -1,4 +1,4 @@
-"""DDL is split into fields without Spark."""
+"""DDL is parsed without Spark."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def test_ddl_is_split_into_fields() -> None:
 
 
 @pytest.mark.parametrize("ddl", ["", ",", "id INT,", "id", "_id INT", "id-x INT", "`id INT", "id INT,,b INT"])
-def test_ddl_that_is_none_is_refused(ddl: str) -> None:
+def test_invalid_ddl_is_refused(ddl: str) -> None:
     with pytest.raises(FieldError):
         parse_ddl("FileSource", ddl)

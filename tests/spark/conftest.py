@@ -1,4 +1,4 @@
-"""The pipeline `orders` of `tests.spark.orders`, in a lake of the test's own."""
+"""Fixtures: the pipeline `orders` of `tests.spark.orders` in a lake of the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spark.orders import DECLARATION, JOB, SCHEMA, Declare, Orders
 
 @pytest.fixture
 def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
-    """Writes the files of a pipeline `orders`, as a person edits them."""
+    """A function that writes the declaration and the transforms of the pipeline `orders`."""
     for package in ("pipelines", "spark_jobs"):
         folder = tmp_path / package
         folder.mkdir()
@@ -30,13 +30,13 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
         columns: str = '"amount"',
         format: str = "json",
     ) -> None:
-        declared = DECLARATION.format(contract=contract, schema=schema, version=version, format=format)
-        (tmp_path / "pipelines" / "orders.py").write_text(declared)
+        declaration = DECLARATION.format(contract=contract, schema=schema, version=version, format=format)
+        (tmp_path / "pipelines" / "orders.py").write_text(declaration)
         (tmp_path / "spark_jobs" / "orders.py").write_text(JOB.format(columns=columns))
         for name in ("pipelines.orders", "spark_jobs.orders"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
-        # Two versions written within one second would have the same time stamp.
+        # Python would reuse the bytecode of a version that was written within the same second.
         for cached in tmp_path.rglob("__pycache__/*.pyc"):
             cached.unlink()
 

@@ -1,8 +1,8 @@
-"""The context of one flow, as a job makes it, for tests that call a part of a micro-batch with small DataFrames.
+"""The `FlowContext` of one flow, for tests that call parts of a micro-batch with small DataFrames.
 
-The pipeline `orders` has one flow of each kind: ``bronze`` lands files, ``clicks`` lands messages, ``silver`` parses bronze
-into a keyed table, ``latest`` takes the changes of that keyed table into another, ``gold`` recomputes groups of it. Nothing
-of it is loaded by name: a test hands over the transform as a function.
+The pipeline `orders` has one flow of each kind: ``bronze`` ingests files, ``clicks`` ingests messages, ``silver`` parses
+bronze into a keyed table, ``latest`` copies the changes of that table to another keyed table, ``gold`` recomputes groups
+of it. The pipeline is not declared in a module: tests pass the transform as a function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
-from tidegate.spark.context import FlowContext, Reentry, Transform
+from tidegate.spark.context import FlowContext, Replay, Transform
 from tidegate.spark.lake.sinks import Transaction
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
@@ -53,7 +53,7 @@ GOLD = Flow(
 )
 FLOWS = (BRONZE, CLICKS, SILVER, LATEST, GOLD)
 PLANNED_MS = 1_767_225_600_000
-"""When every batch of these tests was planned: 2026-01-01T00:00:00Z."""
+"""When each batch of these tests was planned: 2026-01-01T00:00:00Z, in milliseconds."""
 _LANDED = datetime(2026, 1, 1, tzinfo=UTC)
 _BRONZE_FEED = (
     "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
@@ -72,21 +72,21 @@ def flow_context(
     version: int = 1,
     refresh: int = 0,
     purpose: str = "",
-    replay: Reentry | None = None,
+    replay: Replay | None = None,
     **request: Any,
 ) -> FlowContext:
     """A flow of the pipeline `orders` in a lake below ``folder``.
 
     Args:
         spark: The session.
-        folder: Of the test; the same folder gives the same lake.
-        flow: One of `FLOWS`, or a variant of one, which takes its place by name.
-        transform: What stands in its ``spark_jobs`` module.
-        suite: The expectations of its gate; without any it has no gate.
-        version: Of its checkpoint.
-        refresh: Of its checkpoint.
-        purpose: Of its transaction id: `tidegate.identity.WINDOW`, or empty for its stream.
-        replay: The claim that it works on, in a replay of quarantined entries.
+        folder: A folder of the test; contexts in the same folder share their lake.
+        flow: One of `FLOWS`, or a variant of one, which replaces the flow of the same name.
+        transform: The transform of the flow.
+        suite: The expectations of its gate; without any, the flow has no gate.
+        version: The version of its checkpoint.
+        refresh: The refresh of its checkpoint.
+        purpose: The last part of its transaction id: `tidegate.identity.WINDOW`, or empty for its stream.
+        replay: The claim of a replay.
         request: Fields of its `RunRequest`, for example ``dry_run``.
     """
     layout = Layout(folder / "lake", folder / "landing")
@@ -114,22 +114,22 @@ def flow_context(
         request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request),
         attempt="a1",
         report=FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=version, refresh=refresh),
-        told=lambda: None,
+        publish=lambda: None,
         replay=replay,
     )
 
 
 def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> SuiteGate:
-    """A gate with these expectations, loaded from a file as a job loads it."""
-    from tidegate.spark.gate import SuiteGate, Surroundings, load_suite
+    """A gate with these expectations, loaded from a file, as in a job."""
+    from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 
     path = layout.lake.parent / f"{flow.name}.json"
     path.write_text(json.dumps({"name": f"orders/{flow.name}", "expectations": list(suite)}))
-    return SuiteGate(load_suite(path, f"orders/{flow.name}"), "code", Surroundings(layout, "orders", flow.name))
+    return SuiteGate(load_suite(path, f"orders/{flow.name}"), "code", LakeContext(layout, "orders", flow.name))
 
 
 def plan_batch(context: FlowContext, batch_id: int, offset: Mapping[str, Any] | None = None) -> None:
-    """Write what Spark writes before it runs a batch: its offsets, and that it was planned at `PLANNED_MS`."""
+    """Write the offset log of a batch as Spark does before it runs the batch, with the time `PLANNED_MS`."""
     path = context.checkpoint / "offsets" / str(batch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"v1\n{json.dumps({'batchTimestampMs': PLANNED_MS})}\n{json.dumps(dict(offset or {}))}")
@@ -143,33 +143,33 @@ def changes(
 
     Args:
         spark: The session.
-        columns: The table's own columns, as DDL.
-        rows: One tuple each; behind the table's own columns may stand the row's change type and version, in place of
-            ``kind`` and ``version``.
-        version: The commit that they are of.
+        columns: The columns of the table, as DDL.
+        rows: The values of the columns, optionally followed by the change type and the version of the row, which
+            override ``kind`` and ``version``.
+        version: The commit version of the changes.
         kind: ``insert``, ``update_preimage``, ``update_postimage`` or ``delete``.
     """
     width = columns.count(",") + 1
     change = (kind, version)
-    fed = [(*row[:width], *row[width:], *change[len(row) - width :], _LANDED) for row in rows]
-    return spark.createDataFrame(fed, f"{columns}, {FEED}").coalesce(1)
+    rows_of_feed = [(*row[:width], *row[width:], *change[len(row) - width :], _LANDED) for row in rows]
+    return spark.createDataFrame(rows_of_feed, f"{columns}, {FEED}").coalesce(1)
 
 
 def landed(spark: SparkSession, *lines: str, kind: str = "insert") -> DataFrame:
-    """Lines of one file without a header as bronze keeps them, in its change feed; ``_row_id`` is ``a#<number>``, from 0."""
+    """The change feed of a bronze table with the lines of one file without header; ``_row_id`` is ``a#<number>``, from 0."""
     rows = [(f"a#{number}", line, None, _LANDED, "/a", number, _LANDED, kind) for number, line in enumerate(lines)]
     return spark.createDataFrame(rows, _BRONZE_FEED).coalesce(1)
 
 
-def transaction(context: FlowContext, batch_id: int, planned: BatchRecord | None = None) -> Transaction:
-    """The ids that a micro-batch gives to its writes."""
+def transaction(context: FlowContext, batch_id: int, prepared: BatchRecord | None = None) -> Transaction:
+    """The transaction of the writes of a micro-batch."""
     return Transaction(
-        app_id=context.app_id, batch_id=batch_id, planned=planned.to_json() if planned is not None else {}
+        app_id=context.app_id, batch_id=batch_id, prepared=prepared.to_json() if prepared is not None else {}
     )
 
 
 def table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a Delta table as delta-rs reads them, in the order of their values; none without a table."""
+    """The sorted rows of a Delta table, read with delta-rs; empty without a table."""
     from deltalake import DeltaTable
 
     if not (path / "_delta_log").exists():
@@ -178,18 +178,18 @@ def table(path: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=repr)
 
 
-def stand(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
-    """Put a table there, or its next version: these rows and no others, written by delta-rs in a hundredth of the time.
+def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
+    """Create a table, or overwrite its rows in a new version, with delta-rs, which is a hundred times faster than Spark.
 
     Args:
-        path: Of the table.
-        columns: As DDL: names and the types int, bigint, string and boolean.
-        rows: One tuple each.
+        path: The table.
+        columns: DDL with the types int, bigint, string and boolean.
+        rows: One tuple per row.
     """
     import pyarrow as pa
     from deltalake import write_deltalake
 
     types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
     schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
-    plain = [dict(zip(schema.names, row, strict=True)) for row in rows]
-    write_deltalake(str(path), pa.Table.from_pylist(plain, schema=schema), mode="overwrite", schema_mode="overwrite")
+    records = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    write_deltalake(str(path), pa.Table.from_pylist(records, schema=schema), mode="overwrite", schema_mode="overwrite")

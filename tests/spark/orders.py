@@ -1,4 +1,4 @@
-"""A pipeline `orders` whose declaration a test writes anew, as a person edits it; its fixtures are in `conftest.py`."""
+"""A pipeline `orders` whose declaration a test can change; the fixtures are in `conftest.py`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Declare = Callable[..., None]
 
 
 class Orders:
-    """The pipeline at work."""
+    """Runs the pipeline `orders` and reads its tables."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment

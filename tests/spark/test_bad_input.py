@@ -1,4 +1,4 @@
-"""Bad input gets a typed error before there is a JVM, and leaves nothing half done."""
+"""Bad input is a typed error before the JVM starts, and nothing is written."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def deployment_parts(deployment: Deployment) -> dict[str, float]:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
-def test_no_broker_is_a_transient_error(deployment: Deployment) -> None:
+def test_an_unreachable_broker_is_a_transient_error(deployment: Deployment) -> None:
     report = deployment.at(f"127.0.0.1:{free_port()}").run("clickstream")
 
     assert [flow.state for flow in report.flows] == ["failed", "skipped", "skipped"]
@@ -44,7 +44,7 @@ def test_no_broker_is_a_transient_error(deployment: Deployment) -> None:
     expect_no_table(deployment)
 
 
-def test_a_missing_landing_folder_needs_a_person(deployment: Deployment) -> None:
+def test_a_missing_landing_folder_is_a_terminal_error(deployment: Deployment) -> None:
     report = deployment.run()
 
     assert [flow.state for flow in report.flows] == ["failed", "skipped", "skipped"]
@@ -55,7 +55,7 @@ def test_a_missing_landing_folder_needs_a_person(deployment: Deployment) -> None
     expect_no_table(deployment)
 
 
-def test_a_landing_folder_that_is_a_file_needs_a_person(deployment: Deployment) -> None:
+def test_a_landing_folder_that_is_a_file_is_a_terminal_error(deployment: Deployment) -> None:
     (deployment.environment.landing / "flights").write_text("not a folder")
 
     error = deployment.run().flow("bronze").error
@@ -66,7 +66,7 @@ def test_a_landing_folder_that_is_a_file_needs_a_person(deployment: Deployment) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_landing_folder_needs_a_person(deployment: Deployment) -> None:
+def test_an_unreadable_landing_folder_is_a_terminal_error(deployment: Deployment) -> None:
     folder = deployment.environment.landing / "flights"
     folder.mkdir()
     folder.chmod(0)
@@ -79,7 +79,7 @@ def test_an_unreadable_landing_folder_needs_a_person(deployment: Deployment) -> 
     assert error["kind"] == "SourceError"
 
 
-def test_a_lake_made_by_a_newer_version_is_left_alone(deployment: Deployment) -> None:
+def test_a_lake_of_a_newer_version_is_not_changed(deployment: Deployment) -> None:
     lake = deployment.environment.lake
     lake.mkdir()
     (lake / "lake.json").write_text(json.dumps({"format": 99}))
@@ -93,10 +93,10 @@ def test_a_lake_made_by_a_newer_version_is_left_alone(deployment: Deployment) ->
 
 
 @pytest.mark.parametrize("content", ["", "v1", "v1\n{", "garbage\n{}\n{}", "v1\n{}\n[]"])
-def test_a_torn_offset_log_is_refused_and_names_the_file(content: str, deployment: Deployment) -> None:
+def test_a_truncated_offset_log_is_an_error_that_names_the_file(content: str, deployment: Deployment) -> None:
     checkpoint = deployment.layout.checkpoint("flights", "bronze", 1, 0)
-    written = {"offsets/0": content, "metadata": '{"id":"7"}'}
-    for name, text in written.items():
+    files = {"offsets/0": content, "metadata": '{"id":"7"}'}
+    for name, text in files.items():
         path: Path = checkpoint / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -111,11 +111,11 @@ def test_a_torn_offset_log_is_refused_and_names_the_file(content: str, deploymen
     expect_no_table(deployment)
 
 
-def test_an_unknown_pipeline_is_told_the_near_one(deployment: Deployment) -> None:
+def test_the_error_for_an_unknown_pipeline_suggests_a_similar_name(deployment: Deployment) -> None:
     with pytest.raises(RequestError, match="did you mean 'flights'"):
         deployment.request("flight")
 
 
-def test_an_unknown_flow_is_told_the_known_ones(deployment: Deployment) -> None:
+def test_the_error_for_an_unknown_flow_lists_the_flows(deployment: Deployment) -> None:
     with pytest.raises(RequestError, match="it has: bronze, silver, gold"):
         deployment.request("flights", ["platinum"])

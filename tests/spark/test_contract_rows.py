@@ -1,4 +1,4 @@
-"""What becomes of rows whose values do not fit, by what a contract says and a person answered; the history says so too."""
+"""Rows whose values do not fit the schema: the contract and the answers to it decide, and the schema history records it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Declared = Callable[..., "FlowContext"]
 
 @pytest.fixture
 def declared(spark: SparkSession, tmp_path: Path) -> Declared:
-    """The flow `silver` behind a source of JSON files."""
+    """A factory of contexts of the flow `silver`, which reads bronze of JSON files."""
 
     def make(schema: str, contract: Contract | None = None) -> FlowContext:
         source = FileSource(path="orders", format="json", schema=schema, contract=contract or Contract())
@@ -43,8 +43,8 @@ def declared(spark: SparkSession, tmp_path: Path) -> Declared:
     return make
 
 
-def take(context: FlowContext, *records: dict[str, Any], batch_id: int = 0) -> list[list[str]]:
-    """One batch of records into the table; the rules that its refused rows broke."""
+def write_batch(context: FlowContext, *records: dict[str, Any], batch_id: int = 0) -> list[list[str]]:
+    """Write a batch of records and return the rules that its refused rows broke."""
     lines = (json.dumps({"at": 1, **record}) for record in records)
     result = split_rows(context, landed(context.spark, *lines), batch_id, Decision(quarantined=False, written=False))
     assert result is not None
@@ -60,11 +60,11 @@ def history(context: FlowContext) -> list[tuple[str, str, str]]:
     return [(line.change.kind, line.change.field, line.decision) for line in evolution.read(context.layout, "orders")]
 
 
-def test_a_value_of_which_a_part_does_not_fit_sends_its_row_to_quarantine(declared: Declared) -> None:
+def test_a_row_is_quarantined_if_a_part_of_a_nested_value_does_not_fit(declared: Declared) -> None:
     context = declared(PLACE)
     good = {"lat": 1.5, "floor": 2}
 
-    refused = take(
+    refused = write_batch(
         context,
         {"id": 1, "place": good, "tags": [1]},
         {"id": 2, "place": "abc"},
@@ -74,25 +74,27 @@ def test_a_value_of_which_a_part_does_not_fit_sends_its_row_to_quarantine(declar
 
     assert stored(context, "id", "place", "tags") == [(1, good, [1])]
     assert refused == [["wrong_type(place)"], ["wrong_type(place)"], ["wrong_type(tags)"]]
-    assert history(context) == [], "others fit"
-    take(context, {"id": 5, "place": [1.5, 2]}, batch_id=1)
+    assert history(context) == [], "other values of the columns fit"
+    write_batch(context, {"id": 5, "place": [1.5, 2]}, batch_id=1)
     assert history(context) == [("type_change", "place", "quarantine")]
 
 
-def test_a_rescued_column_keeps_the_text_of_a_structure_that_does_not_fit(declared: Declared) -> None:
+def test_the_text_of_a_struct_that_does_not_fit_is_in_rescued(declared: Declared) -> None:
     context = declared(PLACE, Contract(columns={"place": "rescue"}))
 
-    refused = take(context, {"id": 1, "place": {"lat": 1.5, "floor": "two"}}, {"id": 2})
+    refused = write_batch(context, {"id": 1, "place": {"lat": 1.5, "floor": "two"}}, {"id": 2})
 
-    kept = [(name, place, json.loads(text or "{}")) for name, place, text in stored(context, "id", "place", "_rescued")]
-    assert kept == [(1, None, {"place": '{"lat":1.5,"floor":"two"}'}), (2, None, {})]
+    rescued = [
+        (name, place, json.loads(text or "{}")) for name, place, text in stored(context, "id", "place", "_rescued")
+    ]
+    assert rescued == [(1, None, {"place": '{"lat":1.5,"floor":"two"}'}), (2, None, {})]
     assert refused == []
 
 
-def test_a_table_that_discards_has_nothing_of_an_unknown_field_and_the_history_names_it(declared: Declared) -> None:
+def test_a_discarded_unknown_field_is_not_stored_and_the_history_names_it(declared: Declared) -> None:
     context = declared(AMOUNT, Contract(mode="discard_value", columns={"gate": "rescue"}))
 
-    refused = take(context, {"id": 1, "amount": 1.5, "gate": "B12", "noise": "x"}, {"id": 2, "amount": "a lot"})
+    refused = write_batch(context, {"id": 1, "amount": 1.5, "gate": "B12", "noise": "x"}, {"id": 2, "amount": "a lot"})
 
     assert stored(context, "id", "amount", "_rescued") == [(1, 1.5, '{"gate":"B12"}')]
     assert "noise" not in table(context.target)[0]
@@ -103,16 +105,16 @@ def test_a_table_that_discards_has_nothing_of_an_unknown_field_and_the_history_n
     }
 
 
-def test_of_a_type_that_changed_the_history_says_that_its_rows_were_set_aside(declared: Declared) -> None:
+def test_the_history_records_a_type_change_whose_rows_are_quarantined(declared: Declared) -> None:
     context = declared(AMOUNT)
 
-    refused = take(context, {"id": 1, "amount": "much"}, {"id": 2, "amount": "more"})
+    refused = write_batch(context, {"id": 1, "amount": "much"}, {"id": 2, "amount": "more"})
 
     assert refused == [["wrong_type(amount)"], ["wrong_type(amount)"]]
     assert [(kind, decision) for kind, _, decision in history(context)] == [("type_change", "quarantine")]
 
 
-def test_once_a_wider_type_is_accepted_what_is_too_large_is_rescued(orders: Orders, declare: Declare) -> None:
+def test_after_a_wider_type_is_accepted_values_that_are_too_large_are_rescued(orders: Orders, declare: Declare) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -128,7 +130,7 @@ def test_once_a_wider_type_is_accepted_what_is_too_large_is_rescued(orders: Orde
     refused = orders.run().flow("silver").error
     assert refused is not None
     assert refused["changes"] == ("amount is widened (int -> bigint)",)
-    evolution.answer(orders.deployment.layout, "orders", refused["drift"], "evolve", "ada")
+    evolution.answer(orders.deployment.layout, "orders", refused["schema_change_id"], "evolve", "ada")
 
     assert orders.run("silver").flow("silver").error is None
 

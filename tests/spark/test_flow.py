@@ -1,4 +1,4 @@
-"""One flow's run: what it refuses before it reads, what it reads once, and where a new version is built."""
+"""The run of one flow: checks before it reads, increments, new checkpoint versions, refreshes and refusals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
     ContractRefusedError,
+    DeclarationConflictError,
     GateRefusedError,
     OffsetsExpiredError,
-    SpecDriftError,
     SpecError,
 )
 from tidegate.layout import Layout
@@ -29,7 +29,7 @@ from tidegate.spark import flow
 from tidegate.spark.batch import ledger
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import sinks, tables
-from tidegate.spark.reprocessing import replay, swap
+from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
 from tidegate.status import backlog
 from tidegate.window import Window
@@ -51,7 +51,7 @@ def land(folder: Path, name: str, *records: dict[str, Any]) -> None:
 
 
 def run(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
-    """Run a flow with the checkpoint that its declaration uses now, as a job does."""
+    """Run a flow with its current checkpoint, as a job does."""
     context = orders.flow_context(spark, folder, declared, version=declared.checkpoint_version, **more)
     context.ref = checkpoint.current(context.layout, context.pipeline, declared)
     flow.run_flow(context)
@@ -62,9 +62,9 @@ def in_version_two(declared: Flow) -> Flow:
     return dataclasses.replace(declared, checkpoint_version=2)
 
 
-def written(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
-    """A table that holds a batch."""
-    txn = sinks.Transaction(app_id=app_id or context.app_id, batch_id=batch_id, planned={})
+def write_batch(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
+    """Write a batch to a table, which is created if needed."""
+    txn = sinks.Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
     sinks.append(context.spark.createDataFrame([(1,)], "id int"), path, txn)
 
 
@@ -74,25 +74,25 @@ def commit(context: FlowContext, batch_id: int) -> None:
     path.write_text("v1\n{}")
 
 
-def test_a_flow_whose_source_is_not_there_yet_touches_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_flow_whose_source_table_does_not_exist_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     context = run(spark, tmp_path, orders.SILVER)
 
     assert (context.report.batches, context.report.seconds) == ([], 0.0)
     assert not context.layout.lake.exists()
 
 
-def test_an_increment_takes_what_is_new_once_in_bounded_batches_under_the_flows_leases(
+def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_of_the_flow(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source = dataclasses.replace(orders.BRONZE.source, max_files_per_trigger=2)
     bronze = dataclasses.replace(orders.BRONZE, source=source)
     for number in range(3):
         land(tmp_path, f"{number}.json", {"id": number, "at": 1, "amount": 5})
-    seen: list[str | None] = []
+    owners: list[str | None] = []
 
     def transform(rows: Any) -> Any:
         layout = Layout(tmp_path / "lake", tmp_path / "landing")
-        seen.extend(holder(layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders"))
+        owners.extend(holder(layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders"))
         return rows
 
     first = run(spark, tmp_path, bronze)
@@ -100,7 +100,7 @@ def test_an_increment_takes_what_is_new_once_in_bounded_batches_under_the_flows_
 
     assert [(line.batch_id, line.files_opened) for line in first.report.batches] == [(0, 2), (1, 1)]
     assert (silver.report.batches[0].read, silver.report.target_version) == (3, 0)
-    assert seen and all(str(told).startswith("attempt a1 of orders") for told in seen)
+    assert owners and all(str(owner).startswith("attempt a1 of orders") for owner in owners)
     land(tmp_path, "new.json", {"id": 2, "at": 2, "amount": 6})
     (line,) = run(spark, tmp_path, bronze).report.batches
     assert (line.batch_id, line.files_listed) == (2, 1)
@@ -108,7 +108,7 @@ def test_an_increment_takes_what_is_new_once_in_bounded_batches_under_the_flows_
     assert (line.batch_id, line.read, line.written) == (1, 1, 1)
 
 
-def test_changes_that_vacuum_removed_are_told_and_the_next_version_derives_the_table_anew(
+def test_changes_removed_by_vacuum_are_an_error_and_the_next_version_derives_the_table_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from deltalake import DeltaTable
@@ -131,10 +131,10 @@ def test_changes_that_vacuum_removed_are_told_and_the_next_version_derives_the_t
     with pytest.raises(OffsetsExpiredError, match="raise checkpoint_version"):
         run(spark, tmp_path, orders.SILVER)
     run(spark, tmp_path, in_version_two(orders.SILVER))
-    assert [row["id"] for row in orders.table(silver.live)] == [0, 1, 2]
+    assert sorted(row["id"] for row in orders.table(silver.live)) == [0, 1, 2]
 
 
-def test_what_a_batch_raises_ends_the_flow_by_its_own_name_and_the_batch_waits(
+def test_an_error_in_a_batch_is_raised_with_its_type_and_the_next_run_repeats_the_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5})
@@ -147,56 +147,58 @@ def test_what_a_batch_raises_ends_the_flow_by_its_own_name_and_the_batch_waits(
     assert (line.batch_id, line.written) == (0, 1)
 
 
-def test_a_new_version_of_a_keyed_table_is_built_beside_it_and_swapped_in(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5}, {"id": None, "at": 1}, {"id": 2, "at": 1, "amount": 6})
     run(spark, tmp_path, orders.BRONZE)
     run(spark, tmp_path, orders.SILVER)
     silver = in_version_two(orders.SILVER)
 
-    def anew(rows: Any) -> Any:
+    def increased(rows: Any) -> Any:
         return rows.selectExpr("* EXCEPT (amount)", "amount + 100 AS amount")
 
-    bumped = run(spark, tmp_path, silver, transform=anew)
+    bumped = run(spark, tmp_path, silver, transform=increased)
 
     kinds = [(line.kind, line.upserted, line.unchanged) for line in bumped.report.batches]
     assert kinds == [("upsert", 0, 0), ("swap", 2, 0)]
-    assert [row["amount"] for row in orders.table(bumped.live)] == [105, 106]
+    assert sorted(row["amount"] for row in orders.table(bumped.live)) == [105, 106]
     assert bumped.target == bumped.live and not swap.staging(bumped).exists()
     states = {row["_checkpoint_version"]: row["state"] for row in orders.table(bumped.quarantine)}
-    assert states == {1: "expired", 2: "open"}, "the new version has judged the same records anew"
+    assert states == {1: "expired", 2: "open"}, "the new version judged the same records again"
 
 
-def test_a_new_version_of_a_table_without_keys_behind_a_feed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_new_version_of_a_table_without_keys_that_reads_a_change_feed_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     log = dataclasses.replace(in_version_two(orders.SILVER), target=Table("silver.log"), transform="orders:clean")
     context = orders.flow_context(spark, tmp_path, log, version=2)
-    written(context, context.live, 0, "orders/silver/v1/0")
+    write_batch(context, context.live, 0, "orders/silver/v1/0")
 
-    with pytest.raises(SpecDriftError, match="would write every row twice"):
+    with pytest.raises(DeclarationConflictError, match="would write every row twice"):
         flow._prepare(context)
 
     bronze = orders.flow_context(spark, tmp_path, in_version_two(orders.BRONZE), version=2)
-    written(bronze, bronze.live, 0, "orders/bronze/v1/0")
+    write_batch(bronze, bronze.live, 0, "orders/bronze/v1/0")
     flow._prepare(bronze)
-    assert bronze.target == bronze.live, "a bronze table is the history, and stays"
+    assert bronze.target == bronze.live, "bronze is written directly, because it skips what it has read"
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["never wrote it", "wrote it too"])
-def test_a_table_that_another_flow_filled_is_refused_unless_it_is_ours_already(
+def test_a_table_written_by_another_flow_is_refused_unless_this_flow_wrote_it_too(
     spark: SparkSession, tmp_path: Path, own: bool
 ) -> None:
     context = orders.flow_context(spark, tmp_path, orders.SILVER)
-    written(context, context.live, 0, "orders/silver_of_old/v1/0")
+    write_batch(context, context.live, 0, "orders/silver_of_old/v1/0")
     if own:
         orders.plan_batch(context, 0)
-        written(context, context.live, 0)
+        write_batch(context, context.live, 0)
         flow._prepare(context)
         return
-    with pytest.raises(SpecDriftError, match="was filled by orders/silver_of_old"):
+    with pytest.raises(DeclarationConflictError, match="was written by orders/silver_of_old"):
         flow._prepare(context)
-    assert not context.layout.sidecar("orders", "silver", 1).exists(), "what is refused is not remembered"
+    assert not context.layout.sidecar("orders", "silver", 1).exists(), "no sidecar is written for a refused declaration"
 
 
-def test_a_table_that_is_gone_is_not_filled_from_the_middle(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_target_with_an_existing_checkpoint_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     context = orders.flow_context(spark, tmp_path, orders.SILVER)
     orders.plan_batch(context, 0)
     flow._prepare(context)
@@ -204,29 +206,29 @@ def test_a_table_that_is_gone_is_not_filled_from_the_middle(spark: SparkSession,
     flow._prepare(context)
     ledger.record_batch(context, BatchRecord(flow="silver", batch_id=0, app_id=context.app_id, kind="upsert"))
 
-    with pytest.raises(CheckpointCorruptError, match="gone or was replaced"):
+    with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
         flow._prepare(context)
 
-    written(context, context.live, 0)
+    write_batch(context, context.live, 0)
     flow._prepare(context)
     shutil.rmtree(context.live)
-    written(context, swap.staging(context), 0)
+    write_batch(context, swap.staging(context), 0)
     flow._prepare(context)
 
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])
-def test_a_bump_waits_for_a_batch_of_the_old_version_that_is_half_written(
+def test_a_new_version_is_refused_while_the_old_one_has_a_half_written_batch(
     spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
     old = orders.flow_context(spark, tmp_path, orders.SILVER)
     new = orders.flow_context(spark, tmp_path, in_version_two(orders.SILVER), version=2)
     orders.plan_batch(old, 0)
     commit(old, 0)
-    written(old, getattr(old, where), 0)
+    write_batch(old, getattr(old, where), 0)
     orders.plan_batch(old, 1)
     flow._check_old_versions_finished(new)
 
-    written(old, getattr(old, where), 1)
+    write_batch(old, getattr(old, where), 1)
 
     with pytest.raises(CheckpointIncompatibleError, match="finish it with the old declaration first") as refused:
         flow._prepare(new)
@@ -236,26 +238,26 @@ def test_a_bump_waits_for_a_batch_of_the_old_version_that_is_half_written(
 
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])
-def test_a_checkpoint_that_knows_less_than_a_table_is_refused(spark: SparkSession, tmp_path: Path, where: str) -> None:
+def test_a_checkpoint_older_than_a_table_is_refused(spark: SparkSession, tmp_path: Path, where: str) -> None:
     context = orders.flow_context(spark, tmp_path, orders.SILVER)
     orders.plan_batch(context, 0)
-    written(context, getattr(context, where), 0)
+    write_batch(context, getattr(context, where), 0)
     flow._prepare(context)
-    written(context, getattr(context, where), 1)
+    write_batch(context, getattr(context, where), 1)
 
     with pytest.raises(CheckpointCorruptError, match="restored from an older copy"):
         flow._prepare(context)
 
 
-def test_a_swap_whose_commit_is_there_is_recorded_before_anything_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, tmp_path: Path) -> None:
     context = orders.flow_context(spark, tmp_path, in_version_two(orders.SILVER), version=2)
     for batch_id in (0, 1):
         orders.plan_batch(context, batch_id)
     rows = spark.createDataFrame([(1,)], "id int")
-    told = {"kind": "swap", "replaced": True, "rows": 1, "rows_before": 1}
+    prepared = {"kind": "swap", "replaced": True, "rows": 1, "rows_before": 1}
     sinks.append(rows, context.live, orders.transaction(dataclasses.replace(context, ref=first_version(context)), 3))
     sinks.append(rows, swap.staging(context), orders.transaction(context, 1))
-    sinks.replace_table(rows, context.live, sinks.Transaction(app_id=context.app_id, batch_id=1, planned=told))
+    sinks.replace_table(rows, context.live, sinks.Transaction(app_id=context.app_id, batch_id=1, prepared=prepared))
 
     flow._prepare(context)
 
@@ -267,51 +269,51 @@ def first_version(context: FlowContext) -> checkpoint.CheckpointRef:
     return dataclasses.replace(context.ref, version=1)
 
 
-def asked(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
-    """A context of a request, with the checkpoint that is in use now."""
-    made = orders.flow_context(spark, folder, declared, **more)
-    made.ref = checkpoint.current(made.layout, made.pipeline, declared)
-    return made
+def context_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
+    """The context of a request, with the current checkpoint of the flow."""
+    context = orders.flow_context(spark, folder, declared, **more)
+    context.ref = checkpoint.current(context.layout, context.pipeline, declared)
+    return context
 
 
-def test_a_full_refresh_opens_a_checkpoint_of_its_own_once_per_request(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSession, tmp_path: Path) -> None:
     def refreshed(request_id: str, mode: str = "full_refresh", **more: Any) -> FlowContext:
-        context = asked(spark, tmp_path, orders.SILVER, mode=mode, request_id=request_id, **more)
-        flow._refresh_as_asked(context)
+        context = context_of_request(spark, tmp_path, orders.SILVER, mode=mode, request_id=request_id, **more)
+        flow._refresh_as_requested(context)
         return context
 
-    assert refreshed("q0").ref.refresh == 0, "a checkpoint that was never used is fresh"
+    assert refreshed("q0").ref.refresh == 0, "an unused checkpoint needs no new refresh"
     orders.plan_batch(orders.flow_context(spark, tmp_path, orders.SILVER), 0)
 
     first = refreshed("q1")
     assert (first.ref.refresh, first.report.refresh) == (1, 1)
-    told = checkpoint.opened(first.layout, first.ref)
-    assert (told["request_id"], told["requested_by"], told["mode"]) == ("q1", "ada", "full_refresh")
+    origin = checkpoint.refresh_origin(first.layout, first.ref)
+    assert (origin["request_id"], origin["requested_by"], origin["mode"]) == ("q1", "ada", "full_refresh")
     orders.plan_batch(first, 0)
     retried = refreshed("q1")
-    assert (retried.ref.refresh, retried.report.notes) == (1, []), "it goes on with what it had opened"
-    written(first, first.live, 0)
+    assert (retried.ref.refresh, retried.report.notes) == (1, []), "a retry continues with the same refresh"
+    write_batch(first, first.live, 0)
     commit(first, 0)
-    assert refreshed("q1").report.notes == [replay.ONCE], "and says so when all is done"
+    assert refreshed("q1").report.notes == [backfill.ALREADY_DONE], "a retry of a finished request has a note"
     second = refreshed("q2")
     assert second.ref.refresh == 2
     orders.plan_batch(second, 0)
-    for mode in ("incremental", "replay", "reingest"):
+    for mode in ("incremental", "backfill", "reingest"):
         assert refreshed("q3", mode).ref.refresh == 2, mode
 
 
-def test_a_reingest_opens_a_checkpoint_of_its_own_for_bronze_alone_and_not_for_a_window(
+def test_a_reingest_starts_a_new_refresh_only_for_bronze_and_not_for_a_window(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    found = {}
+    refreshes = {}
     for declared in (orders.BRONZE, orders.SILVER):
         orders.plan_batch(orders.flow_context(spark, tmp_path, declared), 0)
         for window in (WINDOW, None):
-            context = asked(spark, tmp_path, declared, mode="reingest", window=window)
-            flow._refresh_as_asked(context)
-            found[declared.name, window is None] = context.ref.refresh
+            context = context_of_request(spark, tmp_path, declared, mode="reingest", window=window)
+            flow._refresh_as_requested(context)
+            refreshes[declared.name, window is None] = context.ref.refresh
 
-    assert found == {("bronze", False): 0, ("bronze", True): 1, ("silver", False): 0, ("silver", True): 0}
+    assert refreshes == {("bronze", False): 0, ("bronze", True): 1, ("silver", False): 0, ("silver", True): 0}
 
 
 def verdict(context: FlowContext, batch_id: int) -> Verdict:
@@ -326,36 +328,40 @@ def verdict(context: FlowContext, batch_id: int) -> Verdict:
     )
 
 
-def test_a_refusal_is_noted_for_plan_while_its_batch_waits(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_refusal_is_recorded_for_plan_while_its_batch_waits(spark: SparkSession, tmp_path: Path) -> None:
     context = orders.flow_context(spark, tmp_path, orders.SILVER)
     orders.plan_batch(context, 0)
     commit(context, 0)
-    flow.note_refusal(context, GateRefusedError(verdict(context, 0)))
-    assert refusal.noted(context.layout, context.ref) == {}, "no batch waits"
+    flow.record_refusal(context, GateRefusedError(verdict(context, 0)))
+    assert refusal.recorded(context.layout, context.ref) == {}, "no batch waits"
     orders.plan_batch(context, 1)
 
-    flow.note_refusal(context, GateRefusedError(verdict(context, 1)))
+    flow.record_refusal(context, GateRefusedError(verdict(context, 1)))
 
-    assert refusal.noted(context.layout, context.ref) == {
+    assert refusal.recorded(context.layout, context.ref) == {
         **{"batch_id": 1, "suite_fingerprint": "s1", "code_fingerprint": "c1"}
     }
-    assert refusal.waiting(context.layout, context.ref) == 1
-    drifted = ContractRefusedError("orders", "silver", 1, drift="d1", changes=("new field x",), declared="f1")
-    flow.note_refusal(context, drifted)
-    assert refusal.noted(context.layout, context.ref) == {"batch_id": 1, "drift": "d1", "declared": "f1"}
+    assert refusal.waiting_batch(context.layout, context.ref) == 1
+    refused = ContractRefusedError(
+        "orders", "silver", 1, schema_change_id="d1", changes=("new field x",), declared="f1"
+    )
+    flow.record_refusal(context, refused)
+    assert refusal.recorded(context.layout, context.ref) == {"batch_id": 1, "schema_change_id": "d1", "declared": "f1"}
 
 
-def test_a_table_keeps_no_line_of_a_flow_that_was_turned_away(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_leases(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     context = orders.flow_context(spark, tmp_path, orders.SILVER)
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5})
     run(spark, tmp_path, orders.BRONZE)
-    written(context, context.live, 0, "orders/another/v1/0")
+    write_batch(context, context.live, 0, "orders/another/v1/0")
 
-    with pytest.raises(SpecDriftError):
+    with pytest.raises(DeclarationConflictError):
         flow.run_flow(context)
 
     assert tables.version(spark, context.live) == 0
-    assert store.select(context.layout.ops("orders", "ledger"), "SELECT flow FROM held") == [{"flow": "bronze"}]
+    assert store.select(context.layout.ops("orders", "ledger"), "SELECT flow FROM delta_table") == [{"flow": "bronze"}]
     assert [holder(context.layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders")] == [
         None,
         None,

@@ -1,7 +1,7 @@
-"""Five hundred generated files through whole pipelines: what a strict parser finds in them is in silver or in quarantine.
+"""Five hundred generated files through whole pipelines: every record of a strict parser is in silver or in quarantine.
 
-The judge is Python's `csv` on the bytes that were landed, and DuckDB for the files that it can read; nothing is shared with
-the code. Single files: `intake/test_delimited.py` and `intake/test_reader.py`.
+The expected rows come from Python's `csv` module, and from DuckDB for the files that it can read; neither shares code with
+the product. Single files: `intake/test_delimited.py` and `intake/test_reader.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import duckdb
 import pytest
 
 from tests.deployment import Deployment
-from tests.patience import until
 from tests.spark.intake.corpus import TEXTS, hostile_file
 from tests.spark.orders import Declare
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
@@ -80,13 +80,13 @@ AMOUNTS = {
     "9999999999.99": Decimal("9999999999.99"),
 }
 ROW_ID = re.compile(r".*/([^/]+)@[0-9]+#([0-9]+)")
-Place = tuple[str, int]
+Position = tuple[str, int]
 """File and line of a record."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """How the files of one source are written."""
+class SourceDialect:
+    """The CSV dialect of the files of one source."""
 
     name: str
     separator: str
@@ -95,57 +95,57 @@ class Written:
     skips_blank: bool = False
 
     def parsed(self, text: str) -> list[tuple[int, list[str]]]:
-        """The records by Python's strict parser, each with its first line; raises `csv.Error` where the grammar is broken."""
+        """The records of Python's strict parser, each with its first line; raises `csv.Error` on a syntax error."""
         parser = csv.reader(io.StringIO(text, newline=""), delimiter=self.separator, quotechar=self.quote, strict=True)
-        found, line = [], 1
+        records, line = [], 1
         for cells in parser:
-            found.append((line, cells))
+            records.append((line, cells))
             line = parser.line_num + 1
-        return found
+        return records
 
     def accepted(self, text: str) -> Counter[tuple[str, ...]]:
-        """The records that the strict parser accepts one by one; it goes on behind a line in which it fails."""
+        """The records that the strict parser accepts; it continues after a line with an error."""
         parser = csv.reader(text.splitlines(keepends=True), delimiter=self.separator, quotechar=self.quote, strict=True)
-        found: Counter[tuple[str, ...]] = Counter()
+        records: Counter[tuple[str, ...]] = Counter()
         while True:
             try:
-                found[tuple(next(parser))] += 1
+                records[tuple(next(parser))] += 1
             except csv.Error:
                 continue
             except StopIteration:
-                return found
+                return records
 
 
 SOURCES = (
-    Written("comma", ",", '"', "utf-8"),
-    Written("semicolon", ";", '"', "latin-1"),
-    Written("tab", "\t", '"', "utf-16"),
-    Written("pipe", "|", "'", "utf-8", skips_blank=True),
+    SourceDialect("comma", ",", '"', "utf-8"),
+    SourceDialect("semicolon", ";", '"', "latin-1"),
+    SourceDialect("tab", "\t", '"', "utf-16"),
+    SourceDialect("pipe", "|", "'", "utf-8", skips_blank=True),
 )
 
 
 @dataclass
 class Expected:
-    """What must be where, of one source."""
+    """The expected rows, refused rows and refused files of one source."""
 
-    rows: dict[Place, tuple[Any, ...]] = field(default_factory=dict)
-    refused: dict[Place, str] = field(default_factory=dict)
+    rows: dict[Position, tuple[Any, ...]] = field(default_factory=dict)
+    refused: dict[Position, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    """Files that are refused whole, with the rule."""
+    """Refused files, with the rule."""
     hostile: dict[str, str] = field(default_factory=dict)
-    """The text of each."""
+    """Text by file; which records are accepted is compared with the strict parser."""
     plain: list[str] = field(default_factory=list)
-    """Files that DuckDB reads, too."""
+    """Files that DuckDB can read as well."""
 
 
-def cell(rng: random.Random, source: Written) -> str:
+def cell(rng: random.Random, source: SourceDialect) -> str:
     pieces = [*TEXTS, source.separator, source.quote, "\n", "\r\n", "\r"]
     text = "".join(rng.choice(pieces) for _ in range(rng.choice([0, 1, 1, 2, 3])))
     return text.encode(source.encoding, "replace").decode(source.encoding)
 
 
-def line_of(rng: random.Random, source: Written, cells: list[str]) -> str:
-    """A record; quotes stand where they must, and at times where they may."""
+def line_of(rng: random.Random, source: SourceDialect, cells: list[str]) -> str:
+    """A record with quotes where they are needed, and at random where they are allowed."""
     special, quote = f"{source.separator}{source.quote}\r\n", source.quote
     return source.separator.join(
         quote + cell.replace(quote, quote * 2) + quote
@@ -155,8 +155,8 @@ def line_of(rng: random.Random, source: Written, cells: list[str]) -> str:
     )
 
 
-def text_of(rng: random.Random, source: Written, end: str, *, spoiled: bool) -> str:
-    """A file with columns in any order; if it is spoiled, some of its records break a rule."""
+def text_of(rng: random.Random, source: SourceDialect, end: str, *, with_errors: bool) -> str:
+    """A file with columns in random order; with errors, some of its records break a rule."""
     names = rng.sample([*COLUMNS, "extra"], 5) if rng.random() < 0.3 else rng.sample(COLUMNS, 4)
     lines = [line_of(rng, source, names)]
     for number in range(rng.randrange(3, 9)):
@@ -167,7 +167,7 @@ def text_of(rng: random.Random, source: Written, end: str, *, spoiled: bool) -> 
             "amount": rng.choice(list(AMOUNTS)),
             "extra": "more",
         }
-        broken = rng.randrange(6) if spoiled else 0
+        broken = rng.randrange(6) if with_errors else 0
         if broken == 1:
             record["id"] = rng.choice(["x7", " 7", "7.5", ""])
         elif broken == 2:
@@ -181,38 +181,38 @@ def text_of(rng: random.Random, source: Written, end: str, *, spoiled: bool) -> 
     return end.join(lines) + (end if rng.random() < 0.7 else "")
 
 
-def judge(expected: Expected, source: Written, name: str, text: str) -> None:
-    """What becomes of each record of a file that keeps the grammar."""
+def expect_records(expected: Expected, source: SourceDialect, name: str, text: str) -> None:
+    """Add the expected result of each record of a file without syntax errors."""
     (_, names), *records = source.parsed(text)
     for line, cells in records:
-        place = (name, line)
+        position = (name, line)
         if not cells:
             if not source.skips_blank:
-                expected.refused[place] = "blank_line"
+                expected.refused[position] = "blank_line"
         elif len(cells) != len(names):
-            expected.refused[place] = "malformed_line"
+            expected.refused[position] = "malformed_line"
         else:
             record = dict(zip(names, cells, strict=True))
             if not record["id"]:
-                expected.refused[place] = "required(id)"
+                expected.refused[position] = "required(id)"
             elif not record["id"].isdecimal():
-                expected.refused[place] = "wrong_type(id)"
+                expected.refused[position] = "wrong_type(id)"
             elif record["amount"] not in AMOUNTS:
-                expected.refused[place] = "wrong_type(amount)"
+                expected.refused[position] = "wrong_type(amount)"
             else:
                 extra = {"extra": record["extra"]} if "extra" in record else None
-                expected.rows[place] = (
+                expected.rows[position] = (
                     int(record["id"]), record["a"], record["b"], AMOUNTS[record["amount"]], extra,
                 )  # fmt: skip
 
 
-def generated(rng: random.Random, source: Written, number: int, expected: Expected) -> tuple[str, bytes]:
-    """One file, and what must become of it."""
+def generated(rng: random.Random, source: SourceDialect, number: int, expected: Expected) -> tuple[str, bytes]:
+    """One file; its expected result is added to ``expected``."""
     end = rng.choice(["\n", "\r\n", "\r"])
     name = f"{number}.csv"
-    text = text_of(rng, source, end, spoiled=number % 10 == 4)
+    text = text_of(rng, source, end, with_errors=number % 10 == 4)
     if number % 10 in (6, 8, 9):
-        # DuckDB takes one kind of line break at a time.
+        # DuckDB supports only one kind of line break per file.
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     content = text.encode(source.encoding)
     match number % 20:
@@ -246,29 +246,29 @@ def generated(rng: random.Random, source: Written, number: int, expected: Expect
             expected.hostile[name] = text
             return name, content
     if name not in expected.files:
-        judge(expected, source, name, text)
+        expect_records(expected, source, name, text)
         if name.endswith(".csv") and "\r" not in text and number % 10 != 4:
             expected.plain.append(name)
     return name, content
 
 
-def place_of(row_id: str) -> Place:
+def position_of(row_id: str) -> Position:
     match = ROW_ID.fullmatch(row_id)
     assert match is not None, row_id
     return match[1], int(match[2])
 
 
-def by_place(rows: list[dict[str, Any]]) -> dict[Place, dict[str, Any]]:
-    """Each record once, or the test fails."""
-    found = {place_of(row["_row_id"]): row for row in rows}
-    assert len(found) == len(rows), "a record is there twice"
-    return found
+def rows_by_position(rows: list[dict[str, Any]]) -> dict[Position, dict[str, Any]]:
+    """The rows by file and line; fails on duplicates."""
+    by_position = {position_of(row["_row_id"]): row for row in rows}
+    assert len(by_position) == len(rows), "a record is there twice"
+    return by_position
 
 
-def check_source(deployment: Deployment, source: Written, expected: Expected) -> None:
-    bronze = by_place(deployment.table(f"bronze.{source.name}").to_pylist())
-    silver = by_place(deployment.table(f"silver.{source.name}").to_pylist())
-    refused = by_place(deployment.quarantined(f"silver_{source.name}", "files").to_pylist())
+def check_source(deployment: Deployment, source: SourceDialect, expected: Expected) -> None:
+    bronze = rows_by_position(deployment.table(f"bronze.{source.name}").to_pylist())
+    silver = rows_by_position(deployment.table(f"silver.{source.name}").to_pylist())
+    refused = rows_by_position(deployment.quarantined(f"silver_{source.name}", "files").to_pylist())
     assert silver.keys() | refused.keys() == bronze.keys()
     assert not silver.keys() & refused.keys()
 
@@ -279,29 +279,29 @@ def check_source(deployment: Deployment, source: Written, expected: Expected) ->
         name: [rule] for name, rule in expected.files.items()
     }
 
-    def told(row: dict[str, Any]) -> tuple[Any, ...]:
+    def values(row: dict[str, Any]) -> tuple[Any, ...]:
         rescued = json.loads(row["_rescued"]) if row["_rescued"] else None
         return row["id"], row["a"] or "", row["b"] or "", row["amount"], rescued
 
-    found = {place: told(row) for place, row in silver.items() if place[0] not in expected.hostile}
-    assert found == expected.rows
-    rules = {place: row["rules"] for place, row in refused.items() if place[0] not in expected.hostile}
-    assert rules == {place: [rule] for place, rule in expected.refused.items()}
+    actual = {position: values(row) for position, row in silver.items() if position[0] not in expected.hostile}
+    assert actual == expected.rows
+    rules = {position: row["rules"] for position, row in refused.items() if position[0] not in expected.hostile}
+    assert rules == {position: [rule] for position, rule in expected.refused.items()}
 
     for name, text in expected.hostile.items():
         if name in problems:
             assert problems[name] == ["open_quote"]
             with pytest.raises(csv.Error):
                 source.parsed(text)
-        written = Counter((row["id"], row["a"] or "") for place, row in silver.items() if place[0] == name)
-        known = Counter(
+        written = Counter((row["id"], row["a"] or "") for position, row in silver.items() if position[0] == name)
+        accepted = Counter(
             {(int(cells[0]), cells[1]): count for cells, count in source.accepted(text).items()
              if len(cells) == 2 and cells[0].isdecimal()}
         )  # fmt: skip
-        assert written <= known, name
+        assert written <= accepted, name
 
 
-def check_ledger(deployment: Deployment, source: Written, landed: int) -> None:
+def check_ledger(deployment: Deployment, source: SourceDialect, landed: int) -> None:
     bronze, silver = (
         [line for line in deployment.ledger("files") if line["flow"] == f"{layer}_{source.name}"]
         for layer in ("bronze", "silver")
@@ -318,29 +318,29 @@ def check_ledger(deployment: Deployment, source: Written, landed: int) -> None:
 
 
 def check_by_duckdb(deployment: Deployment, expected: Expected) -> None:
-    """Silver of the commas, beside what another engine reads of the same files."""
+    """Compare silver of the source `comma` with the rows that DuckDB reads from the same files."""
     assert len(expected.plain) > 20
-    judged: Counter[tuple[Any, ...]] = Counter()
+    by_duckdb: Counter[tuple[Any, ...]] = Counter()
     for name in expected.plain:
         path = deployment.environment.landing / "comma" / name
         (names, *_) = csv.reader([path.read_text(encoding="utf-8").split("\n")[0]])
-        read = f"""
+        query = f"""
             SELECT '{name}', id::INT, coalesce(a, ''), coalesce(b, ''),
                    CASE amount WHEN '1e2' THEN 100 ELSE nullif(amount, '')::DECIMAL(12,2) END
             FROM read_csv('{path}', delim=',', quote='"', escape='"', header=true, all_varchar=true, auto_detect=false,
                           new_line='\\n', strict_mode=true, columns={dict.fromkeys(names, "VARCHAR")})
         """
-        judged.update(duckdb.sql(read).fetchall())
-    assert judged.total() > 100
+        by_duckdb.update(duckdb.sql(query).fetchall())
+    assert by_duckdb.total() > 100
     silver = deployment.table("silver.comma").to_pylist()
-    rows = [(place_of(row["_row_id"])[0], row) for row in silver]
-    found = Counter(
+    rows = [(position_of(row["_row_id"])[0], row) for row in silver]
+    actual = Counter(
         (name, row["id"], row["a"] or "", row["b"] or "", row["amount"]) for name, row in rows if name in expected.plain
     )
-    assert found == judged
+    assert actual == by_duckdb
 
 
-def test_each_record_of_five_hundred_files_is_once_in_silver_or_in_quarantine(
+def test_each_record_of_five_hundred_files_is_in_silver_or_in_quarantine_once(
     deployment: Deployment, spark: Any, declare: Declare, tmp_path: Path
 ) -> None:
     (tmp_path / "pipelines" / "files.py").write_text(DECLARATION)
@@ -359,7 +359,7 @@ def test_each_record_of_five_hundred_files_is_once_in_silver_or_in_quarantine(
     def land_while_others_are_read() -> None:
         for source in SOURCES:
             offsets = deployment.layout.checkpoint("files", f"bronze_{source.name}", 1, 0) / "offsets" / "0"
-            until(offsets.exists, f"the first batch of {source.name}")
+            wait_until(offsets.exists, f"the first batch of {source.name}")
             for folder, name, content in late:
                 if folder == source.name:
                     deployment.land(name, content, folder)

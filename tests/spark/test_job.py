@@ -1,4 +1,4 @@
-"""A run of a pipeline: each flow in its order, what stops whom, and a report that is there whatever happens."""
+"""A run of a pipeline: the order of the flows, which flows a failure stops, and the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.deployment import Deployment
 from tests.spark.orders import Declare, Orders, row
 from tidegate import registry
-from tidegate.checkpoints import checkpoint, intervention, refusal
+from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.errors import LakeUnwritableError, RequestError, SpecError
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
@@ -23,7 +23,7 @@ from tidegate.spec import ChangeFeed, Flow, KafkaSource, Pipeline, Table
 
 @pytest.fixture
 def orders(deployment: Deployment, declare: Declare) -> Orders:
-    """The pipeline, declared; it has no landing folder yet."""
+    """The declared pipeline, without a landing folder."""
     declare()
     return Orders(deployment)
 
@@ -32,45 +32,45 @@ def states(report: RunReport) -> dict[str, str]:
     return {flow.flow: flow.state for flow in report.flows}
 
 
-def kept(orders: Orders, report: RunReport) -> dict[str, Any]:
-    """The report as it lies in the lake."""
+def report_in_lake(orders: Orders, report: RunReport) -> dict[str, Any]:
+    """The report as written to the lake."""
     path = orders.deployment.layout.report("orders", report.run_key, report.attempt)
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    written: dict[str, Any] = json.loads(path.read_text())
+    return written
 
 
-def test_where_no_flow_can_run_no_spark_starts_and_the_report_says_of_each_why(orders: Orders) -> None:
+def test_if_no_flow_can_run_no_session_starts_and_the_report_has_the_errors(orders: Orders) -> None:
     report = orders.run("bronze", "silver", "gold")
 
     assert states(report) == {"bronze": "failed", "silver": "skipped", "gold": "skipped"}
     error = report.flow("bronze").error
     assert error is not None and error["kind"] == "SourceError"
     assert "session" not in report.parts
-    told = kept(orders, report)
-    assert [flow["state"] for flow in told["flows"]] == ["failed", "skipped", "skipped"]
-    assert told["ended_at"] and told["parts"]["total"] >= 0
+    written = report_in_lake(orders, report)
+    assert [flow["state"] for flow in written["flows"]] == ["failed", "skipped", "skipped"]
+    assert written["ended_at"] and written["parts"]["total"] >= 0
 
 
-def test_a_flow_is_blocked_by_the_one_right_above_it_and_not_by_one_beside_it(orders: Orders) -> None:
+def test_a_flow_is_blocked_only_by_its_upstream_flow(orders: Orders) -> None:
     pipeline = registry.load("orders")
     job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
 
     def runnable(*blocked: str) -> bool:
-        job.blocked = {name: SpecError("mend it") for name in blocked}
+        job.blocked = {name: SpecError("fix it") for name in blocked}
         return job._runnable(pipeline, pipeline.flows)
 
     assert not runnable("bronze")
-    assert runnable("silver"), "bronze is not behind it"
+    assert runnable("silver"), "bronze does not read from silver"
     assert runnable("gold")
     assert runnable()
 
 
-def test_a_source_that_cannot_be_read_fails_no_flow_that_is_off_and_a_damaged_list_of_decisions_its_own_flow(
+def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_damaged_overrides_fail_their_flow(
     orders: Orders,
 ) -> None:
     pipeline, layout = registry.load("orders"), orders.deployment.layout
-    intervention.switch(layout, "orders", "bronze", on=False, by="ada", reason="the folder has moved")
-    damaged = layout.interventions("orders", "gold")
+    overrides.switch(layout, "orders", "bronze", on=False, by="ada", reason="the folder has moved")
+    damaged = layout.overrides("orders", "gold")
     damaged.parent.mkdir(parents=True)
     damaged.write_text('{"act": "off", "by"')
     job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
@@ -78,21 +78,21 @@ def test_a_source_that_cannot_be_read_fails_no_flow_that_is_off_and_a_damaged_li
 
     job._preflight(pipeline, pipeline.flows)
 
-    assert job.off.keys() == {"bronze"}
+    assert job.switched_off.keys() == {"bronze"}
     assert {name: type(error).__name__ for name, error in job.blocked.items()} == {"gold": "CheckpointCorruptError"}
 
 
-def test_an_error_of_the_whole_run_stands_in_its_report(orders: Orders) -> None:
-    request = dataclasses.replace(orders.deployment.request("orders"), dag_id="nobody")
+def test_an_error_of_the_whole_run_is_in_its_report(orders: Orders) -> None:
+    request = dataclasses.replace(orders.deployment.request("orders"), dag_id="unknown")
 
-    with pytest.raises(RequestError, match="there is no pipeline 'nobody'"):
+    with pytest.raises(RequestError, match="there is no pipeline 'unknown'"):
         run_job(orders.deployment.environment, request, "a1")
 
-    told = json.loads(orders.deployment.layout.report("nobody", request.run_key, "a1").read_text())
-    assert (told["error"]["kind"], told["ended_at"] is None) == ("RequestError", False)
+    written = json.loads(orders.deployment.layout.report("unknown", request.run_key, "a1").read_text())
+    assert (written["error"]["kind"], written["ended_at"] is None) == ("RequestError", False)
 
 
-def test_a_lake_that_takes_no_report_is_an_error_that_heals_and_hides_no_other(
+def test_an_unwritable_report_is_a_transient_error_and_hides_no_other_error(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(code: int) -> Any:
@@ -107,42 +107,40 @@ def test_a_lake_that_takes_no_report_is_an_error_that_heals_and_hides_no_other(
         run_job(orders.deployment.environment, request, "a1")
     assert raised.value.transient
     with pytest.raises(RequestError, match="no pipeline"):
-        run_job(orders.deployment.environment, dataclasses.replace(request, dag_id="nobody"), "a1")
+        run_job(orders.deployment.environment, dataclasses.replace(request, dag_id="unknown"), "a1")
     monkeypatch.setattr(RunReport, "write", full(errno.EACCES))
     with pytest.raises(PermissionError):
         run_job(orders.deployment.environment, request, "a1")
 
 
-def test_what_is_behind_an_error_is_kept_beside_the_report_and_our_own_words_are_enough(orders: Orders) -> None:
+def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cause(orders: Orders) -> None:
     job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
-    job.tell()
+    job.write_report()
     flow = registry.load("orders").flow("silver")
     path = job.path.with_name("failure-silver.txt")
 
-    job._keep_failure(flow, SpecError("mend it"))
+    job._write_failure(flow, SpecError("fix it"))
     assert not path.exists()
 
-    wrapped = SpecError("mend it")
+    wrapped = SpecError("fix it")
     wrapped.__cause__ = ValueError("secret@example.org")
     for error in (wrapped, KeyError("secret@example.org")):
-        job._keep_failure(flow, error)
+        job._write_failure(flow, error)
         assert "secret@example.org" in path.read_text()
         path.unlink()
 
 
 def context_of(orders: Orders, *flows: Flow, name: str) -> Any:
-    """The context that a job makes for a flow of a pipeline; nothing of it asks Spark."""
+    """The context that a job creates for a flow; it needs no session."""
     pipeline = Pipeline(name="orders", flows=flows)
     job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
-    told = FlowReport(flow=name, target="", checkpoint_version=1)
+    report = FlowReport(flow=name, target="", checkpoint_version=1)
     spark: Any = None
-    return job._context(spark, pipeline, pipeline.flow(name), told)
+    return job._context(spark, pipeline, pipeline.flow(name), report)
 
 
 @pytest.mark.jvm
-def test_a_flow_knows_the_source_whose_records_it_parses_or_the_keys_of_the_table_that_it_reads(
-    orders: Orders, tmp_path: Path
-) -> None:
+def test_the_context_has_the_landing_source_or_the_keys_of_the_source_table(orders: Orders, tmp_path: Path) -> None:
     bronze, silver, gold = registry.load("orders").flows
     layout = orders.deployment.layout
     layout.checkpoint("orders", "silver", 1, 3).mkdir(parents=True)
@@ -152,36 +150,36 @@ def test_a_flow_knows_the_source_whose_records_it_parses_or_the_keys_of_the_tabl
     second = context_of(orders, bronze, silver, gold, name="silver")
     assert (second.landing, second.source_keys) == (bronze.source, ())
     assert (second.source_table, second.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
-    assert (second.ref.refresh, second.report.refresh) == (3, 3), "the refresh that is in use"
+    assert (second.ref.refresh, second.report.refresh) == (3, 3), "the current refresh"
     assert second.transform.__name__ == "clean"
     third = context_of(orders, bronze, silver, gold, name="gold")
     assert (third.landing, third.source_keys) == (None, ("id",))
 
 
 @pytest.mark.jvm
-def test_a_flow_is_told_of_a_source_that_nobody_writes_and_of_one_without_keys(orders: Orders) -> None:
+def test_a_source_table_without_writer_or_without_keys_is_an_error(orders: Orders) -> None:
     clicks = Flow(
         name="clicks", source=KafkaSource(topic="clicks", schema="id INT", format="json"), target=Table("bronze.c")
     )
     log = Flow(name="log", source=ChangeFeed("bronze.c"), transform="orders:clean", target=Table("silver.log"))
     behind = Flow(name="behind", source=ChangeFeed("silver.log"), transform="orders:clean", target=Table("silver.b"))
-    alone = Flow(name="alone", source=ChangeFeed("silver.nobodys"), transform="orders:clean", target=Table("silver.a"))
+    alone = Flow(name="alone", source=ChangeFeed("silver.unknown"), transform="orders:clean", target=Table("silver.a"))
 
     with pytest.raises(SpecError, match="is neither a bronze table nor keyed"):
         context_of(orders, clicks, log, behind, name="behind")
-    with pytest.raises(SpecError, match=r"no declared flow writes its source table 'silver\.nobodys'"):
+    with pytest.raises(SpecError, match=r"no declared flow writes its source table 'silver\.unknown'"):
         context_of(orders, clicks, alone, name="alone")
 
 
 @pytest.mark.jvm
-def test_a_flow_whose_declaration_does_not_fit_fails_alone_and_those_behind_it_do_not_run(
+def test_a_flow_with_an_incompatible_declaration_fails_and_its_downstream_flows_are_skipped(
     orders: Orders, spark: Any
 ) -> None:
     orders.land(row(1))
     layout, pipeline = orders.deployment.layout, registry.load("orders")
     silver = pipeline.flow("silver")
-    remembered = dataclasses.replace(silver, target=dataclasses.replace(silver.target, keys=("amount",)))
-    checkpoint.write_sidecar(layout, pipeline, remembered)
+    recorded = dataclasses.replace(silver, target=dataclasses.replace(silver.target, keys=("amount",)))
+    checkpoint.write_sidecar(layout, pipeline, recorded)
 
     report = orders.run("bronze", "silver", "gold")
 
@@ -191,41 +189,41 @@ def test_a_flow_whose_declaration_does_not_fit_fails_alone_and_those_behind_it_d
     assert report.flow("bronze").total("written") == 1
     assert not layout.table("silver.orders").exists()
     assert not layout.table("gold.orders").exists()
-    told = kept(orders, report)
-    assert [flow["state"] for flow in told["flows"]] == ["done", "failed", "skipped"]
-    assert {"preflight", "session", "flows", "total"} <= told["parts"].keys()
+    written = report_in_lake(orders, report)
+    assert [flow["state"] for flow in written["flows"]] == ["done", "failed", "skipped"]
+    assert {"preflight", "session", "flows", "total"} <= written["parts"].keys()
 
 
 @pytest.mark.jvm
-def test_a_flow_that_fails_stops_all_that_are_behind_it_however_far(orders: Orders, spark: Any) -> None:
+def test_a_failed_flow_stops_all_its_downstream_flows(orders: Orders, spark: Any) -> None:
     from tidegate.spark.lake import sinks
 
     orders.land(row(1))
     path = orders.deployment.layout.table("bronze.orders")
-    of_another_flow = sinks.Transaction(app_id="orders/landing/v1/0", batch_id=0, planned={})
+    of_another_flow = sinks.Transaction(app_id="orders/landing/v1/0", batch_id=0, prepared={})
     sinks.append(spark.createDataFrame([(1,)], "id int"), path, of_another_flow)
 
     report = orders.run("bronze", "silver", "gold")
 
     assert states(report) == {"bronze": "failed", "silver": "skipped", "gold": "skipped"}
     error = report.flow("bronze").error
-    assert error is not None and error["kind"] == "SpecDriftError"
+    assert error is not None and error["kind"] == "DeclarationConflictError"
 
 
 @pytest.mark.jvm
-def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_those_behind_it_run(
+def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_its_downstream_flows_run(
     orders: Orders, spark: Any
 ) -> None:
     orders.land(row(1))
     layout = orders.deployment.layout
-    intervention.switch(layout, "orders", "silver", on=False, by="ada", reason="its suite is being mended")
+    overrides.switch(layout, "orders", "silver", on=False, by="ada", reason="its suite is being fixed")
 
     report = orders.run("bronze", "silver", "gold")
 
     assert states(report) == {"bronze": "done", "silver": "skipped", "gold": "idle"}
-    assert report.flow("silver").notes[-1].endswith("its suite is being mended")
+    assert report.flow("silver").notes[-1].endswith("its suite is being fixed")
     assert not layout.table("silver.orders").exists()
-    intervention.switch(layout, "orders", "silver", on=True, by="ada", reason="it is mended")
+    overrides.switch(layout, "orders", "silver", on=True, by="ada", reason="it is fixed")
     again = orders.run("silver", "gold")
     assert states(again) == {"silver": "done", "gold": "done"}
     before, after = again.flow("silver").lag_before, again.flow("silver").lag_after
@@ -234,7 +232,7 @@ def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_those_behind
 
 
 @pytest.mark.jvm
-def test_a_refused_batch_is_noted_once_for_plan_and_stops_the_flows_behind_it(
+def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
     orders: Orders, spark: Any, declare: Declare
 ) -> None:
     declare("Contract(mode='freeze')")
@@ -247,12 +245,12 @@ def test_a_refused_batch_is_noted_once_for_plan_and_stops_the_flows_behind_it(
     ref = checkpoint.current(layout, pipeline, pipeline.flow("silver"))
     error = report.flow("silver").error
     assert error is not None
-    assert refusal.noted(layout, ref)["drift"] == error["drift"]
+    assert refusal.recorded(layout, ref)["schema_change_id"] == error["schema_change_id"]
     assert not orders.plan().work
 
 
 @pytest.mark.jvm
-def test_a_failed_flow_says_why_keeps_the_cause_in_the_lake_and_stops_only_those_behind_it(
+def test_a_failed_flow_writes_its_traceback_to_the_lake_and_stops_only_its_downstream_flows(
     orders: Orders, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.land(row(1))
@@ -269,6 +267,6 @@ def test_a_failed_flow_says_why_keeps_the_cause_in_the_lake_and_stops_only_those
     assert states(report) == {"bronze": "done", "silver": "failed", "gold": "skipped"}
     error = report.flow("silver").error
     assert error is not None and error["kind"] == "UnexpectedError"
-    assert "secret" not in json.dumps(kept(orders, report))
+    assert "secret" not in json.dumps(report_in_lake(orders, report))
     attempt = orders.deployment.layout.attempt("orders", report.run_key, report.attempt)
     assert "secret@example.org" in (attempt / "failure-silver.txt").read_text()

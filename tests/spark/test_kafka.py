@@ -1,4 +1,4 @@
-"""A real broker: bronze keeps messages as they are, silver keeps the latest of each key, deletes stay deleted."""
+"""A real broker: bronze stores raw messages, silver the latest event of each key, and deleted keys stay deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def clicks(
     deployment: Deployment, broker: Broker, spark: Any, monkeypatch: pytest.MonkeyPatch, request: Any
 ) -> Deployment:
-    """A topic of its own for each test: the pipeline declares another name for it."""
+    """A deployment with a topic of its own, whose name replaces the declared one."""
     import dataclasses
 
     import pipelines.clickstream
@@ -53,23 +53,24 @@ def topic_of(clicks: Deployment) -> str:
     return str(pipelines.clickstream.pipeline.flow("bronze").source.topic)  # type: ignore[union-attr]
 
 
-def expect_the_answer_of_duckdb(clicks: Deployment) -> None:
+def expect_the_result_of_duckdb(clicks: Deployment) -> None:
     topic = topic_of(clicks)
-    answer = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
-    assert recompute.differences(answer, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
-    assert recompute.differences(answer, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
+    expected = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
+    assert recompute.differences(expected, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
+    assert recompute.differences(expected, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
     if clicks.layout.quarantine("clickstream", "silver").exists():
         quarantined = clicks.quarantined("silver", "clickstream")
-        assert recompute.differences(answer, "quarantined", ["_row_id"], quarantined) == 0
+        assert recompute.differences(expected, "quarantined", ["_row_id"], quarantined) == 0
     else:
-        assert answer.execute("SELECT count(*) FROM quarantined").fetchall() == [(0,)]
+        assert expected.execute("SELECT count(*) FROM quarantined").fetchall() == [(0,)]
     assert (
-        recompute.differences(answer, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views")) == 0
+        recompute.differences(expected, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views"))
+        == 0
     )
 
 
 @pytest.mark.nightly
-def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_answer(clicks: Deployment) -> None:
+def test_two_waves_with_duplicates_disorder_and_deletes_equal_the_result_of_duckdb(clicks: Deployment) -> None:
     topic = topic_of(clicks)
     clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=500), topic)
     first = clicks.run("clickstream")
@@ -81,12 +82,12 @@ def test_two_waves_with_duplicates_disorder_and_deletes_equal_an_independent_ans
 
     assert [flow.error for flow in second.flows] == [None, None, None]
     assert min(first.flow("silver").total("deduplicated"), second.flow("silver").total("deduplicated")) > 0
-    expect_the_answer_of_duckdb(clicks)
+    expect_the_result_of_duckdb(clicks)
     assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
 
 
 @pytest.mark.nightly
-def test_a_late_older_row_does_not_bring_a_deleted_key_back(clicks: Deployment) -> None:
+def test_an_older_row_that_arrives_late_does_not_restore_a_deleted_key(clicks: Deployment) -> None:
     def event(sequence: int, kind: str) -> clicks_feed.Message:
         value = {
             "event_id": "e1",
@@ -107,10 +108,10 @@ def test_a_late_older_row_does_not_bring_a_deleted_key_back(clicks: Deployment) 
     (row,) = clicks.table("silver.clicks").to_pylist()
     assert (row["_deleted"], row["sequence"]) == (True, 9)
     assert clicks.table("gold.page_views").num_rows == 0
-    expect_the_answer_of_duckdb(clicks)
+    expect_the_result_of_duckdb(clicks)
 
 
-def test_bronze_keeps_key_value_headers_and_coordinates_raw(clicks: Deployment) -> None:
+def test_bronze_stores_key_value_headers_and_coordinates_raw(clicks: Deployment) -> None:
     from confluent_kafka import Producer
 
     topic = topic_of(clicks)
@@ -140,33 +141,35 @@ def test_no_consumer_group_is_committed(clicks: Deployment) -> None:
 
 
 @pytest.mark.nightly
-def test_a_kill_between_target_and_record_leaves_every_message_once(
+def test_after_a_kill_between_target_and_ledger_every_message_is_stored_once(
     clicks: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dataclasses
 
     import pipelines.clickstream
 
-    # The killed driver reads the declared topic, so that one is filled and the declaration is as it stands in the file.
+    # The killed driver loads the declaration from its file, so this test uses the declared topic.
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")
     source = dataclasses.replace(bronze.source, topic=clicks_feed.TOPIC)
     flows = (dataclasses.replace(bronze, source=source), *declared.flows[1:])
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
-    with Broker(clicks.environment.lake.parent / "broker", class_path=class_path(PROJECT, "broker")) as own:
-        own.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
-        clicks = clicks.at(own.bootstrap)
-        clicks_feed.produce(own.bootstrap, clicks_feed.wave_one(views=200), clicks_feed.TOPIC)
+    with Broker(clicks.environment.lake.parent / "broker", class_path=class_path(PROJECT, "broker")) as own_broker:
+        own_broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
+        clicks = clicks.at(own_broker.bootstrap)
+        clicks_feed.produce(own_broker.bootstrap, clicks_feed.wave_one(views=200), clicks_feed.TOPIC)
         clicks.run_and_kill("after:write_target:bronze", "clickstream")
 
         report = clicks.run("clickstream")
 
         assert [flow.error for flow in report.flows] == [None, None, None]
-        expect_the_answer_of_duckdb(clicks)
+        expect_the_result_of_duckdb(clicks)
 
 
 @pytest.mark.nightly
-def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_version_of_bronze_starts_after_the_messages_in_bronze(
+    clicks: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dataclasses
 
     import pipelines.clickstream
@@ -183,42 +186,42 @@ def test_a_bronze_bump_starts_behind_what_bronze_holds(clicks: Deployment, monke
     report = clicks.run("clickstream")
 
     assert report.flow("bronze").total("read") == len(sent)
-    expect_the_answer_of_duckdb(clicks)
+    expect_the_result_of_duckdb(clicks)
 
 
 @pytest.mark.nightly
-def test_a_lake_of_before_topics_had_ids_goes_on_and_a_topic_made_anew_comes_beside_the_old_one(
+def test_a_lake_without_topic_ids_is_continued_and_a_recreated_topic_is_added_to_it(
     clicks: Deployment, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dataclasses
 
     import pipelines.clickstream
-    from tidegate.checkpoints import topic as noted
+    from tidegate.checkpoints import topic as topic_records
     from tidegate.spark.lake import sinks
 
     def send(*numbers: int) -> None:
         when = "2026-03-01T10:00:00Z"
-        told = [
+        events = [
             {"event_id": f"e{n}", "sequence": 1, "kind": "view", "occurred_at": when, "user_id": "u", "page": "/"}
             for n in numbers
         ]
-        # The second of each lacks what it must have, so it goes to quarantine.
-        values = [json.dumps(event).encode() for event in told] + [b"{}"]
+        # The last record lacks required fields, so it is quarantined.
+        values = [json.dumps(event).encode() for event in events] + [b"{}"]
         messages = [clicks_feed.Message(b"k", value, "view") for value in values]
         clicks_feed.produce(clicks.environment.kafka, messages, topic_of(clicks))
 
     append = sinks.append
-    with monkeypatch.context() as before:
-        # As an older Tidegate did: it knew no ids.
-        before.setattr(noted, "note", lambda *_: None)
-        before.setattr(sinks, "append", lambda rows, path, txn: append(rows.drop("_topic_id"), path, txn))
+    with monkeypatch.context() as older_version:
+        # Older versions of Tidegate recorded no topic ids.
+        older_version.setattr(topic_records, "record", lambda *_: None)
+        older_version.setattr(sinks, "append", lambda rows, path, txn: append(rows.drop("_topic_id"), path, txn))
         send(1)
         assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
     assert "_topic_id" not in clicks.table("bronze.clicks").column_names
     send(2)
     assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
     declared = pipelines.clickstream.pipeline
-    topics.make_anew(broker, topic_of(clicks), clicks_feed.PARTITIONS)
+    topics.recreate(broker, topic_of(clicks), clicks_feed.PARTITIONS)
     send(3)
     error = clicks.run("clickstream").flow("bronze").error
     assert error is not None
@@ -233,7 +236,7 @@ def test_a_lake_of_before_topics_had_ids_goes_on_and_a_topic_made_anew_comes_bes
     rows = clicks.table("bronze.clicks").to_pylist()
     ids = [row["_row_id"] for row in rows]
     assert len(set(ids)) == len(ids) == 6
-    assert len({row["_topic_id"] for row in rows}) == 3, "none, the old one's, the new one's"
+    assert len({row["_topic_id"] for row in rows}) == 3, "NULL, the old id, the new id"
     silver = clicks.table("silver.clicks").to_pylist()
     assert sorted(row["event_id"] for row in silver) == ["e1", "e2", "e3"]
     quarantined = clicks.quarantined("silver", "clickstream").to_pylist()
@@ -243,7 +246,7 @@ def test_a_lake_of_before_topics_had_ids_goes_on_and_a_topic_made_anew_comes_bes
 
 
 @pytest.mark.nightly
-def test_a_reingest_of_a_window_reads_the_messages_of_its_days_and_no_others(clicks: Deployment) -> None:
+def test_a_reingest_of_a_window_reads_only_the_messages_of_its_days(clicks: Deployment) -> None:
     from confluent_kafka import Producer
     from deltalake import DeltaTable
 
@@ -252,7 +255,7 @@ def test_a_reingest_of_a_window_reads_the_messages_of_its_days_and_no_others(cli
     for number in range(1200):
         sent = datetime(2026, 3, 1 + number // 300, 12, second=number % 60, tzinfo=UTC)
         producer.produce(topic, b"{}", partition=number % 3, timestamp=int(sent.timestamp() * 1000))
-    # Older than its neighbours: within the range of offsets, and not of the window.
+    # A message within the offsets of the window, but with an older timestamp.
     late = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
     producer.produce(topic, b"late", partition=0, timestamp=late)
     assert producer.flush(20) == 0
@@ -260,7 +263,7 @@ def test_a_reingest_of_a_window_reads_the_messages_of_its_days_and_no_others(cli
     bronze = DeltaTable(str(clicks.layout.table("bronze.clicks")))
     whole = {row["_row_id"]: row for row in clicks.table("bronze.clicks").to_pylist()}
     bronze.delete("_offset % 2 = 0")
-    lacking = clicks.table("bronze.clicks").num_rows
+    rows_before = clicks.table("bronze.clicks").num_rows
     window = {"mode": "reingest", "from_date": "2026-03-02", "to_date": "2026-03-03"}
     request = clicks.request("clickstream", ["bronze"], **window)
 
@@ -271,20 +274,20 @@ def test_a_reingest_of_a_window_reads_the_messages_of_its_days_and_no_others(cli
     assert [line.imbalance() for line in report.batches] == [0, 0]
     assert (report.total("read"), report.total("written"), report.total("already_read")) == (600, 300, 300)
     rows = {row["_row_id"]: row for row in clicks.table("bronze.clicks").to_pylist()}
-    assert clicks.table("bronze.clicks").num_rows == len(rows) == lacking + 300
-    within = {row_id for row_id, row in whole.items() if row["_timestamp"].day in (2, 3)}
-    assert within <= rows.keys()
+    assert clicks.table("bronze.clicks").num_rows == len(rows) == rows_before + 300
+    ids_in_window = {row_id for row_id, row in whole.items() if row["_timestamp"].day in (2, 3)}
+    assert ids_in_window <= rows.keys()
     columns = ("value", "_partition", "_offset", "_timestamp")
-    assert [[rows[each][name] for name in columns] for each in within] == [
-        [whole[each][name] for name in columns] for each in within
+    assert [[rows[each][name] for name in columns] for each in ids_in_window] == [
+        [whole[each][name] for name in columns] for each in ids_in_window
     ]
-    assert clicks.try_run(request).flow("bronze").batches == [], "a retry has nothing left to do"
+    assert clicks.try_run(request).flow("bronze").batches == [], "a retry has nothing to do"
     clicks.run("clickstream", ["bronze"], mode="reingest")
     assert {row["_row_id"] for row in clicks.table("bronze.clicks").to_pylist()} == whole.keys()
     assert clicks.run("clickstream", ["bronze"]).flow("bronze").state == "idle"
 
 
-def test_an_unknown_topic_needs_a_person_and_is_not_created(
+def test_an_unknown_topic_is_a_terminal_error_and_is_not_created(
     clicks: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dataclasses
@@ -296,7 +299,7 @@ def test_an_unknown_topic_needs_a_person_and_is_not_created(
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")
     flows = (
-        dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, topic="nobody")),
+        dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, topic="unknown")),
         *declared.flows[1:],
     )
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
@@ -305,12 +308,12 @@ def test_an_unknown_topic_needs_a_person_and_is_not_created(
 
     assert error is not None
     assert (error["kind"], error["transient"]) == ("SourceError", False)
-    assert "nobody" in error["message"]
-    assert "nobody" not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=20).topics
+    assert "unknown" in error["message"]
+    assert "unknown" not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=20).topics
 
 
 @pytest.mark.nightly
-def test_avro_values_with_a_registered_schema_flow_like_json_and_a_new_field_is_asked_about(
+def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_an_answer(
     clicks: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dataclasses
@@ -346,29 +349,29 @@ def test_avro_values_with_a_registered_schema_flow_like_json_and_a_new_field_is_
         "user_id": "u1",
     }
     with SchemaRegistry() as registry:
-        at = Deployment(dataclasses.replace(clicks.environment, registry=registry.address), clicks.source)
+        with_registry = Deployment(dataclasses.replace(clicks.environment, registry=registry.address), clicks.source)
 
         def send(more: list[dict[str, Any]], value: dict[str, Any]) -> None:
             schema = {"type": "record", "name": "Click", "fields": [*fields, *more]}
             content = io.BytesIO()
             fastavro.schemaless_writer(content, fastavro.parse_schema(schema), value)
             message = clicks_feed.Message(b"k", framed(registry.register(schema), content.getvalue()), "view")
-            clicks_feed.produce(at.environment.kafka, [message], topic_of(at))
+            clicks_feed.produce(with_registry.environment.kafka, [message], topic_of(with_registry))
 
         send([], event)
-        first = at.run("clickstream", ("bronze", "silver"))
+        first = with_registry.run("clickstream", ("bronze", "silver"))
         assert [flow.error for flow in first.flows] == [None, None]
         send([{"name": "campaign", "type": ["null", "string"]}], {**event, "event_id": "e2", "campaign": "spring"})
-        refused = at.run("clickstream", ("bronze", "silver")).flow("silver")
+        refused = with_registry.run("clickstream", ("bronze", "silver")).flow("silver")
         assert refused.error is not None
         assert refused.error["changes"] == ("new field campaign (string)",)
-        evolution.answer(at.layout, "clickstream", refused.error["drift"], "evolve", "ada")
+        evolution.answer(with_registry.layout, "clickstream", refused.error["schema_change_id"], "evolve", "ada")
         registry.down = True
-        assert at.run("clickstream", ("bronze", "silver")).flow("silver").error is None, (
-            "the schema is kept in the lake"
+        assert with_registry.run("clickstream", ("bronze", "silver")).flow("silver").error is None, (
+            "the schema is cached in the lake"
         )
 
-    silver = {row["event_id"]: row for row in at.table("silver.clicks").to_pylist()}
+    silver = {row["event_id"]: row for row in with_registry.table("silver.clicks").to_pylist()}
     assert [(key, row["page"], row["campaign"]) for key, row in sorted(silver.items())] == [
         ("e1", "/a", None),
         ("e2", "/a", "spring"),

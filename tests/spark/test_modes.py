@@ -1,6 +1,6 @@
-"""Every mode of a contract does the same with what arrives in every format: where rows, unknown fields and history go.
+"""Every contract mode has the same effect in every format: on rows, unknown fields and the schema history.
 
-Real files are landed and opened, real messages are decoded; what is settled for a batch is looked at before it is written.
+Real files are read and real messages decoded; the batch is checked before it is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECORDS: list[dict[str, str]] = [
     {"id": "fits", "amount": "5", "gate": "B12", "note": "hello"},
     {"id": "misfit", "amount": "many", "gate": "C1", "note": "again"},
 ]
-"""``amount`` of one does not fit, ``gate`` and ``note`` are unknown: the table's mode is for one, the column's for the other."""
+"""``amount`` of one record does not fit; ``gate`` gets the mode of the table, ``note`` the mode of the column."""
 FIELDS = [{"name": name, "type": "string"} for name in RECORDS[0]]
 AVRO = fastavro.parse_schema({"type": "record", "name": "Order", "fields": FIELDS})
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,20 +54,20 @@ MODES: list[tuple[Any, Any]] = [
     ("freeze", "rescue"),
     ("rescue", "freeze"),
 ]
-"""The table's, and that of ``note``."""
+"""Pairs of modes: of the table and of the column ``note``."""
 ARRIVALS = (*FILES, "kafka json", "kafka avro")
 PER_MERGE = ("rescue", "evolve")
-"""The modes that are tried for every way in; the others only for JSON files, and nightly for all."""
+"""The modes that each merge tests for all formats; the others are tested for JSON files, and nightly for all formats."""
 CASES = [
-    pytest.param(way, *modes, marks=() if way == "json" or modes == PER_MERGE else pytest.mark.nightly)
-    for way in ARRIVALS
+    pytest.param(arrival, *modes, marks=() if arrival == "json" or modes == PER_MERGE else pytest.mark.nightly)
+    for arrival in ARRIVALS
     for modes in MODES
 ]
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A batch of bronze as its landing flow kept it."""
+    """A batch of bronze rows."""
 
     bronze: DataFrame
     source: FileSource | KafkaSource
@@ -81,20 +81,20 @@ def content(kind: str) -> bytes:
         return "\n".join(lines).encode()
     if kind == "json":
         return "\n".join(json.dumps(record) for record in RECORDS).encode()
-    written = io.BytesIO()
+    buffer = io.BytesIO()
     if kind == "parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), written)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), buffer)
     else:
-        fastavro.writer(written, cast("dict[str, Any]", AVRO), RECORDS)
-    return written.getvalue()
+        fastavro.writer(buffer, cast("dict[str, Any]", AVRO), RECORDS)
+    return buffer.getvalue()
 
 
 def message(kind: str, record: dict[str, str], schema_id: int) -> bytes:
     if kind == "json":
         return json.dumps(record).encode()
-    written = io.BytesIO()
-    fastavro.schemaless_writer(written, cast("dict[str, Any]", AVRO), record)
-    return framed(schema_id, written.getvalue())
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, cast("dict[str, Any]", AVRO), record)
+    return framed(schema_id, buffer.getvalue())
 
 
 def of_files(spark: Any, folder: Path, kind: FileFormat) -> DataFrame:
@@ -112,14 +112,14 @@ def of_messages(spark: Any, kind: str, schema_id: int) -> DataFrame:
     values = [message(kind, record, schema_id) for record in RECORDS]
     coordinates = "_topic string, _partition int, _offset bigint, _timestamp timestamp, _ingested_at timestamp"
     columns = f"_row_id string, key binary, value binary, {coordinates}"
-    made = [(str(number), b"k", value, "orders", 0, number, AT, AT) for number, value in enumerate(values)]
-    found: DataFrame = spark.createDataFrame(made, columns)
-    return found
+    records = [(str(number), b"k", value, "orders", 0, number, AT, AT) for number, value in enumerate(values)]
+    frame: DataFrame = spark.createDataFrame(records, columns)
+    return frame
 
 
 @pytest.fixture(scope="module")
 def arrived(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arrived]:
-    """The same records by each way in, read once for all modes."""
+    """The records of one format as bronze rows, read once for all modes."""
     on_kafka, kind = request.param.startswith("kafka"), request.param.removeprefix("kafka ")
     with SchemaRegistry() as registry:
         if on_kafka:
@@ -135,16 +135,16 @@ def arrived(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What became of the batch."""
+class Result:
+    """The result of a batch."""
 
     rows: dict[str, dict[str, Any]]
     refused: ContractRefusedError | None
     history: set[tuple[str, str, str]]
-    """Event, field, decision."""
+    """Tuples of event, field and decision."""
 
 
-def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bool = False) -> Settled:
+def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bool = False) -> Result:
     contract = Contract(mode=table, columns={"note": note})
     source = dataclasses.replace(arrived.source, contract=contract)
     silver = Flow(
@@ -168,44 +168,44 @@ def settle(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_run: bo
         request=SimpleNamespace(dry_run=dry_run),
         run_key="run-1",
         report=SimpleNamespace(notes=[]),
-        tell_drift=lambda *_: None,
+        record_schema_change=lambda *_: None,
     )
-    told = cast("FlowContext", context)
-    drift = contracts.Drift(told)
-    feed = rows._arriving(told, arrived.bronze)
-    found, refused = {}, None
+    flow_context = cast("FlowContext", context)
+    schema_changes = contracts.SchemaChanges(flow_context)
+    feed = rows._changed_rows(flow_context, arrived.bronze)
+    output_rows, refused = {}, None
     try:
-        output = rows._transformed(told, drift.parse(feed))
-        output = drift.settle(output, *rows._census(feed, output, drift), 0, decided=False)
-        drift.record(0)
-        found = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
+        output = rows._transform(flow_context, schema_changes.parse(feed))
+        output = schema_changes.apply_contract(output, *rows._measure(feed, output, schema_changes), 0, decided=False)
+        schema_changes.record(0)
+        output_rows = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
     except ContractRefusedError as error:
         refused = error
     history = {(line.event, line.change.field, line.decision) for line in evolution.read(layout, "orders")}
-    return Settled(found, refused, history)
+    return Result(output_rows, refused, history)
 
 
 @pytest.mark.parametrize(("arrived", "table", "note"), CASES, indirect=["arrived"])
-def test_a_mode_does_with_a_batch_what_it_says(arrived: Arrived, table: Any, note: Any, tmp_path: Path) -> None:
+def test_each_mode_in_each_format(arrived: Arrived, table: Any, note: Any, tmp_path: Path) -> None:
     modes = {"gate": table, "note": note}
 
-    settled = settle(arrived, table, note, tmp_path)
+    result = apply_modes(arrived, table, note, tmp_path)
 
     frozen = {name for name, mode in modes.items() if mode == "freeze"}
     if frozen:
-        assert settled.rows == {}, "nothing of the batch is written"
-        assert settled.refused is not None
-        assert {change.split()[2] for change in settled.refused.changes} == frozen
-        assert settled.history == {("refused", name, "freeze") for name in frozen}
+        assert result.rows == {}, "nothing of the batch is written"
+        assert result.refused is not None
+        assert {change.split()[2] for change in result.refused.changes} == frozen
+        assert result.history == {("refused", name, "freeze") for name in frozen}
         return
-    assert settled.refused is None
-    assert settled.history == {("observed", name, mode) for name, mode in modes.items()}
+    assert result.refused is None
+    assert result.history == {("observed", name, mode) for name, mode in modes.items()}
     for record in RECORDS:
-        row = settled.rows[record["id"]]
+        row = result.rows[record["id"]]
         assert row["_broken"] == {"fits": [], "misfit": ["wrong_type(amount)"]}[record["id"]]
         assert {name: row[name] for name in modes if name in row} == {
             name: record[name] for name, mode in modes.items() if mode == "evolve"
         }
         rescued = {name: record[name] for name, mode in modes.items() if mode == "rescue"}
         assert json.loads(row["_rescued"] or "{}") == rescued
-    assert settled.rows["fits"]["amount"] == 5
+    assert result.rows["fits"]["amount"] == 5

@@ -1,4 +1,4 @@
-"""A refused batch leaves the target untouched and waits, until its suite is mended or a person takes it out."""
+"""A refused batch does not change the target and waits until its suite is fixed or a person takes the batch out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def canaries() -> list[dict[str, Any]]:
     return [{**record, "tailnum": CANARY} for record in flights_feed.days()[date(2013, 1, 1)]]
 
 
-def a_batch_passed_and_the_next_was_refused(deployment: Deployment) -> None:
+def one_batch_written_and_the_next_refused(deployment: Deployment) -> None:
     deployment.land("one.csv", flights_feed._csv(canaries()[:100]))
     deployment.edit_suite("flights/silver", [LENIENT])
     assert [flow.state for flow in deployment.run(flows=["bronze", "silver"]).flows] == ["done", "done"]
@@ -43,11 +43,11 @@ def a_batch_passed_and_the_next_was_refused(deployment: Deployment) -> None:
 
 @pytest.fixture
 def flights(start_state: Callable[[Callable[[Deployment], None]], Deployment]) -> Deployment:
-    return start_state(a_batch_passed_and_the_next_was_refused)
+    return start_state(one_batch_written_and_the_next_refused)
 
 
 def last_report(flights: Deployment) -> RunReport:
-    """The report that the run before wrote."""
+    """The report of the last run."""
     reports = [RunReport.read(path) for path in flights.environment.lake.glob("reports/flights/*/*/report.json")]
     return max((report for report in reports if report is not None), key=lambda report: report.started_at)
 
@@ -57,7 +57,7 @@ def outcomes(flights: Deployment) -> list[str]:
     return [line["outcome"] for line in sorted(lines, key=lambda line: line["recorded_at"])]
 
 
-def test_a_refused_batch_leaves_the_target_untouched_and_waits(flights: Deployment) -> None:
+def test_a_refused_batch_does_not_change_the_target_and_waits(flights: Deployment) -> None:
     report = last_report(flights)
 
     silver = report.flow("silver")
@@ -78,7 +78,7 @@ def test_a_refused_batch_leaves_the_target_untouched_and_waits(flights: Deployme
     assert (state.last_planned, state.last_committed) == (1, 0), "the offsets are not committed"
 
 
-def test_plan_does_not_try_it_again_until_the_suite_or_the_code_changed(flights: Deployment) -> None:
+def test_plan_finds_no_work_until_the_suite_or_the_code_changes(flights: Deployment) -> None:
     pipeline = registry.load("flights")
 
     waiting = lag.plan(flights.environment, pipeline, pipeline.flows)
@@ -90,7 +90,7 @@ def test_plan_does_not_try_it_again_until_the_suite_or_the_code_changed(flights:
 
 
 @pytest.mark.nightly
-def test_after_the_suite_is_mended_the_same_batch_passes_once(flights: Deployment) -> None:
+def test_after_the_suite_is_fixed_the_same_batch_passes_once(flights: Deployment) -> None:
     flights.edit_suite("flights/silver", [LENIENT])
 
     silver = flights.run(flows=["silver"]).flow("silver")
@@ -103,12 +103,12 @@ def test_after_the_suite_is_mended_the_same_batch_passes_once(flights: Deploymen
 
 
 @pytest.mark.nightly
-def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow_goes_on(flights: Deployment) -> None:
+def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_continues(flights: Deployment) -> None:
     before = flights.table("silver.flights").num_rows
     pipeline = registry.load("flights")
     silver = pipeline.flow("silver")
     ref = checkpoint.current(flights.layout, pipeline, silver)
-    assert refusal.take(flights.layout, ref, silver, by="ada", reason="the feed of another airport") == 1
+    assert refusal.decide(flights.layout, ref, silver, by="ada", reason="the feed of another airport") == 1
     plan = lag.plan(flights.environment, pipeline, pipeline.flows)
     assert plan.work
     assert any("goes to quarantine whole" in reason for reason in plan.reasons)
@@ -124,15 +124,15 @@ def test_a_refused_batch_that_is_taken_out_goes_to_quarantine_whole_and_the_flow
     assert batches[1].rules["refused_batch"] == 200
     assert 0 < batches[1].rules["between(dep_delay)"] < 200
     assert flights.table("silver.flights").num_rows == before + len(punctual) == before + batches[2].written
-    taken = [row for row in flights.quarantined("silver").to_pylist() if row["_batch_id"] == 1]
-    assert {(row["state"], row["changed_by"], row["reason"]) for row in taken} == {
+    taken_out = [row for row in flights.quarantined("silver").to_pylist() if row["_batch_id"] == 1]
+    assert {(row["state"], row["changed_by"], row["reason"]) for row in taken_out} == {
         ("open", "ada", "the feed of another airport")
     }
-    assert refusal.taken(flights.layout, ref, 1) is None, "the decision ends with its batch"
-    assert refusal.waiting(flights.layout, ref) is None
+    assert refusal.decision(flights.layout, ref, 1) is None, "the decision is cleared with its batch"
+    assert refusal.waiting_batch(flights.layout, ref) is None
 
 
-def test_reports_and_docs_hold_no_value_of_the_data(flights: Deployment) -> None:
+def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:
     lake = flights.environment.lake
     files = [
         path for folder in ("docs", "reports", "checkpoints") for path in (lake / folder).rglob("*") if path.is_file()
@@ -142,7 +142,7 @@ def test_reports_and_docs_hold_no_value_of_the_data(flights: Deployment) -> None
     assert [path for path in files if CANARY in path.read_text(errors="replace")] == []
 
 
-def test_a_suite_that_is_not_valid_ends_the_run_before_anything_is_read(deployment: Deployment, spark: Any) -> None:
+def test_an_invalid_suite_fails_the_run_before_anything_is_read(deployment: Deployment, spark: Any) -> None:
     path: Path = deployment.environment.project / "expectations" / "flights" / "silver.json"
     path.write_text("{not json")
     deployment.land("one.csv", flights_feed._csv(canaries()[:1]))

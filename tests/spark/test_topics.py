@@ -1,4 +1,4 @@
-"""Bronze of a topic that is made anew, or loses messages: nothing is lost or doubled in silence, and there is a way on."""
+"""Bronze of a topic that is recreated or loses messages: no message is silently lost or duplicated, and the flow can continue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import run_flow
 from tidegate.spark.intake import sources
 from tidegate.spec import Flow, KafkaSource, Pipeline
-from tidegate.status import lag, lost
+from tidegate.status import lag, lost_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
 
 class Clicks:
-    """A landing flow of a topic of one partition."""
+    """A landing flow that reads a topic with one partition."""
 
     def __init__(self, spark: SparkSession, folder: Path, broker: Broker, topic: str, **limits: Any) -> None:
         self.spark, self.folder, self.broker, self.topic = spark, folder, broker, topic
@@ -65,23 +65,23 @@ class Clicks:
         return report
 
     def ids(self) -> list[int]:
-        """What bronze holds, each row once."""
+        """The ids in bronze, each of which is there once."""
         rows = orders.table(self.context().live)
         assert len({row["_row_id"] for row in rows}) == len(rows)
         return sorted(json.loads(row["value"])["id"] for row in rows)
 
     def environment(self) -> Environment:
-        place = {"TIDEGATE_LAKE": str(self.folder / "lake"), "TIDEGATE_LANDING": str(self.folder / "landing")}
-        return Environment.read(place | {"TIDEGATE_KAFKA": self.broker.bootstrap})
+        variables = {"TIDEGATE_LAKE": str(self.folder / "lake"), "TIDEGATE_LANDING": str(self.folder / "landing")}
+        return Environment.read(variables | {"TIDEGATE_KAFKA": self.broker.bootstrap})
 
     def measure(self, version: int = 1) -> lag.Lag:
         flow = self.flow(version)
         return lag.measure(self.environment(), Pipeline(name="orders", flows=(flow,)), flow)
 
-    def give_up(self, version: int, first: int, last: int) -> None:
+    def accept_gap(self, version: int, first: int, last: int) -> None:
         flow = self.flow(version)
         pipeline = Pipeline(name="orders", flows=(flow,))
-        lost.give_up(self.environment(), pipeline, flow, {0: (first, last)}, by="ada", reason="tests")
+        lost_messages.accept_gap(self.environment(), pipeline, flow, {0: (first, last)}, by="ada", reason="tests")
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def counts(report: FlowReport) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("sent", [15, pytest.param(4, marks=pytest.mark.nightly)])
-def test_of_a_topic_made_anew_every_message_is_read_once_the_version_is_raised(clicks: Clicks, sent: int) -> None:
+def test_every_message_of_a_recreated_topic_is_read_after_the_version_is_raised(clicks: Clicks, sent: int) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
     assert counts(clicks.run()) == (10, 10, 0)
-    topics.make_anew(clicks.broker, clicks.topic)
+    topics.recreate(clicks.broker, clicks.topic)
     topics.send(clicks.broker, clicks.topic, range(100, 100 + sent))
     with pytest.raises(TopicReplacedError):
         clicks.run()
@@ -112,25 +112,25 @@ def test_of_a_topic_made_anew_every_message_is_read_once_the_version_is_raised(c
     assert counts(clicks.run(2)) == (1, 1, 0)
 
 
-def test_a_topic_made_anew_while_its_messages_are_read_gives_no_row(
+def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
-    real: Callable[..., Any] = micro_batch.split_messages
+    original: Callable[..., Any] = micro_batch.split_messages
 
-    def made_anew(*given: Any) -> Any:
-        given[1].persist().count()
-        topics.make_anew(clicks.broker, clicks.topic)
-        return real(*given)
+    def recreating(*args: Any) -> Any:
+        args[1].persist().count()
+        topics.recreate(clicks.broker, clicks.topic)
+        return original(*args)
 
-    monkeypatch.setattr(micro_batch, "split_messages", made_anew)
+    monkeypatch.setattr(micro_batch, "split_messages", recreating)
     with pytest.raises(TopicReplacedError):
         clicks.run()
     assert orders.table(clicks.context().live) == []
 
 
 @pytest.mark.parametrize(("version", "refresh"), [(1, 1), pytest.param(2, 0, marks=pytest.mark.nightly)])
-def test_messages_that_retention_took_are_given_up_and_the_rest_is_read(
+def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read(
     clicks: Clicks, version: int, refresh: int
 ) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
@@ -140,7 +140,7 @@ def test_messages_that_retention_took_are_given_up_and_the_rest_is_read(
     for step in (clicks.run, clicks.measure):
         with pytest.raises(GapError, match="offsets 0:10-14"):
             step(version)
-    clicks.give_up(version, 10, 14)
+    clicks.accept_gap(version, 10, 14)
 
     report = clicks.run(version)
 
@@ -149,8 +149,10 @@ def test_messages_that_retention_took_are_given_up_and_the_rest_is_read(
     assert clicks.measure(version).has_work is False
     topics.send(clicks.broker, clicks.topic, [20])
     again = clicks.run(version)
-    assert (again.refresh, counts(again)) == (refresh, (1, 1, 0)), "no further refresh is opened"
-    lines = store.select(clicks.context().layout.ops("orders", "ledger"), "SELECT kind, read FROM held ORDER BY 1, 2")
+    assert (again.refresh, counts(again)) == (refresh, (1, 1, 0)), "no further refresh is started"
+    lines = store.select(
+        clicks.context().layout.ops("orders", "ledger"), "SELECT kind, read FROM delta_table ORDER BY 1, 2"
+    )
     assert [(line["kind"], line["read"]) for line in lines] == [
         ("append", 1),
         ("append", 5),
@@ -159,23 +161,25 @@ def test_messages_that_retention_took_are_given_up_and_the_rest_is_read(
     ]
 
 
-def test_a_half_written_batch_whose_topic_is_gone_does_not_stop_the_next_version(
+def test_a_half_written_batch_whose_topic_was_deleted_does_not_stop_the_next_version(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dies(*_: Any) -> None:
-        raise ConnectionError("the process died here")
+    def fail(*_: Any) -> None:
+        raise ConnectionError("the process was killed here")
 
     topics.send(clicks.broker, clicks.topic, range(10))
     with monkeypatch.context() as patched, pytest.raises(Exception, match="ConnectionError"):
-        patched.setattr(micro_batch, "record_batch", dies)
+        patched.setattr(micro_batch, "record_batch", fail)
         clicks.run()
-    topics.make_anew(clicks.broker, clicks.topic)
+    topics.recreate(clicks.broker, clicks.topic)
     topics.send(clicks.broker, clicks.topic, range(100, 103))
 
     assert counts(clicks.run(2)) == (3, 3, 0)
 
     assert clicks.ids() == [*range(10), 100, 101, 102]
-    lines = store.select(clicks.context().layout.ops("orders", "ledger"), "SELECT app_id, written FROM held ORDER BY 1")
+    lines = store.select(
+        clicks.context().layout.ops("orders", "ledger"), "SELECT app_id, written FROM delta_table ORDER BY 1"
+    )
     assert [(line["app_id"], line["written"]) for line in lines] == [
         ("orders/clicks/v1/0", 10),
         ("orders/clicks/v2/0", 3),
@@ -184,38 +188,41 @@ def test_a_half_written_batch_whose_topic_is_gone_does_not_stop_the_next_version
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_broker_that_stops_in_the_middle_of_a_run_is_told_within_a_minute(
+def test_a_broker_that_stops_during_a_run_is_an_error_within_a_minute(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
-    # The one test that measures time: a minute is what is promised. About 25 s of it are waited, whatever the machine.
-    real, stopped = micro_batch.record_batch, list[float]()
-    with Broker(tmp_path / "broker", class_path=class_path(PROJECT, "broker")) as own:
-        clicks = Clicks(spark, tmp_path, own, "clicks", max_offsets_per_trigger=5)
-        topics.send(own, "clicks", range(20))
-        assert own.pid is not None
-        pid = own.pid
+    # The only test that measures time, because a minute is documented. About 25 s of it are timeouts.
+    original, stopped_at = micro_batch.record_batch, list[float]()
+    with Broker(tmp_path / "broker", class_path=class_path(PROJECT, "broker")) as broker:
+        clicks = Clicks(spark, tmp_path, broker, "clicks", max_offsets_per_trigger=5)
+        topics.send(broker, "clicks", range(20))
+        assert broker.pid is not None
+        pid = broker.pid
 
-        def stops(*given: Any) -> None:
-            real(*given)
-            if not stopped:
+        def stop_broker(*args: Any) -> None:
+            original(*args)
+            if not stopped_at:
                 os.kill(pid, how)
-                stopped.append(time.monotonic())
+                stopped_at.append(time.monotonic())
 
-        monkeypatch.setattr(micro_batch, "record_batch", stops)
+        monkeypatch.setattr(micro_batch, "record_batch", stop_broker)
         try:
             with pytest.raises(SourceUnavailableError, match="the source does not answer"):
                 clicks.run()
-            took = time.monotonic() - stopped[0]
+            seconds = time.monotonic() - stopped_at[0]
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-    assert took < 60
+    assert seconds < 60
     assert clicks.ids() == list(range(5))
 
 
-def test_what_a_broker_is_waited_for_is_less_than_a_minute_altogether() -> None:
-    call = int(sources.PATIENCE["kafka.default.api.timeout.ms"])
-    tries, poll = int(sources.PATIENCE["fetchOffset.numRetries"]), int(sources.PATIENCE["kafkaConsumer.pollTimeoutMs"])
-    assert int(sources.PATIENCE["kafka.request.timeout.ms"]) < call, "Kafka refuses it otherwise"
+def test_all_broker_timeouts_add_up_to_less_than_a_minute() -> None:
+    call = int(sources.BROKER_TIMEOUTS["kafka.default.api.timeout.ms"])
+    tries, poll = (
+        int(sources.BROKER_TIMEOUTS["fetchOffset.numRetries"]),
+        int(sources.BROKER_TIMEOUTS["kafkaConsumer.pollTimeoutMs"]),
+    )
+    assert int(sources.BROKER_TIMEOUTS["kafka.request.timeout.ms"]) < call, "Kafka refuses it otherwise"
     # A task asks for a message and then for the offsets; the driver asks for offsets, a second between two tries.
     assert (poll + call) + tries * (call + 1000) < 60_000

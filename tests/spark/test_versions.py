@@ -1,6 +1,6 @@
-"""A version bump derives a table anew while readers see the old one, and bronze does not duplicate.
+"""A new checkpoint version derives a table again while readers see the old one, and bronze gets no duplicates.
 
-Whole pipelines. What is refused before a row is read: `test_flow.py`; each case of a swap: `reprocessing/test_swap.py`.
+These tests run whole pipelines. Checks before the run: `test_flow.py`; cases of a swap: `reprocessing/test_swap.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def flights(start_state: Callable[[Callable[[Deployment], None]], Deployment]) -
 
 
 def declare(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> Pipeline:
-    """Today's declaration with some flows' fields changed, as if a person had edited the file."""
+    """Replace the declaration by one with changed fields of some flows."""
     import pipelines.flights
 
     declared = pipelines.flights.pipeline
@@ -54,7 +54,7 @@ def edit(flow: Flow, changes: dict[str, Any]) -> Flow:
 
 
 def without_united(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New code: silver no longer makes one carrier, and says that every flight of another was 1 minute late."""
+    """Change the transform: filter one carrier and set the delay of another to 1 minute."""
     from pyspark.sql import functions as F
 
     import spark_jobs.flights
@@ -62,15 +62,15 @@ def without_united(monkeypatch: pytest.MonkeyPatch) -> None:
     clean = spark_jobs.flights.clean
 
     def changed(rows: Any) -> Any:
-        made = clean(rows)
+        output = clean(rows)
         late = F.when(F.col("carrier") == "AA", F.lit(1)).otherwise(F.col("dep_delay"))
         filtered = F.when(F.col("carrier") == "UA", F.lit("no_united")).otherwise(F.col("_filtered"))
-        return made.withColumns({"dep_delay": late, "_filtered": filtered})
+        return output.withColumns({"dep_delay": late, "_filtered": filtered})
 
     monkeypatch.setattr(spark_jobs.flights, "clean", changed)
 
 
-def test_with_the_bump_silver_and_gold_become_what_the_new_code_makes_of_bronze(
+def test_with_a_new_version_silver_and_gold_are_derived_by_the_new_code(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from deltalake import DeltaTable
@@ -97,35 +97,33 @@ def test_with_the_bump_silver_and_gold_become_what_the_new_code_makes_of_bronze(
     assert {row["max_delay"] for (_, carrier), row in gold.items() if carrier == "AA"} == {1}
     history = DeltaTable(str(flights.layout.table("silver.flights"))).history()
     assert [commit["operation"] for commit in history] == ["MERGE", "WRITE"], (
-        "readers never saw it empty: one MERGE swapped it"
+        "readers never saw an empty table: the swap is one MERGE"
     )
     changed = swap.upserted + swap.deleted
     feed = flights.rows_of_feed("silver.flights", since=1)
-    assert len({row["flight_id"] for row in feed}) == changed, "the feed carries only real changes"
+    assert len({row["flight_id"] for row in feed}) == changed, "the change feed has only real changes"
     assert not flights.layout.staging("flights", "silver", 2, 0).exists()
 
 
-def test_without_the_bump_the_change_is_refused_before_spark_and_names_the_fields(
+def test_without_a_new_version_a_changed_declaration_is_refused_and_the_error_names_the_fields(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidegate.checkpoints.checkpoint import check_compatible
     from tidegate.errors import CheckpointIncompatibleError
 
-    pipeline = declare(monkeypatch, silver={"transform": "flights:clean_anew"})
+    pipeline = declare(monkeypatch, silver={"transform": "flights:clean_again"})
 
     with pytest.raises(
-        CheckpointIncompatibleError, match="transform: 'flights:clean' -> 'flights:clean_anew'"
+        CheckpointIncompatibleError, match="transform: 'flights:clean' -> 'flights:clean_again'"
     ) as caught:
         check_compatible(flights.layout, pipeline, pipeline.flow("silver"))
 
-    assert caught.value.changed == {"transform": ("flights:clean", "flights:clean_anew")}
+    assert caught.value.changed == {"transform": ("flights:clean", "flights:clean_again")}
     assert "checkpoint_version=2" in caught.value.message
 
 
 @pytest.mark.nightly
-def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_version_of_bronze_reads_only_new_files(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     flights.land("empty.csv", "")
     flights.run()
     declare(monkeypatch, bronze={"checkpoint_version": 2})
@@ -137,14 +135,14 @@ def test_a_bronze_bump_reads_only_what_bronze_does_not_hold(
     assert (batch.files_listed, batch.files_opened, batch.files_already_read) == (4, 1, 3)
     ids = flights.table("bronze.flights")["_row_id"].to_pylist()
     assert len(ids) == len(set(ids))
-    answer = recompute.flights(flights.environment.landing)
-    assert recompute.differences(answer, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
-    assert recompute.differences(answer, "gold", GOLD, flights.table("gold.daily_delay")) == 0
+    expected = recompute.flights(flights.environment.landing)
+    assert recompute.differences(expected, "ids", ["_row_id"], flights.table("bronze.flights")) == 0
+    assert recompute.differences(expected, "gold", GOLD, flights.table("gold.daily_delay")) == 0
     assert flights.quarantined("bronze").num_rows == 1
 
 
 @pytest.mark.nightly
-def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
+def test_a_new_version_of_gold_deletes_groups_that_the_new_code_does_not_return(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import spark_jobs.flights
@@ -162,24 +160,24 @@ def test_a_gold_bump_deletes_groups_that_the_new_code_no_longer_makes(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("step", ["swap_in", "finish"], ids=["before its commit", "behind its commit"])
-def test_a_killed_swap_is_finished_by_the_next_run(
+@pytest.mark.parametrize("step", ["swap_in", "finish"], ids=["before its commit", "after its commit"])
+def test_an_interrupted_swap_is_completed_by_the_next_run(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     from tidegate.spark.reprocessing import swap
 
     without_united(monkeypatch)
     declare(monkeypatch, silver={"checkpoint_version": 2})
-    lives = getattr(swap, step)
+    original = getattr(swap, step)
 
-    def dies(*_: Any) -> None:
-        raise ConnectionError("the process died here")
+    def fail(*_: Any) -> None:
+        raise ConnectionError("the process was killed here")
 
-    monkeypatch.setattr(swap, step, dies)
+    monkeypatch.setattr(swap, step, fail)
     assert flights.run(flows=["silver"]).flow("silver").state == "failed"
     committed = "UA" not in flights.table("silver.flights")["carrier"].to_pylist()
-    assert committed == (step == "finish"), "the live table is as it was, or as it is to be"
-    monkeypatch.setattr(swap, step, lives)
+    assert committed == (step == "finish"), "the live table is the old or the new one"
+    monkeypatch.setattr(swap, step, original)
 
     report = flights.run(flows=["silver"])
 
@@ -208,7 +206,7 @@ def test_a_checkpoint_older_than_its_table_is_refused(flights: Deployment) -> No
 
 
 def retyped_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New code: the delay is a decimal number, and one column is no longer made."""
+    """Change the transform: the delay becomes a decimal number, and one column is dropped."""
     from pyspark.sql import functions as F
 
     import spark_jobs.flights
@@ -222,10 +220,8 @@ def retyped_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.nightly
-def test_with_the_bump_other_keys_another_sequence_and_other_types_become_what_the_new_code_makes(
-    flights: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several live rows have one new key: by a MERGE on it all of them would stay, as copies."""
+def test_a_new_version_can_change_keys_sequence_and_types(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several live rows have the same new key; a MERGE on it would keep all of them as duplicates."""
     retyped_delays(monkeypatch)
     target = dataclasses.replace(
         registry.load("flights").flow("silver").target, keys=("day", "carrier"), sequence_by=("dep_delay", "flight_id")
@@ -247,7 +243,9 @@ def test_with_the_bump_other_keys_another_sequence_and_other_types_become_what_t
     swap = report.flow("silver").batches[-1]
     assert (swap.kind, swap.upserted, swap.unchanged, swap.imbalance()) == ("swap", len(keys), 0, 0)
     gold = flights.table("gold.daily_delay").to_pylist()
-    assert {(row["day"], row["carrier"]) for row in gold} == set(keys), "the flow below went on by itself"
+    assert {(row["day"], row["carrier"]) for row in gold} == set(keys), (
+        "the downstream flow continued without a new version"
+    )
     assert {row["flights"] for row in gold} == {1}
     assert report.flow("gold").refresh == 1
     assert report.flow("gold").batches[-1].kind == "swap"

@@ -1,4 +1,4 @@
-"""Rows as the platform hands them to a transform."""
+"""Fixtures: parsed rows, the input of a transform."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = Callable[..., DataFrame]
 
 @pytest.fixture(scope="session")
 def parsed(spark: SparkSession) -> Rows:
-    """Makes ``parsed("flights", {"year": "2013", …}, …)``: texts become the declared, typed fields."""
+    """A function ``parsed("flights", {"year": "2013", …}, …)`` that casts strings to the declared types."""
 
     def make(pipeline: str, *records: dict[str, Any]) -> DataFrame:
         source = registry.load(pipeline).flow("bronze").source

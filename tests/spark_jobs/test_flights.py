@@ -1,4 +1,4 @@
-"""The transforms of the flights pipeline on rows that a person can check."""
+"""The transforms of the flights pipeline on a few rows."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ DELAYS: dict[str, tuple[int | None, ...]] = {
     "one to eleven": tuple(range(1, 12)),
     "all cancelled": (None, None),
 }
-"""Departure delays of a day's flights, None for one that never left."""
+"""Departure delays of the flights of a day, None for a cancelled one."""
 Cleaned = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def cleaned(parsed: Callable[..., DataFrame]) -> Cleaned:
-    """What the transform makes of a flight with each of `CHANGES`, by their names."""
-    made = flights.clean(parsed("flights", *({**FLIGHT, **change} for change in CHANGES.values())))
-    utc = made.selectExpr(
+    """The output of the transform for a flight with each of `CHANGES`, by name."""
+    output = flights.clean(parsed("flights", *({**FLIGHT, **change} for change in CHANGES.values())))
+    utc = output.selectExpr(
         "* EXCEPT (scheduled_at, departed_at)",
         "CAST(scheduled_at AS TIMESTAMP_NTZ) AS scheduled_at",
         "CAST(departed_at AS TIMESTAMP_NTZ) AS departed_at",
@@ -55,14 +55,14 @@ def cleaned(parsed: Callable[..., DataFrame]) -> Cleaned:
     return {name: by_id[f"r{number}"] for number, name in enumerate(CHANGES)}
 
 
-def test_a_flight_is_known_by_its_hour_carrier_and_number(cleaned: Cleaned) -> None:
+def test_the_id_of_a_flight_has_hour_carrier_and_number(cleaned: Cleaned) -> None:
     row = cleaned["ordinary"]
     assert row["flight_id"] == "20130101T10Z-UA-1545"
     assert row["day"] == date(2013, 1, 1)
     assert row["cancelled"] is False
 
 
-def test_new_yorks_clock_becomes_utc_in_winter_and_in_summer(cleaned: Cleaned) -> None:
+def test_new_york_time_is_converted_to_utc_in_winter_and_summer(cleaned: Cleaned) -> None:
     assert cleaned["ordinary"]["scheduled_at"] == datetime(2013, 1, 1, 10, 15)
     assert cleaned["in summer"]["scheduled_at"] == datetime(2013, 7, 1, 9, 15)
 
@@ -74,43 +74,43 @@ def test_a_late_evening_departure_belongs_to_new_yorks_day(cleaned: Cleaned) -> 
     assert row["departed_at"] == datetime(2013, 1, 2, 5, 2)
 
 
-def test_a_flight_that_never_left_is_cancelled(cleaned: Cleaned) -> None:
+def test_a_flight_without_departure_time_is_cancelled(cleaned: Cleaned) -> None:
     row = cleaned["cancelled"]
     assert row["cancelled"] is True
     assert row["departed_at"] is None
 
 
-def test_a_time_that_no_clock_shows_is_null_and_never_an_exception(cleaned: Cleaned) -> None:
+def test_an_invalid_time_is_null_and_not_an_exception(cleaned: Cleaned) -> None:
     rows = [cleaned[name] for name in ("at 25:75", "in month 13", "at a negative time", "of no year")]
     assert [row["scheduled_at"] for row in rows] == [None] * 4
     assert [row["day"] for row in rows] == [date(2013, 1, 1), None, date(2013, 1, 1), None]
 
 
-def test_every_row_comes_back_with_its_id_and_origin_also_one_of_nulls(cleaned: Cleaned) -> None:
+def test_every_row_keeps_its_id_and_origin(cleaned: Cleaned) -> None:
     assert [row["_row_id"] for row in cleaned.values()] == [f"r{number}" for number in range(len(CHANGES))]
     assert {row["_origin"]["raw"] for row in cleaned.values()} == {"raw"}
     assert cleaned["of nulls"]["flight_id"] is None
 
 
-def test_ferry_flights_are_set_aside_by_name(cleaned: Cleaned) -> None:
+def test_ferry_flights_are_filtered(cleaned: Cleaned) -> None:
     assert cleaned["ordinary"]["_filtered"] is None
     assert cleaned["ferry"]["_filtered"] == "ferry_flight"
 
 
-def test_fields_that_nobody_declared_are_kept_as_json(cleaned: Cleaned) -> None:
+def test_undeclared_fields_are_in_rescued_as_json(cleaned: Cleaned) -> None:
     assert cleaned["ordinary"]["rescued"] is None
     assert cleaned["with an unknown field"]["rescued"] == '{"gate":"B12"}'
 
 
 @pytest.fixture(scope="module")
 def statistics(spark: SparkSession) -> dict[str, dict[str, Any]]:
-    """The daily figures of `DELAYS`, whose names stand where a carrier does."""
+    """The daily statistics of `DELAYS`, whose names are used as carriers."""
     rows = [(date(2013, 1, 1), name, delay is None, delay) for name, delays in DELAYS.items() for delay in delays]
     frame = spark.createDataFrame(rows, "day DATE, carrier STRING, cancelled BOOLEAN, dep_delay INT")
     return {row["carrier"]: row.asDict() for row in flights.daily_delay(frame).collect()}
 
 
-def test_delays_are_those_of_flights_that_left(statistics: dict[str, dict[str, Any]]) -> None:
+def test_delays_are_those_of_departed_flights(statistics: dict[str, dict[str, Any]]) -> None:
     assert statistics["mixed"] == {
         **{"day": date(2013, 1, 1), "carrier": "mixed", "flights": 5, "cancelled": 1, "late": 2},
         **{"mean_delay": 31.0, "p90_delay": 100, "max_delay": 100},
@@ -123,6 +123,6 @@ def test_the_percentile_is_a_delay_that_occurred(statistics: dict[str, dict[str,
 
 
 def test_a_day_without_departures_has_no_delay(statistics: dict[str, dict[str, Any]]) -> None:
-    found = statistics["all cancelled"]
-    assert (found["flights"], found["cancelled"], found["late"]) == (2, 2, 0)
-    assert found["mean_delay"] is found["p90_delay"] is found["max_delay"] is None
+    row = statistics["all cancelled"]
+    assert (row["flights"], row["cancelled"], row["late"]) == (2, 2, 0)
+    assert row["mean_delay"] is row["p90_delay"] is row["max_delay"] is None

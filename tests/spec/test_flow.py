@@ -1,4 +1,4 @@
-"""Parts of a flow fit together, and its checkpoint remembers what cannot change."""
+"""The parts of a flow must be compatible; the sidecar of its checkpoint stores the fields that must not change."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, Flow, Gate, Table
 
-REMEMBERED = [
+IN_THE_SIDECAR = [
     replace(SILVER, source=ChangeFeed("bronze.other")),
     replace(SILVER, target=Table("silver.other", keys=("id",), sequence_by=("at",))),
     replace(SILVER, target=Table("silver.trips", keys=("other",), sequence_by=("at",))),
     replace(SILVER, target=Table("silver.trips", keys=("id",), sequence_by=("other",))),
     replace(SILVER, transform="trips:other"),
 ]
-FORGOTTEN = [
+NOT_IN_THE_SIDECAR = [
     replace(SILVER, source=ChangeFeed("bronze.trips", max_files_per_trigger=7, max_bytes_per_trigger="2g")),
     replace(SILVER, gate=None),
     replace(SILVER, checkpoint_version=9),
@@ -40,17 +40,17 @@ FORGOTTEN = [
         ("flows", "bronze.trips", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, name="other")))),
     ],
 )
-def test_parts_that_do_not_fit_together_are_refused(field: str, value: Any, make: Callable[[], Any]) -> None:
+def test_incompatible_parts_are_refused(field: str, value: Any, make: Callable[[], Any]) -> None:
     with pytest.raises(FieldError) as raised:
         make()
     assert (raised.value.field, raised.value.value) == (field, repr(value))
 
 
-@pytest.mark.parametrize("changed", REMEMBERED)
-def test_what_a_checkpoint_remembers_changes_the_fingerprint(changed: Flow) -> None:
+@pytest.mark.parametrize("changed", IN_THE_SIDECAR)
+def test_a_change_of_a_field_in_the_sidecar_changes_the_fingerprint(changed: Flow) -> None:
     assert fingerprint(changed.remembered()) != fingerprint(SILVER.remembered())
 
 
-@pytest.mark.parametrize("changed", FORGOTTEN)
-def test_limits_gates_and_versions_do_not(changed: Flow) -> None:
+@pytest.mark.parametrize("changed", NOT_IN_THE_SIDECAR)
+def test_limits_gates_and_versions_do_not_change_the_fingerprint(changed: Flow) -> None:
     assert fingerprint(changed.remembered()) == fingerprint(SILVER.remembered())

@@ -1,4 +1,4 @@
-"""How a source writes its values is declared as plain data, checked where it is declared."""
+"""Formats of values are plain data, validated when they are declared."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ALL = Formats(
 
 
 @pytest.mark.parametrize("formats", [ALL, Formats(), Formats(trim=True), Formats(false=("0",))])
-def test_formats_come_back_from_json_as_they_were(formats: Formats) -> None:
+def test_formats_round_trip_through_json(formats: Formats) -> None:
     assert Formats.from_json(json.loads(json.dumps(formats.to_json()))) == formats
 
 
-def test_only_what_was_declared_is_written_down() -> None:
+def test_defaults_are_not_written_to_json() -> None:
     assert Formats().to_json() == {}
     assert Formats(trim=True, true=("Y",)).to_json() == {"trim": True, "true": ["Y"]}
     assert Formats.from_json({}) == Formats()
@@ -45,11 +45,11 @@ def test_only_what_was_declared_is_written_down() -> None:
         ("", False),
     ],
 )
-def test_a_pattern_tells_whether_it_has_a_zone(pattern: str, zone: bool) -> None:
+def test_a_zone_in_a_pattern_is_detected(pattern: str, zone: bool) -> None:
     assert Formats(timestamp=pattern).has_zone is zone
 
 
-def test_a_pattern_with_a_zone_does_not_go_with_a_time_that_has_none() -> None:
+def test_a_pattern_with_a_zone_is_refused_for_a_timestamp_without_one() -> None:
     zoned = Formats(timestamp="yyyy-MM-dd HH:mmX")
     replace(TOPIC, schema="at TIMESTAMP", formats=zoned)
     for source in (FILES, TOPIC):
@@ -58,7 +58,7 @@ def test_a_pattern_with_a_zone_does_not_go_with_a_time_that_has_none() -> None:
         assert refused.value.field == "timestamp"
 
 
-def test_numbers_of_formats_that_have_a_point_have_no_comma() -> None:
+def test_a_decimal_comma_is_allowed_for_csv_only() -> None:
     replace(FILES, format="csv", formats=ALL)
     for source in (TOPIC, *(replace(FILES, format=kind) for kind in ("json", "parquet", "avro"))):
         with pytest.raises(FieldError, match="have a point") as refused:
@@ -66,6 +66,6 @@ def test_numbers_of_formats_that_have_a_point_have_no_comma() -> None:
         assert refused.value.field == "decimal_comma"
 
 
-def test_a_refused_batch_is_tried_again_once_values_are_declared_otherwise() -> None:
+def test_a_change_of_formats_changes_the_fingerprint_so_that_a_refused_batch_is_tried_again() -> None:
     assert declared_fingerprint(FILES) == declared_fingerprint(replace(FILES, formats=Formats()))
     assert declared_fingerprint(FILES) != declared_fingerprint(replace(FILES, formats=Formats(trim=True)))

@@ -1,4 +1,4 @@
-"""A pipeline is a chain of flows in graph order that knows who writes what."""
+"""A pipeline sorts its flows topologically and finds the writer of each table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidegate.errors import FieldError, SpecError
 from tidegate.spec import ChangeFeed, Pipeline
 
 
-def test_flows_that_feed_themselves_are_refused_with_their_chain() -> None:
+def test_a_cycle_of_flows_is_refused_and_named() -> None:
     one = replace(SILVER, source=ChangeFeed("gold.trips"))
     with pytest.raises(FieldError, match="silver -> gold -> silver"):
         Pipeline(name="trips", flows=(one, GOLD))
 
 
-def test_flows_come_in_graph_order_however_they_are_written() -> None:
-    turned = Pipeline(name="trips", flows=(GOLD, SILVER, BRONZE))
-    assert turned.flows == TRIPS.flows
+def test_flows_are_sorted_topologically() -> None:
+    reverse = Pipeline(name="trips", flows=(GOLD, SILVER, BRONZE))
+    assert reverse.flows == TRIPS.flows
 
 
-def test_a_pipeline_knows_who_writes_what() -> None:
+def test_a_pipeline_finds_the_writer_of_a_table() -> None:
     assert TRIPS.writer_of("silver.trips") == SILVER
     assert TRIPS.writer_of("silver.other") is None
     assert TRIPS.upstream_of(GOLD) == SILVER
@@ -34,18 +34,18 @@ def test_a_pipeline_knows_who_writes_what() -> None:
 
 
 @pytest.mark.parametrize("name", ["alerts", "quarantine", "schema_approval"])
-def test_a_pipeline_cannot_have_the_name_of_a_dag_that_serves_all(name: str) -> None:
+def test_a_pipeline_cannot_have_the_name_of_a_shared_dag(name: str) -> None:
     with pytest.raises(FieldError, match=f"{name}.*another name"):
         replace(TRIPS, name=name)
 
 
 @pytest.mark.parametrize("name", ["plan", "run"])
-def test_a_flow_cannot_have_the_name_of_a_task_that_every_dag_has(name: str) -> None:
+def test_a_flow_cannot_have_the_name_of_a_shared_task(name: str) -> None:
     with pytest.raises(FieldError, match=f"'{name}'.*tasks of every DAG"):
         Pipeline(name="trips", flows=(replace(BRONZE, name=name),))
 
 
-def test_a_whole_declaration_is_plain_json() -> None:
-    told = json.loads(json.dumps(TRIPS.to_json()))
-    assert [flow["source"]["kind"] for flow in told["flows"]] == ["files", "change_feed", "change_feed"]
-    assert told["flows"][1]["target"]["keys"] == ["id"]
+def test_a_declaration_converts_to_json() -> None:
+    declaration = json.loads(json.dumps(TRIPS.to_json()))
+    assert [flow["source"]["kind"] for flow in declaration["flows"]] == ["files", "change_feed", "change_feed"]
+    assert declaration["flows"][1]["target"]["keys"] == ["id"]

@@ -1,4 +1,4 @@
-"""A pipeline runs by the clock, or after others."""
+"""A pipeline runs on a time schedule or after other pipelines."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tidegate.fingerprints import fingerprint
 from tidegate.spec import AfterTables
 
 
-def test_a_pipeline_follows_tables_of_others() -> None:
+def test_a_pipeline_can_follow_tables_of_other_pipelines() -> None:
     following = replace(TRIPS, schedule=AfterTables("silver.stations", "bronze.weather"))
     assert following.to_json()["schedule"] == {"tables": ("silver.stations", "bronze.weather")}
     assert fingerprint(following.to_json()) != fingerprint(TRIPS.to_json())
 
 
-def test_a_pipeline_that_follows_its_own_table_would_start_itself() -> None:
-    with pytest.raises(FieldError, match=r"'silver\.trips'.*start itself"):
+def test_a_pipeline_cannot_follow_its_own_table() -> None:
+    with pytest.raises(FieldError, match=r"'silver\.trips'.*trigger itself"):
         replace(TRIPS, schedule=AfterTables("silver.stations", "silver.trips"))
 
 
 @pytest.mark.parametrize("tables", [(), ("stations",), ("tin.stations",), ("silver.a", "silver.a"), (5,)])
-def test_what_is_followed_are_tables_each_once(tables: tuple[Any, ...]) -> None:
+def test_only_a_list_of_different_tables_can_be_followed(tables: tuple[Any, ...]) -> None:
     with pytest.raises(FieldError, match="tables"):
         AfterTables(*tables)
 
 
 @pytest.mark.parametrize("schedule", [None, "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "*/5 * * * 1-5"])
-def test_usual_schedules_are_taken(schedule: str | None) -> None:
+def test_presets_and_cron_expressions_are_accepted(schedule: str | None) -> None:
     assert replace(TRIPS, schedule=schedule).schedule == schedule

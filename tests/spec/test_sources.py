@@ -1,4 +1,4 @@
-"""A source has its usual file names, and an identity that a checkpoint remembers."""
+"""Sources have default globs, and an identity that the sidecar stores."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tidegate.fingerprints import fingerprint
 from tidegate.spec import FileSource
 
 
-def test_each_format_has_its_usual_file_names() -> None:
+def test_each_format_has_a_default_glob() -> None:
     assert FILES.glob == "*.{csv,csv.gz,csv.bz2}"
     assert "jsonl.gz" in FileSource(path="x", format="json", schema=SCHEMA).glob
     assert replace(FILES, glob="daily-*.csv").glob == "daily-*.csv"
 
 
 @pytest.mark.parametrize(
-    ("changed", "remembered"),
+    ("changed", "in_identity"),
     [
         (replace(FILES, path="other"), True),
         (replace(FILES, format="json"), True),
@@ -30,6 +30,6 @@ def test_each_format_has_its_usual_file_names() -> None:
         (replace(TOPIC, topic="other"), True),
     ],
 )
-def test_a_landing_source_is_remembered_by_its_identity(changed: Any, remembered: bool) -> None:
+def test_the_fingerprint_of_a_flow_depends_on_its_sources_identity_only(changed: Any, in_identity: bool) -> None:
     same = fingerprint(replace(BRONZE, source=changed).remembered()) == fingerprint(BRONZE.remembered())
-    assert same is not remembered
+    assert same is not in_identity

@@ -1,4 +1,4 @@
-"""A table's keys and sequence say how rows get into it."""
+"""A table's keys and sequence columns determine its write mode."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidegate.spec import Table
     ("table", "layer", "mode"),
     [(Table("bronze.trips"), "bronze", "append"), (UPSERTED, "silver", "upsert"), (RECOMPUTED, "gold", "recompute")],
 )
-def test_keys_and_sequence_say_how_rows_get_in(table: Table, layer: str, mode: str) -> None:
+def test_keys_and_sequence_determine_the_write_mode(table: Table, layer: str, mode: str) -> None:
     assert (table.layer, table.write_mode) == (layer, mode)
 
 
-def test_one_column_may_be_written_without_its_tuple() -> None:
+def test_a_single_column_may_be_given_without_a_tuple() -> None:
     assert Table("silver.trips", keys="id", sequence_by="at") == UPSERTED  # type: ignore[arg-type]

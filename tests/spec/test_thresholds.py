@@ -1,4 +1,4 @@
-"""What limits may be."""
+"""Validation of thresholds."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tidegate.spec.thresholds import Thresholds
         ("freshness_hours", 0),
     ],
 )
-def test_a_limit_that_can_mean_nothing_is_refused_by_its_name(field: str, value: object) -> None:
+def test_an_invalid_limit_is_refused_by_its_name(field: str, value: object) -> None:
     with pytest.raises(FieldError, match=field):
-        Thresholds(**{field: value})  # type: ignore[arg-type]  # that is the point
+        Thresholds(**{field: value})  # type: ignore[arg-type]  # invalid on purpose
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Thresholds)])
@@ -44,9 +44,10 @@ def test_every_rule_can_be_turned_off(field: str) -> None:
     assert getattr(Thresholds(**{field: None}), field) is None
 
 
-def test_the_defaults_are_those_that_people_know() -> None:
-    told = Thresholds()
-    assert (told.processed_share, told.lag_rows, told.late_rows, told.run_seconds) == (0.8, 1_000_000, 0, None)
+def test_the_defaults() -> None:
+    default = Thresholds()
+    assert (default.processed_share, default.lag_rows) == (0.8, 1_000_000)
+    assert (default.late_rows, default.run_seconds) == (0, None)
     assert Thresholds(quarantine_share=0, late_rows=0, lag_rows=0).quarantine_share == 0
 
 
@@ -55,7 +56,7 @@ def _flow(**given: object) -> Flow:
     return Flow(name="bronze", source=source, target=Table("bronze.shop"), **given)  # type: ignore[arg-type]
 
 
-def test_a_flow_takes_its_own_thresholds_before_those_of_its_pipeline() -> None:
+def test_a_flows_own_thresholds_override_those_of_its_pipeline() -> None:
     silver = Flow(
         name="silver",
         source=ChangeFeed("bronze.shop"),
@@ -68,13 +69,13 @@ def test_a_flow_takes_its_own_thresholds_before_those_of_its_pipeline() -> None:
     assert pipeline.thresholds_of(silver) == Thresholds(freshness_hours=6)
 
 
-def test_freshness_needs_a_table_that_says_when_a_row_happened() -> None:
+def test_freshness_needs_a_table_with_an_event_time() -> None:
     with pytest.raises(FieldError, match="event_time"):
         _flow(thresholds=Thresholds(freshness_hours=6))
 
 
 @pytest.mark.parametrize("value", [{"lag_rows": 1}, 5])
-def test_what_is_no_thresholds_is_refused(value: object) -> None:
+def test_values_that_are_not_thresholds_are_refused(value: object) -> None:
     with pytest.raises(FieldError, match="thresholds"):
         _flow(thresholds=value)
     with pytest.raises(FieldError, match="thresholds"):

@@ -1,4 +1,4 @@
-"""A pipeline of three flows, as a person would declare it."""
+"""A pipeline of three flows for the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places for the tests of this folder."""
+"""Fixtures of this folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.status.place import Place
+from tests.status.sample_project import SampleProject
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def project(tmp_path: Path) -> SampleProject:
+    return SampleProject(tmp_path)

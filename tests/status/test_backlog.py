@@ -1,4 +1,4 @@
-"""What is said to be left of a change feed is what a real stream then reads."""
+"""The backlog of a change feed equals the rows that a real stream reads afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.jvm
 SOURCE = ChangeFeed("silver.trips")
 
 
-def test_what_is_left_after_each_batch_is_what_later_batches_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_backlog_after_each_batch_equals_the_rows_of_later_batches(spark: SparkSession, tmp_path: Path) -> None:
     from delta.tables import DeltaTable
 
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
@@ -42,8 +42,8 @@ def test_what_is_left_after_each_batch_is_what_later_batches_read(spark: SparkSe
     read: list[int] = []
     append(0, 10)
     append(10, 20)
-    whole = backlog.of_table(table, SOURCE, None)
-    assert (whole.rows, whole.rows_exact, whole.behind) == (20, True, 2)
+    full_table = backlog.of_table(table, SOURCE, None)
+    assert (full_table.rows, full_table.rows_exact, full_table.behind) == (20, True, 2)
     _drain(spark, table, checkpoint, read)
     append(20, 30)
     merge("SELECT id, 100L AS n FROM range(25, 35)")
@@ -56,21 +56,21 @@ def test_what_is_left_after_each_batch_is_what_later_batches_read(spark: SparkSe
 
     last = progress.read(checkpoint).last_committed
     assert last is not None
-    assert last >= 6, "several batches, so that positions within versions are met"
+    assert last >= 6, "several batches, so that some positions are within a version"
     newest = delta.current_version(table)
     assert newest is not None
     for batch in range(last + 1):
         planned = progress.planned_batch(checkpoint, batch)
         if planned.delta.of_snapshot or planned.delta.version <= 1:
-            continue  # the first load was drained when the later commits did not exist
-        left = backlog.of_table(table, SOURCE, planned)
-        assert left.rows == sum(read[batch + 1 :]), planned.offset
-        assert left.anything is (sum(read[batch + 1 :]) > 0)
+            continue  # the later commits did not exist when the first load was read
+        remaining = backlog.of_table(table, SOURCE, planned)
+        assert remaining.rows == sum(read[batch + 1 :]), planned.offset
+        assert remaining.has_data is (sum(read[batch + 1 :]) > 0)
     assert sum(read) == 20 + 10 + 10 + 5 + 3 + 3 + 1
-    assert left.rows == 0
+    assert remaining.rows == 0
 
 
-def test_a_drained_feed_makes_no_batch_of_rows_when_it_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_feed_without_backlog_reads_no_rows_when_it_runs_again(spark: SparkSession, tmp_path: Path) -> None:
     from delta.tables import DeltaTable
 
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
@@ -83,15 +83,15 @@ def test_a_drained_feed_makes_no_batch_of_rows_when_it_runs_again(spark: SparkSe
     _drain(spark, table, checkpoint, read)
     state = progress.read(checkpoint)
     assert state.last_committed is not None
-    left = backlog.of_table(table, SOURCE, progress.planned_batch(checkpoint, state.last_committed))
-    assert left.anything is False, progress.planned_batch(checkpoint, state.last_committed).offset
+    remaining = backlog.of_table(table, SOURCE, progress.planned_batch(checkpoint, state.last_committed))
+    assert remaining.has_data is False, progress.planned_batch(checkpoint, state.last_committed).offset
     before = sum(read)
     _drain(spark, table, checkpoint, read)
     assert sum(read) == before
 
 
 def _drain(spark: SparkSession, table: Path, checkpoint: Path, read: list[int]) -> None:
-    def take(batch: DataFrame, batch_id: int) -> None:
+    def count_rows(batch: DataFrame, batch_id: int) -> None:
         assert batch_id == len(read)
         read.append(batch.where("_change_type != 'update_preimage'").count())
 
@@ -100,7 +100,7 @@ def _drain(spark: SparkSession, table: Path, checkpoint: Path, read: list[int]) 
         .option("readChangeFeed", "true")
         .option("maxFilesPerTrigger", 2)
         .load(str(table))
-        .writeStream.foreachBatch(take)
+        .writeStream.foreachBatch(count_rows)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()

@@ -1,4 +1,4 @@
-"""The newest event time of a real Delta table, by its log alone where that tells; no JVM."""
+"""The newest event time of a real Delta table, from the log's statistics where possible; no JVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOMENT = pyarrow.timestamp("us", "UTC")
 
 
 def add(path: Path, values: Sequence[Any], kind: Any = MOMENT, **options: Any) -> None:
-    """A file with these values."""
+    """Append a file with these values."""
     write_deltalake(str(path), pyarrow.table({"at": pyarrow.array(values, kind)}), mode="append", **options)
 
 
@@ -45,7 +45,7 @@ def test_the_newest_value_is_read_from_the_log_and_no_file_is_opened(
     assert newest(tmp_path, "at", NOW) == expected
 
 
-def test_a_value_from_the_future_is_none_and_only_its_own_file_is_opened(tmp_path: Path) -> None:
+def test_a_value_in_the_future_is_ignored_and_only_its_own_file_is_opened(tmp_path: Path) -> None:
     add(tmp_path, [NOW - timedelta(days=2)])
     unread = files(tmp_path)
     add(tmp_path, [NOW - timedelta(days=1), datetime(2099, 1, 1, tzinfo=UTC)])
@@ -54,38 +54,38 @@ def test_a_value_from_the_future_is_none_and_only_its_own_file_is_opened(tmp_pat
     assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=1)
 
 
-def test_where_the_future_is_all_that_a_file_holds_the_others_tell(tmp_path: Path) -> None:
+def test_a_file_with_only_future_values_is_ignored(tmp_path: Path) -> None:
     add(tmp_path, [NOW - timedelta(days=2)])
     add(tmp_path, [datetime(2099, 1, 1, tzinfo=UTC)])
     assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=2)
 
 
-def test_a_clock_that_is_a_little_ahead_is_believed(tmp_path: Path) -> None:
+def test_a_small_clock_skew_is_tolerated(tmp_path: Path) -> None:
     add(tmp_path, [NOW + SKEW])
     assert newest(tmp_path, "at", NOW) == NOW + SKEW
     assert newest(tmp_path, "at", NOW - timedelta(seconds=1)) is None
 
 
-def test_a_day_counts_as_soon_as_it_has_begun_somewhere(tmp_path: Path) -> None:
+def test_a_date_counts_as_soon_as_it_has_begun_in_any_time_zone(tmp_path: Path) -> None:
     add(tmp_path, [date(2026, 3, 1), date(2026, 3, 2), date(2026, 3, 3)], pyarrow.date32())
     assert newest(tmp_path, "at", NOW) == datetime(2026, 3, 2, tzinfo=UTC)
     assert newest(tmp_path, "at", NOW - timedelta(hours=3)) == datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def test_without_statistics_the_rows_tell(tmp_path: Path) -> None:
+def test_without_statistics_rows_are_read(tmp_path: Path) -> None:
     none = {"delta.dataSkippingNumIndexedCols": "0"}
     add(tmp_path, [NOW - timedelta(days=2), NOW - timedelta(days=1), None], configuration=none)
     assert "max.at" not in DeltaTable(str(tmp_path)).get_add_actions(flatten=True).schema.names
     assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=1)
 
 
-def test_a_column_that_the_table_is_cut_by_tells_as_well(tmp_path: Path) -> None:
+def test_a_partition_column_is_read_from_the_log(tmp_path: Path) -> None:
     rows = pyarrow.table({"at": [date(2026, 1, 1), date(2026, 2, 1), date(2099, 1, 1), None], "n": [1, 2, 3, 4]})
     write_deltalake(str(tmp_path), rows, partition_by=["at"])
     assert newest(tmp_path, "at", NOW) == datetime(2026, 2, 1, tzinfo=UTC)
 
 
-def test_where_there_is_nothing_to_look_at_there_is_no_newest(tmp_path: Path) -> None:
+def test_without_table_values_or_column_there_is_no_newest_value(tmp_path: Path) -> None:
     assert newest(tmp_path / "none", "at", NOW) is None
     add(tmp_path, [None])
     assert newest(tmp_path, "at", NOW) is None

@@ -1,4 +1,4 @@
-"""What is known of each flow is read from a real lake, and the rules judge it; no JVM."""
+"""Flows of a real lake are observed and the alert rules evaluated, without a JVM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
-from tidegate.alerting.episodes import settle
+from tidegate.alerting.episodes import transitions
 from tidegate.errors import SpecError
 from tidegate.ops import alert_history, metrics, plans
 from tidegate.ops.metrics import QueryProgress
@@ -20,16 +20,16 @@ from tidegate.report import BatchRecord
 from tidegate.spec import AfterTables, Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import observation
-from tidegate.status.standing import Standing
+from tidegate.status.flow_status import FlowStatus
 
 NOW = pendulum.now("UTC")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project.make(tmp_path / "project")
-    (made.folder / "landing" / "orders").mkdir()
-    return made
+    project = Project.make(tmp_path / "project")
+    (project.folder / "landing" / "orders").mkdir()
+    return project
 
 
 def changed(pipeline: Pipeline, name: str, **fields: Any) -> Pipeline:
@@ -39,13 +39,13 @@ def changed(pipeline: Pipeline, name: str, **fields: Any) -> Pipeline:
 
 def observe(project: Project, pipeline: Pipeline, flow: str, now: datetime = NOW) -> observation.Observation:
     return observation.observe(
-        project.layout, pipeline, pipeline.flow(flow), Standing(pipeline="orders", flow=flow), now
+        project.layout, pipeline, pipeline.flow(flow), FlowStatus(pipeline="orders", flow=flow), now
     )
 
 
 def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tuple[str, str]]:
-    (judged,) = observation.judge(project.environment, [(pipeline.name, pipeline)], now)
-    return {(alert.flow, alert.rule) for found in judged.findings for alert in found.alerts}
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [(pipeline.name, pipeline)], now)
+    return {(alert.flow, alert.rule) for findings in evaluation.findings for alert in findings.alerts}
 
 
 def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
@@ -66,11 +66,13 @@ def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: 
     record_batch(cast(FlowContext, context), line)
 
 
-def test_an_empty_lake_is_worth_no_alert(project: Project) -> None:
+def test_an_empty_lake_has_no_alerts(project: Project) -> None:
     assert rules(project, orders()) == set()
 
 
-def test_batches_of_one_run_are_added_up_and_files_count_beside_rows(project: Project) -> None:
+def test_batches_of_one_run_are_added_up_and_the_larger_quarantine_share_of_rows_or_files_counts(
+    project: Project,
+) -> None:
     pipeline = orders()
     record(project, pipeline, "bronze", 0, "r1", read=100, written=100, seconds=3.0)
     record(project, pipeline, "bronze", 1, "r2", read=60, written=60, seconds=1.5)
@@ -79,13 +81,13 @@ def test_batches_of_one_run_are_added_up_and_files_count_beside_rows(project: Pr
         files_listed=10, files_opened=9, files_quarantined=1,
     )  # fmt: skip
     first, last = observe(project, pipeline, "bronze").runs
-    assert (first.rows, first.seconds, first.set_aside) == (100, 3.0, 0.0)
-    assert (last.rows, last.seconds, last.set_aside) == (100, 4.0, 0.1)
-    # The runs of a test follow each other at once, which says nothing of how fast rows arrive.
+    assert (first.rows, first.seconds, first.quarantined_share) == (100, 3.0, 0.0)
+    assert (last.rows, last.seconds, last.quarantined_share) == (100, 4.0, 0.1)
+    # The runs of this test are immediate, so no arrival rate can be computed.
     assert rules(project, pipeline, pendulum.now("UTC")) == {("bronze", "quarantine")}
 
 
-def test_where_spark_told_its_progress_it_says_how_long_a_run_took(project: Project) -> None:
+def test_spark_progress_gives_the_duration_of_a_run(project: Project) -> None:
     pipeline = orders()
     record(project, pipeline, "silver", 0, "r1", read=10, written=10, seconds=1.0)
     started = NOW - timedelta(minutes=5)
@@ -101,7 +103,7 @@ def test_where_spark_told_its_progress_it_says_how_long_a_run_took(project: Proj
     assert rules(project, pipeline) == {("silver", "late")}
 
 
-def test_plans_lag_and_quarantine_reach_the_rules(project: Project) -> None:
+def test_rules_use_plans_lag_and_quarantine(project: Project) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly", thresholds=Thresholds(lag_rows=0, missed_runs=1))
     plans.record_failure(project.layout, "orders")
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
@@ -110,14 +112,14 @@ def test_plans_lag_and_quarantine_reach_the_rules(project: Project) -> None:
     assert rules(project, pipeline, later) >= {("bronze", "lag"), ("silver", "quarantine_age"), ("gold", "missed")}
 
 
-def test_the_newest_event_is_read_from_the_table_where_a_rule_asks(project: Project) -> None:
+def test_the_newest_event_is_read_only_if_the_freshness_rule_is_enabled(project: Project) -> None:
     fresh = Thresholds(freshness_hours=24)
     pipeline = changed(orders(), "silver", thresholds=fresh)
     assert observe(project, pipeline, "silver").newest_event is None
     for day in (3, 4):
         project.table("silver.orders", [{"order_id": "A", "day": datetime(2026, 1, day).date()}])  # noqa: DTZ001
     assert observe(project, pipeline, "silver").newest_event == datetime(2026, 1, 4, tzinfo=UTC)
-    assert observe(project, orders(), "silver").newest_event is None, "nobody asks"
+    assert observe(project, orders(), "silver").newest_event is None, "the rule is not enabled"
     timed = changed(
         pipeline, "gold", thresholds=fresh, target=dataclasses.replace(pipeline.flow("gold").target, event_time="at")
     )
@@ -125,18 +127,18 @@ def test_the_newest_event_is_read_from_the_table_where_a_rule_asks(project: Proj
     assert observe(project, timed, "gold").newest_event == datetime(2026, 1, 5, 7, tzinfo=UTC)
 
 
-def test_one_event_from_the_future_does_not_make_old_data_fresh(project: Project) -> None:
+def test_an_event_in_the_future_does_not_make_old_data_fresh(project: Project) -> None:
     pipeline = changed(orders(), "silver", thresholds=Thresholds(freshness_hours=24))
     days = [NOW.subtract(days=3).date(), datetime(2099, 1, 1, tzinfo=UTC).date()]
     project.table("silver.orders", [{"order_id": "A", "day": day} for day in days])
     assert ("silver", "freshness") in rules(project, pipeline)
 
 
-def test_a_pipeline_that_is_never_planned_is_missed_once_somebody_has_looked_for_long_enough(project: Project) -> None:
+def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_long_enough(project: Project) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly")
     later = pendulum.now("UTC").add(hours=5)
-    assert rules(project, pipeline, later) == set(), "nobody has looked yet"
-    plans.look(project.layout, "orders")
+    assert rules(project, pipeline, later) == set(), "it is not watched yet"
+    plans.record_watched(project.layout, "orders")
     assert rules(project, pipeline) == set()
     assert rules(project, pipeline, later) == {(flow, "missed") for flow in ("bronze", "silver", "gold")}
     plans.record_failure(project.layout, "orders")
@@ -157,33 +159,33 @@ def test_an_interval_is_the_longest_between_two_runs(schedule: Any, seconds: flo
     assert observation.interval_of(dataclasses.replace(orders(), schedule=schedule), NOW) == seconds
 
 
-def test_a_source_that_is_away_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
+def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
     (project.folder / "landing" / "orders").rmdir()
-    (judged,) = observation.judge(project.environment, [("orders", orders())], NOW)
-    assert [(alert.flow, alert.rule) for found in judged.findings for alert in found.alerts] == [
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", orders())], NOW)
+    assert [(alert.flow, alert.rule) for findings in evaluation.findings for alert in findings.alerts] == [
         ("bronze", "unreadable")
     ]
-    assert [lag.flow for lag in judged.lags] == ["silver", "gold"]
+    assert [lag.flow for lag in evaluation.lags] == ["silver", "gold"]
 
 
 def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
     append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
-    (judged,) = observation.judge(project.environment, [("orders", orders())], NOW)
-    alerts = [alert for found in judged.findings for alert in found.alerts]
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", orders())], NOW)
+    alerts = [alert for findings in evaluation.findings for alert in findings.alerts]
     assert {alert.rule for alert in alerts} == {"unreadable"}
     assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
 
 
-def test_a_declaration_that_does_not_load_is_an_alert_and_ends_no_other(project: Project) -> None:
+def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:
     layout = project.layout
     (project.folder / "landing" / "orders").rmdir()
-    (before,) = observation.judge(project.environment, [("orders", orders())], NOW)
-    alert_history.append(layout, "orders", settle((), before.findings, NOW))
-    (broken,) = observation.judge(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
-    found = observation.open_alerts(layout, broken, NOW)
-    assert [(each.flow, each.rule, each.certain) for each in found] == [
+    (before,) = observation.evaluate_pipelines(project.environment, [("orders", orders())], NOW)
+    alert_history.append(layout, "orders", transitions((), before.findings, NOW))
+    (broken,) = observation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
+    alerts = observation.open_alerts(layout, broken, NOW)
+    assert [(each.flow, each.rule, each.certain) for each in alerts] == [
         ("", "unreadable", True),
         ("bronze", "unreadable", False),
     ]
-    events = settle(alert_history.episodes(layout, "orders"), broken.findings_beside(["bronze"]), NOW)
+    events = transitions(alert_history.episodes(layout, "orders"), broken.findings_including(["bronze"]), NOW)
     assert [(event.flow, event.kind) for event in events] == [("", "opened")]

@@ -1,4 +1,4 @@
-"""How Airflow runs a pipeline: the only place, beside ``dags`` and ``plugins``, that imports Airflow."""
+"""The Airflow integration. Only this package, ``dags`` and ``plugins`` import Airflow."""
 
 from tidegate.airflow.dag import build_dag
 

@@ -1,6 +1,6 @@
-"""Who may see what: Airflow's own session and permissions. The only module that imports parts of Airflow's API server.
+"""Access control of the pages, by Airflow's own session and permissions.
 
-They are not promised to stay (`airflow.api_fastapi.core_api.security`), so whatever the pages need of them is here.
+`airflow.api_fastapi.core_api.security` is not a stable interface of Airflow, so only this module imports from the API server.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from airflow.api_fastapi.core_api.security import (
 from fastapi import Depends
 
 Authenticated = Depends(requires_authenticated())
-"""Somebody is logged in; 401 else."""
+"""Requires a logged-in user; answers 401 otherwise."""
 
 MaySeeRuns = Depends(requires_access_dag("GET", DagAccessEntity.RUN))
-"""Somebody is logged in and may see the runs of the DAG that the path names as ``dag_id``; 401 or 403 else."""
+"""Requires a logged-in user who may read the runs of the DAG in the path parameter ``dag_id``; answers 401 or 403 otherwise."""
 
 
 def _permitted(user: GetUserDep) -> set[str]:
@@ -35,11 +35,11 @@ def _permitted(user: GetUserDep) -> set[str]:
 
 
 Permitted = Annotated[set[str], Depends(_permitted)]
-"""The ids of the DAGs whose runs the person may see: as for the pages of one pipeline."""
+"""The ids of the DAGs whose runs the user may read: the same permission that `MaySeeRuns` requires."""
 
 
 def login_url(next_url: str) -> str:
-    """Where a person logs in and is led back from.
+    """The URL of the login form, which redirects to ``next_url`` after the login.
 
     Args:
         next_url: A path on this server.

@@ -1,7 +1,7 @@
-"""The DAG ``schema_approval``: one run per drift that a frozen contract refused, answered by a person in Airflow.
+"""The DAG ``schema_approval``: one run per schema change that a frozen contract refused, answered by a person in Airflow.
 
-A task that waits for a person keeps its run active, so the question has a DAG of its own and the pipeline keeps its
-schedule. Its ``plan`` says that the batch waits, and its next run acts on the answer.
+A task that waits for a person keeps its run active, so the question has a separate DAG and the pipeline keeps its
+schedule. The pipeline's ``plan`` reports that the batch waits, and its next run applies the answer.
 """
 
 from __future__ import annotations
@@ -18,50 +18,52 @@ from tidegate.airflow import attempt
 from tidegate.errors import ContractRefusedError, RequestError
 from tidegate.ops import evolution
 from tidegate.schema.contract import Answer
-from tidegate.spec.fields import NAME
+from tidegate.spec.checks import NAME
 
 DAG_ID = "schema_approval"
 ASK = "ask"
 """The id of the task that waits for a person."""
 RECORD = "record"
-"""The id of the task that writes the answer into the history."""
+"""The id of the task that records the answer in the schema history."""
 
 _QUESTION = """\
-Pipeline **{{ params.pipeline }}**, flow **{{ params.flow }}**: a batch waits, because its records no longer fit the schema.
+Pipeline **{{ params.pipeline }}**, flow **{{ params.flow }}**: a batch waits, because its schema differs from the declaration.
 
 {% for change in params.changes %}- {{ change }}
 {% endfor %}
-{% if params.breaks %}They read the table and may break: {{ params.breaks | join(", ") }}.
+{% if params.breaks %}These flows read the table and may break: {{ params.breaks | join(", ") }}.
 
-{% endif %}**evolve**: a new field becomes a column; what cannot be one is rescued, and values of another type are. A row that lacks what \
-is NOT NULL goes to quarantine all the same.
-**quarantine**: the rows with the change go to quarantine, the others pass.
-Drift `{{ params.drift }}`."""
+{% endif %}**evolve**: a new field becomes a column. Fields that cannot become one and values of another type go to the rescue column. A \
+row without a value for a NOT NULL field still goes to quarantine.
+**quarantine**: the rows with the change go to quarantine, the others are written.
+Schema change `{{ params.schema_change_id }}`."""
 
 
 class RecordAnswer(BaseOperator):
-    """Writes what a person answered, who it was and when into the history of the pipeline's schemas."""
+    """Records the answer, its author and its time in the schema history of the pipeline."""
 
     def execute(self, context: Context) -> None:
-        """Write it down.
+        """Record the answer.
 
         Raises:
-            AirflowFailException: No batch waits for this drift, or it was answered otherwise before.
+            AirflowFailException: No batch waits for this schema change, or it already has a different answer.
         """
-        given = context["ti"].xcom_pull(task_ids=ASK)
-        who = given.get("responded_by_user") or {}
-        by = str(who.get("name") or who.get("id") or "")
+        response = context["ti"].xcom_pull(task_ids=ASK)
+        user = response.get("responded_by_user") or {}
+        by = str(user.get("name") or user.get("id") or "")
         params = context["params"]
-        (chosen,) = given["chosen_options"]
+        (answer,) = response["chosen_options"]
         try:
-            evolution.answer(attempt.layout(), params["pipeline"], params["drift"], chosen, by)
+            evolution.answer(attempt.layout(), params["pipeline"], params["schema_change_id"], answer, by)
         except RequestError as error:
             raise AirflowFailException(error.message) from error
-        self.log.info("%s answered %r; the next run of %s acts on it", by or "somebody", chosen, params["pipeline"])
+        self.log.info(
+            "%s answered %r; the next run of %s applies it", by or "an unknown user", answer, params["pipeline"]
+        )
 
 
 def build_schema_approval() -> DAG:
-    """The DAG, to be bound to a global name of a file under ``dags/``."""
+    """The DAG; bind it to a global name in a file under ``dags/``."""
     name = f"^{NAME.pattern}$"
     with DAG(
         dag_id=DAG_ID,
@@ -69,15 +71,15 @@ def build_schema_approval() -> DAG:
         schedule=None,
         start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
         catchup=False,
-        # A question that waits must not hold up another, or not be asked at all.
+        # A question that waits must not block the next one.
         max_active_runs=1000,
         max_active_tasks=1000,
         is_paused_upon_creation=False,
         params={
             "pipeline": Param(type="string", pattern=name, title="Pipeline"),
             "flow": Param(type="string", pattern=name, title="Flow"),
-            "drift": Param(type="string", pattern="^[0-9a-f]{12}$", title="Drift"),
-            "changes": Param([], type="array", items={"type": "string"}, title="What the batch brings"),
+            "schema_change_id": Param(type="string", pattern="^[0-9a-f]{12}$", title="Schema change"),
+            "changes": Param([], type="array", items={"type": "string"}, title="Changes in the batch"),
             "breaks": Param([], type="array", items={"type": "string"}, title="Flows that may break"),
         },
         tags=["tidegate"],
@@ -93,63 +95,67 @@ def build_schema_approval() -> DAG:
 
 
 def ask_about(error: Mapping[str, Any]) -> str | None:
-    """Ask about what an error of a run report tells, and return what to log; None when it is about no drift.
+    """Ask about the schema change in an error of a run report; returns a log message, None for any other error.
 
     Args:
-        error: As `tidegate.report.describe_error` makes it.
+        error: The output of `tidegate.report.describe_error`.
     """
     if error.get("kind") != ContractRefusedError.__name__:
         return None
-    return ask(**{name: error.get(name, ()) for name in ("pipeline", "flow", "drift", "changes", "breaks")})
+    return ask(**{name: error.get(name, ()) for name in ("pipeline", "flow", "schema_change_id", "changes", "breaks")})
 
 
-def ask(*, pipeline: str, flow: str, drift: str, changes: Sequence[str], breaks: Sequence[str]) -> str:
-    """Ask a person about a drift, once for each drift, as `ask_once` does, and return what to log.
+def ask(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequence[str], breaks: Sequence[str]) -> str:
+    """Ask a person about a schema change once, as `ask_once` does; returns a log message.
 
-    That Airflow does not open the run is no reason to fail: what the task has to say is more, and the command line answers too.
+    A failure to trigger the run does not fail the task: the task has its own result to report, and the question can also be
+    answered with `tidegate contract answer`.
     """
     try:
-        new = ask_once(pipeline=pipeline, flow=flow, drift=drift, changes=changes, breaks=breaks)
-    except Exception:  # whatever Airflow says to it
-        return f"Airflow did not open a run of {DAG_ID}; is dags/schema_approval.py there?"
-    return f"{'a new run' if new else 'a run'} of {DAG_ID} asks about drift {drift}"
+        new = ask_once(pipeline=pipeline, flow=flow, schema_change_id=schema_change_id, changes=changes, breaks=breaks)
+    except Exception as error:
+        return (
+            f"Airflow did not trigger {DAG_ID} ({type(error).__name__}); check that dags/schema_approval.py is deployed. "
+            f"Or answer with: tidegate contract answer {pipeline} {schema_change_id} evolve (or quarantine)"
+        )
+    return f"{'a new run' if new else 'a run'} of {DAG_ID} asks about schema change {schema_change_id}"
 
 
-def ask_once(*, pipeline: str, flow: str, drift: str, changes: Sequence[str], breaks: Sequence[str]) -> bool:
-    """Open the run that asks about a drift; a drift that was asked about has its run already.
+def ask_once(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequence[str], breaks: Sequence[str]) -> bool:
+    """Trigger the run that asks about a schema change, unless it exists already.
 
     Args:
-        pipeline: Whose batch waits.
-        flow: The flow that refused it.
-        drift: Its name.
-        changes: What the batch brings, each as a phrase without a value.
-        breaks: ``<pipeline>/<flow>`` of those who may rely on what changes.
+        pipeline: The pipeline whose batch waits.
+        flow: The flow that refused the batch.
+        schema_change_id: The same for the same changes.
+        changes: The changes in the batch, one phrase each, without data values.
+        breaks: ``<pipeline>/<flow>`` of the flows that read the table and may break.
 
     Returns:
-        Whether a new run was opened.
+        Whether a new run was created.
 
     Raises:
-        AirflowRuntimeError: Airflow does not open it, for example because it has no DAG `schema_approval`.
+        AirflowRuntimeError: Airflow did not create it, for example because there is no DAG `schema_approval`.
     """
-    # The operator that triggers runs does it by ending its task; these have a colour of their own to show.
+    # TriggerDagRunOperator triggers by ending its task with an exception; these tasks have a state of their own to show.
     from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-    answer = SUPERVISOR_COMMS.send(
+    response = SUPERVISOR_COMMS.send(
         TriggerDagRun(
             dag_id=DAG_ID,
-            run_id=f"{pipeline}__{flow}__{drift}",
+            run_id=f"{pipeline}__{flow}__{schema_change_id}",
             conf={
                 "pipeline": pipeline,
                 "flow": flow,
-                "drift": drift,
+                "schema_change_id": schema_change_id,
                 "changes": list(changes),
                 "breaks": list(breaks),
             },
         )
     )
-    if not isinstance(answer, ErrorResponse):
+    if not isinstance(response, ErrorResponse):
         return True
-    if answer.error == ErrorType.DAGRUN_ALREADY_EXISTS:
+    if response.error == ErrorType.DAGRUN_ALREADY_EXISTS:
         return False
-    raise AirflowRuntimeError(answer)
+    raise AirflowRuntimeError(response)

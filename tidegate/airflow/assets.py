@@ -1,7 +1,7 @@
-"""Tables as Airflow's Assets, and what Airflow was last told of them.
+"""Tables as Airflow Assets, and the Asset events for new rows.
 
-An event carries the Delta version that it speaks of. A flow's task sends one when the table is past the version in
-the last event, so an event that a crash swallowed is sent by the next run.
+The extra of an event holds the Delta version of the table. A flow's task sends an event when the table is past the version
+in the last event, so an event that was lost in a crash is sent by the next run.
 """
 
 from __future__ import annotations
@@ -21,60 +21,60 @@ def table_asset(table: str) -> Asset:
     """The Asset of a table.
 
     Args:
-        table: ``<layer>.<table>``. Its URI names no place, so that a lake can move without becoming another Asset.
+        table: ``<layer>.<table>``. The URI holds no path, so that the Asset stays the same when the lake moves.
     """
     return Asset(name=table, uri=f"x-tidegate://{table.replace('.', '/')}", group="tidegate")
 
 
 @dataclass(frozen=True)
-class News:
-    """What a table holds that Airflow has not been told of: the extra of the Asset's next event."""
+class TableUpdate:
+    """Rows of a table that no Asset event covers yet: the extra of the next event."""
 
     rows: int
-    """Source rows for an append or an upsert, groups for a flow that recomputes."""
+    """Source rows for an append or an upsert, groups for a recompute."""
     delta_version: int
-    """Of the last batch that wrote them."""
+    """Delta version of the last batch that wrote them."""
     ledger: str
-    """Which ledger counted; a lake that was made anew has another one, and its versions begin at 0 again."""
+    """Delta table id of the ledger. A recreated lake has another one, and its versions start at 0 again."""
 
 
-def tell_news(context: Context, layout: Layout, pipeline: Pipeline, flows: Iterable[Flow]) -> list[Asset]:
-    """Put what Airflow has not been told of these flows' tables into the events that the task sends at its end.
+def attach_updates(context: Context, layout: Layout, pipeline: Pipeline, flows: Iterable[Flow]) -> list[Asset]:
+    """Attach the pending updates of the flows' tables to the Asset events that Airflow sends when the task succeeds.
 
     Args:
-        context: The task's context; the Assets of the tables are among its inlets and outlets.
-        layout: The paths of the lake.
+        context: The task's context; its inlets and outlets must contain the Assets of the tables.
+        layout: Of the lake.
         pipeline: The pipeline of the flows.
         flows: The flows that write the tables.
 
     Returns:
-        The Assets that have news. Airflow sends an event for every outlet, so they are all that the task may keep.
+        The Assets with an update. Airflow sends an event for every outlet, so the task must keep only these.
     """
-    told = []
+    updated = []
     for flow in flows:
-        news = untold_news(context, layout, pipeline, flow)
-        if news is not None:
+        update = pending_update(context, layout, pipeline, flow)
+        if update is not None:
             asset = table_asset(flow.target.name)
-            context["outlet_events"][asset].extra = {**dataclasses.asdict(news), "attempt": attempt_id(context)}
-            told.append(asset)
-    return told
+            context["outlet_events"][asset].extra = {**dataclasses.asdict(update), "attempt": attempt_id(context)}
+            updated.append(asset)
+    return updated
 
 
-def untold_news(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow) -> News | None:
-    """What the flow wrote since the last event of its table, by the ledger: whichever run or attempt wrote it.
+def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow) -> TableUpdate | None:
+    """The rows that any run or attempt of the flow wrote since the last event of its table, counted from the ledger.
 
-    The ledger and not the table's own version, because upkeep makes new versions that hold nothing new.
+    The table's own version is not used: maintenance creates new versions without new rows.
 
     Args:
-        context: The task's context; the Asset of the flow's table is one of its inlets.
-        layout: The paths of the lake.
+        context: The task's context; its inlets must contain the Asset of the flow's table.
+        layout: Of the lake.
         pipeline: The pipeline of the flow.
         flow: The flow that writes the table.
 
     Returns:
-        None when not a row was written since then.
+        None when no row was written since then.
     """
-    # Imported here, in the process of the task: its threads do not survive a fork of whoever imports it earlier.
+    # Imported in the task's process: the threads of delta-rs do not survive a fork of a process that imported it before.
     from deltalake import DeltaTable, QueryBuilder
 
     path = str(layout.ops(pipeline.name, "ledger"))
@@ -82,24 +82,24 @@ def untold_news(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow
         return None
     ledger = DeltaTable(path)
     ledger_id = str(ledger.metadata().id)
-    told = _last_told_version(context, table_asset(flow.target.name), ledger_id)
-    # `flow` is a checked name and `told` a number, so neither can end the literal that it stands in.
-    written = (
+    last_version = _last_published_version(context, table_asset(flow.target.name), ledger_id)
+    # `flow.name` is a validated name and `last_version` an int, so neither can break out of its SQL literal.
+    totals = (
         QueryBuilder()
         .register("ledger", ledger)
         .execute(
-            "SELECT sum(CASE WHEN kind IN ('recompute', 'rederive', 'swap') THEN upserted + deleted ELSE written END) AS rows,"
-            f" max(target_version) AS version FROM ledger WHERE flow = '{flow.name}' AND target_version > {int(told)}"
+            "SELECT sum(CASE WHEN kind IN ('recompute', 'backfill', 'swap') THEN upserted + deleted ELSE written END) AS rows,"
+            f" max(target_version) AS version FROM ledger WHERE flow = '{flow.name}' AND target_version > {int(last_version)}"
         )
         .read_all()
     )
-    rows = written.column("rows")[0].as_py()
-    return News(int(rows), int(written.column("version")[0].as_py()), ledger_id) if rows else None
+    rows = totals.column("rows")[0].as_py()
+    return TableUpdate(int(rows), int(totals.column("version")[0].as_py()), ledger_id) if rows else None
 
 
-def _last_told_version(context: Context, asset: Asset, ledger_id: str) -> int:
-    """The Delta version in the Asset's last event; -1 when Airflow has heard nothing from this ledger."""
-    # More than one, because people make events by hand, and those carry no version.
+def _last_published_version(context: Context, asset: Asset, ledger_id: str) -> int:
+    """The Delta version in the Asset's last event of this ledger; -1 when there is none."""
+    # The newest events may have been created by hand, without a version.
     for event in context["inlet_events"][asset].ascending(False).limit(20):
         extra = event.extra or {}
         version = extra.get("delta_version")

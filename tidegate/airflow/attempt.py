@@ -1,7 +1,7 @@
-"""Which attempt a task belongs to, and what that attempt reported.
+"""The attempt that a task belongs to, and the report of that attempt.
 
-``run`` makes a fresh attempt id at every try and pushes it before it submits. Everybody else reads the report of that
-attempt and of no other, so no task takes its colour from an earlier one.
+``run`` generates an attempt id for every try and pushes it as an XCom before it submits. The other tasks read the report of
+exactly that attempt, so no task takes its state from an earlier one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidegate.layout import Layout, run_key
 from tidegate.report import RunReport
 
 QUARANTINE = "quarantine"
-"""The id of the DAG that changes what was set aside, for all pipelines."""
+"""The id of the DAG that replays and closes quarantine entries of all pipelines."""
 ALERTS = "alerts"
 """The id of the DAG that watches all pipelines."""
 PLAN = "plan"
@@ -24,12 +24,12 @@ RUN = "run"
 REQUEST_KEY = "request"
 """XCom of `plan`: the id of the checked request."""
 REASON_KEY = "reason"
-"""XCom of `plan`: why there is work or none, in one sentence."""
+"""XCom of `plan`: one line that says why there is work or none."""
 ATTEMPT_KEY = "attempt"
 """XCom of `run`: the id of the attempt that the last try made."""
 
 PIPELINE_KEY = "pipeline"
-"""XCom of `run`: whose flows it runs, which the id of the DAG `quarantine` does not say."""
+"""XCom of `run`: the name of the pipeline, which cannot be derived from the DAG id in the DAG `quarantine`."""
 
 
 def layout() -> Layout:
@@ -38,21 +38,21 @@ def layout() -> Layout:
 
 
 def attempt_id(context: Context) -> str | None:
-    """The attempt that ``run`` made last in this run; None when it did not get that far."""
-    found = context["ti"].xcom_pull(task_ids=RUN, key=ATTEMPT_KEY)
-    return found if isinstance(found, str) else None
+    """The id of the last attempt of ``run`` in this DAG run; None when there is none yet."""
+    value = context["ti"].xcom_pull(task_ids=RUN, key=ATTEMPT_KEY)
+    return value if isinstance(value, str) else None
 
 
 def request_id(context: Context) -> str | None:
-    """The request that ``plan`` wrote for this run; None when there is none."""
-    found = context["ti"].xcom_pull(task_ids=PLAN, key=REQUEST_KEY)
-    return found if isinstance(found, str) else None
+    """The id of the request that ``plan`` wrote for this DAG run; None when there is none."""
+    value = context["ti"].xcom_pull(task_ids=PLAN, key=REQUEST_KEY)
+    return value if isinstance(value, str) else None
 
 
 def key_of(context: Context) -> tuple[str, str]:
-    """The pipeline's name and the folder name of this run.
+    """The pipeline's name and the run key (the folder name of this DAG run).
 
-    A pipeline's DAG has its name; that of the quarantine serves all, and a Param, which `plan` has checked, says which.
+    A pipeline's DAG id is its name. The DAG `quarantine` serves all pipelines; there the name is a Param that `plan` has checked.
     """
     dag_run = context["dag_run"]
     name = context["params"]["pipeline"] if dag_run.dag_id == QUARANTINE else dag_run.dag_id
@@ -60,7 +60,7 @@ def key_of(context: Context) -> tuple[str, str]:
 
 
 def report_of_attempt(context: Context) -> RunReport | None:
-    """What this run's last attempt reported; None when there is no attempt or it wrote nothing."""
+    """The report of the last attempt in this DAG run; None when there is no attempt or it wrote no report."""
     attempt = attempt_id(context)
     if attempt is None:
         return None

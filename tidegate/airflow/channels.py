@@ -1,15 +1,16 @@
-"""Where notices of alerts go: the connection ``tidegate_alerts`` names one channel by its type.
+"""Sends notifications of alerts to one channel: the type of the connection ``tidegate_alerts`` selects it.
 
 =================  ====================================  ========================================================
 type               package                               needs
 =================  ====================================  ========================================================
 ``http``           none                                  ``host``: the whole URL, or with ``schema`` and ``port``
-``slackwebhook``   apache-airflow-providers-slack        as Slack's own hook
-``slack``          apache-airflow-providers-slack        as Slack's own hook, and ``channel`` in ``extra``
-``smtp``           apache-airflow-providers-smtp         as SMTP's own hook, with ``from_email`` and ``to`` in ``extra``
+``slackwebhook``   apache-airflow-providers-slack        as for Slack's hook
+``slack``          apache-airflow-providers-slack        as for Slack's hook, and ``channel`` in ``extra``
+``smtp``           apache-airflow-providers-smtp         as for the SMTP hook, with ``from_email`` and ``to`` in ``extra``
 =================  ====================================  ========================================================
 
-The log of the task is told in any case. A notice names pipelines, flows, rules and numbers, never a value of the data.
+Every opening and resolution is logged by the task as well. A notification contains names of pipelines, flows and rules, and
+numbers; never a data value.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from tidegate import web, wording
+from tidegate import formatting, http_client
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -36,16 +37,16 @@ CONNECTION = "tidegate_alerts"
 """The id of the connection."""
 TYPES = ("http", "slackwebhook", "slack", "smtp")
 SECONDS = 10.0
-"""How long a webhook may take to answer."""
+"""Timeout of a webhook request."""
 
 
 class RefusedError(Exception):
-    """The other side answered, and did not take this notice; the text names no address."""
+    """The channel answered with an error; the message does not contain the URL."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Notice:
-    """One end of one episode, to be told once."""
+class Notification:
+    """The opening or the resolution of one episode, to be sent once."""
 
     pipeline: str
     episode: Episode
@@ -53,20 +54,20 @@ class Notice:
 
     @property
     def title(self) -> str:
-        """In a few words: ``flights/silver: lag is open``."""
-        place = f"{self.pipeline}/{self.episode.flow}" if self.episode.flow else self.pipeline
-        return f"{place}: {self.episode.rule} {'opened' if self.kind == 'opened' else 'is over'}"
+        """Subject line: ``flights/silver: lag opened``, ``flights/silver: lag resolved``."""
+        name = f"{self.pipeline}/{self.episode.flow}" if self.episode.flow else self.pipeline
+        return f"{name}: {self.episode.rule} {self.kind}"
 
     @property
     def text(self) -> str:
-        """The title, and what was observed or how long it took."""
+        """The title, the duration of a resolved episode, and the episode's message."""
         if self.kind == "opened" or self.episode.resolved_at is None:
             return f"{self.title}: {self.episode.message}"
-        lasted = wording.span(self.episode.resolved_at - self.episode.opened_at)
-        return f"{self.title} after {lasted}: {self.episode.message}"
+        duration = formatting.span(self.episode.resolved_at - self.episode.opened_at)
+        return f"{self.title} after {duration}: {self.episode.message}"
 
     def to_json(self) -> dict[str, Any]:
-        """What a webhook gets. ``text`` alone is enough for chats that take a message by that name."""
+        """The JSON body for a webhook. Chats that accept ``{"text": …}`` can use it as is."""
         return {
             "format": 1,
             "event": self.kind,
@@ -81,73 +82,72 @@ class Notice:
 
 
 def find() -> Connection | None:
-    """The connection; None when there is none."""
+    """The connection ``tidegate_alerts``; None when it does not exist."""
     try:
-        found: Connection = Connection.get(CONNECTION)
+        connection: Connection = Connection.get(CONNECTION)
     except AirflowNotFoundException:
         return None
-    return found
+    return connection
 
 
-def send(connection: Connection, notice: Notice, context: Context) -> None:
-    """Tell a channel.
-
-    Args:
-        connection: Its type says which.
-        notice: What.
-        context: Of the task that tells.
+def send(connection: Connection, notification: Notification, context: Context) -> None:
+    """Send a notification to the channel that the connection's type selects.
 
     Raises:
-        SetupError: The connection has another type, or lacks something, or its package is not installed.
-        RefusedError: The other side did not take this notice.
-        Exception: What the channel's own library raises, `OSError` when it cannot be reached.
+        SetupError: The connection has another type, or lacks a field, or the provider's package is not installed.
+        RefusedError: The channel answered with an error.
+        Exception: Any error of the provider's library; `OSError` when the channel cannot be reached.
     """
     extra = connection.extra_dejson
     match connection.conn_type:
         case "http":
-            _post(connection, extra, notice)
+            _post(connection, extra, notification)
         case "slackwebhook":
-            made = _notifier("slack", "slack.notifications.slack_webhook", "SlackWebhookNotifier")
-            made(slack_webhook_conn_id=CONNECTION, text=_for_slack(notice)).notify(context)
+            notifier = _notifier("slack", "slack.notifications.slack_webhook", "SlackWebhookNotifier")
+            notifier(slack_webhook_conn_id=CONNECTION, text=_for_slack(notification)).notify(context)
         case "slack":
-            made = _notifier("slack", "slack.notifications.slack", "SlackNotifier")
-            made(slack_conn_id=CONNECTION, text=_for_slack(notice), channel=_needed(extra, "channel")).notify(context)
+            notifier = _notifier("slack", "slack.notifications.slack", "SlackNotifier")
+            notifier(
+                slack_conn_id=CONNECTION, text=_for_slack(notification), channel=_required(extra, "channel")
+            ).notify(context)
         case "smtp":
-            made = _notifier("smtp", "smtp.notifications.smtp", "SmtpNotifier")
-            made(
+            notifier = _notifier("smtp", "smtp.notifications.smtp", "SmtpNotifier")
+            notifier(
                 smtp_conn_id=CONNECTION,
-                to=_needed(extra, "to"),
-                from_email=_needed(extra, "from_email"),
-                subject=f"Tidegate: {notice.title}",
-                html_content=f"<p>{html.escape(notice.text)}</p>",
+                to=_required(extra, "to"),
+                from_email=_required(extra, "from_email"),
+                subject=f"Tidegate: {notification.title}",
+                html_content=f"<p>{html.escape(notification.text)}</p>",
             ).notify(context)
         case other:
-            raise SetupError(f"connection {CONNECTION!r} has the type {other!r}; give it one of {', '.join(TYPES)}")
+            raise SetupError(
+                f"connection {CONNECTION!r} has the type {other!r}; change it to one of {', '.join(TYPES)}"
+            )
 
 
-def _for_slack(notice: Notice) -> str:
-    # Slack reads what stands between these as commands, such as `<!channel>`.
-    return html.escape(notice.text, quote=False)
+def _for_slack(notification: Notification) -> str:
+    # Slack interprets text in angle brackets as commands, such as `<!channel>`.
+    return html.escape(notification.text, quote=False)
 
 
-def _post(connection: Connection, extra: dict[str, Any], notice: Notice) -> None:
+def _post(connection: Connection, extra: dict[str, Any], notification: Notification) -> None:
     host = connection.host or ""
     url = host if "://" in host else f"{connection.schema or 'http'}://{host}"
     if connection.port and "://" not in host:
         url += f":{connection.port}"
     if not host or not url.startswith(("http://", "https://")):
         raise SetupError(
-            f"connection {CONNECTION!r} names no web address; let its host be one, as in https://chat/hook"
+            f"connection {CONNECTION!r} has no URL; set its host to the URL of the webhook, for example https://chat/hook"
         )
     headers = {"Content-Type": "application/json", **extra.get("headers", {})}
     if connection.login:
-        headers["Authorization"] = web.basic(connection.login, connection.password or "")
-    request = urllib.request.Request(url, json.dumps(notice.to_json()).encode(), headers, method="POST")
+        headers["Authorization"] = http_client.basic_auth(connection.login, connection.password or "")
+    request = urllib.request.Request(url, json.dumps(notification.to_json()).encode(), headers, method="POST")
     try:
-        # Taken is taken, whatever else it says: to read on could only fail, and the notice would be sent again.
-        web.ask(request, SECONDS).close()
+        # The status alone counts: an error while reading the body would cause a second notification.
+        http_client.send(request, SECONDS).close()
     except urllib.error.HTTPError as error:
-        # The address may be a secret: neither it nor the answer belongs into a log.
+        # The URL may be a secret: neither it nor the response may be logged.
         raise RefusedError(f"the webhook answered {error.code}") from None
 
 
@@ -161,11 +161,11 @@ def _notifier(package: str, module: str, name: str) -> Any:
         ) from error
 
 
-def _needed(extra: dict[str, Any], name: str) -> str:
-    found = extra.get(name)
-    if not isinstance(found, str) or not found:
-        raise SetupError(f"connection {CONNECTION!r} lacks {name!r} in its extra")
-    return found
+def _required(extra: dict[str, Any], name: str) -> str:
+    value = extra.get(name)
+    if not isinstance(value, str) or not value:
+        raise SetupError(f"connection {CONNECTION!r} has no {name!r} in its extra; add it")
+    return value
 
 
 def _moment(value: datetime | None) -> str | None:

@@ -1,8 +1,8 @@
 """One DAG per pipeline: ``plan`` >> ``run`` (a setup task) >> one light task per flow.
 
-``plan`` ends the run without a JVM when nothing is new. ``run`` is one Spark application for all flows. A flow's task
-only shows how that flow fared, so that the grid says which flow was refused and clearing it is the natural gesture:
-because ``run`` is its setup, Airflow clears ``run`` with it, and Spark reads the waiting batch again.
+``plan`` ends the run without a JVM when nothing is new. ``run`` is one Spark application for all flows. A flow's task only
+shows the result of that flow, so that the grid shows which flow was refused. Clearing that task is enough to retry it: ``run``
+is its setup task, so Airflow clears ``run`` with it, and Spark reads the pending batch again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,18 @@ from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
-from tidegate.request import MEANINGS, MODES
+from tidegate.request import MODE_DESCRIPTIONS, MODES
 from tidegate.spec import AfterTables, Flow, Pipeline
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-"""Beside the format, which Airflow checks loosely."""
+"""In addition to the format `date`, which Airflow checks loosely."""
 
 RETRY_DELAY = timedelta(seconds=30)
-"""Between tries that the retry policy has no opinion about, for example after a crash."""
+"""Delay between tries where the retry policy does not decide, for example after a crash."""
 
 
 def build_dag(pipeline: Pipeline) -> DAG:
-    """The DAG that runs a pipeline.
-
-    Args:
-        pipeline: A declaration; its name becomes the DAG's id.
-
-    Returns:
-        The DAG, to be bound to a global name of a file under ``dags/``.
-    """
+    """The DAG that runs a pipeline; its id is the pipeline's name. Bind it to a global name in a file under ``dags/``."""
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description or None,
@@ -45,9 +38,9 @@ def build_dag(pipeline: Pipeline) -> DAG:
         schedule=_schedule(pipeline),
         start_date=pendulum.from_format(pipeline.start_date, "YYYY-MM-DD", tz=pipeline.timezone),
         catchup=False,
-        # Two runs would only wait for each other's lease.
+        # A second run would only wait for the lease of the first.
         max_active_runs=1,
-        # A cleared run follows today's declaration: that is usually why somebody clears it.
+        # A cleared run uses the current declaration; a changed declaration is the usual reason to clear it.
         rerun_with_latest_version=True,
         params=_params(pipeline),
         tags=_tags(pipeline),
@@ -55,21 +48,21 @@ def build_dag(pipeline: Pipeline) -> DAG:
     ) as dag:
         plan = PlanRun(pipeline=pipeline, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
         run = RunFlows(
-            what=pipeline.name,
+            label=pipeline.name,
             task_id=RUN,
             retries=pipeline.retries,
             retry_delay=RETRY_DELAY,
             retry_policy=ReportRetryPolicy(),
-            # Counts scheduled, manual and backfill runs alike, and needs no pool that somebody has to create.
+            # Covers scheduled, manual and backfill runs, and needs no pool that would have to be created.
             max_active_tis_per_dag=1,
         )
-        run.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
+        run.as_setup()  # type: ignore[no-untyped-call]  # untyped in Airflow
         plan >> run
-        shown: dict[str, ShowFlow] = {}
+        shows: dict[str, ShowFlow] = {}
         for flow in pipeline.flows:
-            shown[flow.name] = _show(pipeline, flow)
-            above = pipeline.upstream_of(flow)
-            (shown[above.name] if above is not None else run) >> shown[flow.name]
+            shows[flow.name] = _show(pipeline, flow)
+            upstream = pipeline.upstream_of(flow)
+            (shows[upstream.name] if upstream is not None else run) >> shows[flow.name]
     return dag
 
 
@@ -79,8 +72,8 @@ def _show(pipeline: Pipeline, flow: Flow) -> ShowFlow:
         flow=flow,
         task_id=flow.name,
         retries=0,
-        # A flow without rows is skipped and must not skip the next; a refused one stops it. Right behind a setup
-        # task Airflow allows no other rule than all_success.
+        # A flow without new rows is skipped and must not skip the next one; a refused flow stops it. Directly below a setup
+        # task Airflow allows only all_success.
         trigger_rule=TriggerRule.ALL_SUCCESS if pipeline.upstream_of(flow) is None else TriggerRule.NONE_FAILED,
     )
 
@@ -90,7 +83,7 @@ def _schedule(pipeline: Pipeline) -> CronDataIntervalTimetable | AssetAny | None
         return None
     if isinstance(pipeline.schedule, AfterTables):
         return AssetAny(*(table_asset(table) for table in pipeline.schedule.tables))
-    # A bare cron string would make intervals of no length.
+    # A plain cron string would create data intervals of zero length.
     return CronDataIntervalTimetable(pipeline.schedule, timezone=pipeline.timezone)
 
 
@@ -108,7 +101,7 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             type="string",
             enum=list(MODES),
             title="Mode",
-            description_md="\n".join(f"- `{mode}`: {meaning}" for mode, meaning in MEANINGS.items()),
+            description_md="\n".join(f"- `{mode}`: {meaning}" for mode, meaning in MODE_DESCRIPTIONS.items()),
         ),
         "flows": Param(
             None,
@@ -117,13 +110,13 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             uniqueItems=True,
             examples=names,
             title="Flows",
-            description="Only these flows; empty means all that the mode is for.",
+            description="Only these flows; empty means all flows that the mode applies to.",
         ),
         "from_date": Param(
             None,
             **day,
             title="From",
-            description="First day, in the pipeline's time zone: of a replay by event time, of a reingest by when files were "
+            description="First day, in the pipeline's time zone: of a backfill by event time, of a reingest by when files were "
             "changed or messages sent.",
         ),
         "to_date": Param(None, **day, title="To", description="Last day, included."),
@@ -131,6 +124,6 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             False,
             type="boolean",
             title="Dry run",
-            description="Only say what would be done, in the log of `plan`; nothing runs.",
+            description="Only print what would be done, in the log of `plan`; nothing runs.",
         ),
     }

@@ -1,7 +1,7 @@
-"""A declaration as people read it in Airflow.
+"""The declaration of a pipeline as Markdown, for the documentation of its DAG in Airflow.
 
-Airflow makes a new version of a DAG when what it serializes has changed. Tasks look the same whatever a declaration
-says, so the declaration itself stands in the DAG's documentation, with its fingerprint.
+Airflow creates a new DAG version when the serialized DAG changes. The tasks are the same for different declarations, so the
+declaration and its fingerprint are part of the DAG's documentation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, K
 
 
 def describe(pipeline: Pipeline) -> str:
-    """The declaration as Markdown: what flows, how it is judged, and the fingerprint of all of it."""
+    """The declaration as Markdown: flows, gates, source schemas, and the fingerprint of the whole declaration."""
     lines = [pipeline.description or f"The pipeline `{pipeline.name}`.", ""]
     lines += [f"Declared in `pipelines/{pipeline.name}.py`. Runs: {_schedule(pipeline)}.", ""]
     lines += [
@@ -23,10 +23,10 @@ def describe(pipeline: Pipeline) -> str:
     for flow in pipeline.flows:
         if isinstance(flow.source, FileSource | KafkaSource):
             lines += [
-                f"Fields of one record that `{flow.name}` lands; contract: {_contract(flow.source.contract)}.",
+                f"Fields of one source record of `{flow.name}`; contract: {_contract(flow.source.contract)}.",
                 "",
             ]
-            lines += ["```sql", _plain(flow.source.schema), "```", ""]
+            lines += ["```sql", _dedent(flow.source.schema), "```", ""]
     return "\n".join([*lines, f"Declaration `{fingerprint(pipeline.to_json())}`."])
 
 
@@ -44,7 +44,7 @@ def _row(flow: Flow) -> str:
     gate = f"`{flow.gate.suite}`" if flow.gate else "none"
     transform = f"`{flow.transform}`" if flow.transform else "none"
     cells = (f"**{flow.name}**", _source(flow), transform, gate, _target(flow), f"v{flow.checkpoint_version}")
-    # A bar in a cell would end it.
+    # An unescaped bar would end the cell.
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -61,18 +61,18 @@ def _source(flow: Flow) -> str:
 
 
 def _contract(contract: Contract) -> str:
-    named = [f"{name} `{mode}`" for name, mode in contract.named().items()]
-    return ", ".join([f"`{contract.mode}`", *named])
+    overrides = [f"{name} `{mode}`" for name, mode in contract.column_modes().items()]
+    return ", ".join([f"`{contract.mode}`", *overrides])
 
 
 def _target(flow: Flow) -> str:
-    told = {
+    write_modes = {
         "append": "append",
         "upsert": f"upsert by {', '.join(flow.target.keys)}; last by {', '.join(flow.target.sequence_by)}",
         "recompute": f"one row per {', '.join(flow.target.keys)}",
     }
-    return f"`{flow.target.name}`: {told[flow.target.write_mode]}"
+    return f"`{flow.target.name}`: {write_modes[flow.target.write_mode]}"
 
 
-def _plain(schema: str) -> str:
+def _dedent(schema: str) -> str:
     return "\n".join(line.strip() for line in schema.strip().splitlines())

@@ -1,26 +1,26 @@
-"""What goes to Airflow's own metrics (StatsD or OpenTelemetry, as Airflow is configured): ``tidegate.<pipeline>.<flow>.<metric>``.
+"""Metrics that are sent through Airflow (StatsD or OpenTelemetry, as configured): ``tidegate.<pipeline>.<flow>.<metric>``.
 
 ==================  =========  ==================================================================================
-metric              kind       what
+metric              kind       meaning
 ==================  =========  ==================================================================================
-``lag_rows``        gauge      rows behind, as `plan` or the DAG `alerts` found; not sent while nobody can tell
+``lag_rows``        gauge      rows behind, measured by `plan` or the DAG `alerts`; not sent while unknown
 ``lag_bytes``       gauge      bytes behind
 ``rows_read``       gauge      rows that the last run read
-``rows_written``    gauge      of them, what it wrote
-``rows_quarantined``  gauge    of them, what it set aside
-``rows_per_second``  gauge     rows that the last run read a second, by Spark's clock, all its batches together
-``state_rows``      gauge      rows that the flow keeps as state after the last run
+``rows_written``    gauge      rows that the last run wrote
+``rows_quarantined``  gauge    rows that the last run quarantined
+``rows_per_second``  gauge     rows per second of the last run, by Spark's trigger times, all its batches together
+``state_rows``      gauge      rows in the state store after the last run
 ``rows_late``       gauge      rows that the last run dropped behind the watermark
-``offsets_behind``  gauge      messages between the end of the last run and the newest that it saw; topics only
-``batch``           timer      how long each micro-batch of the last run took
-``quarantine_open``  gauge     entries of the flow's quarantine that are open, as the DAG `alerts` found
-``quarantine_age_hours``  gauge  age of the oldest of them, 0 when there is none
-``event_age_hours``  gauge     age of the newest event time in the table, where a threshold asks for it
+``offsets_behind``  gauge      messages between the last run's end offset and the newest known offset; topics only
+``batch``           timer      duration of each batch of the last run
+``quarantine_open``  gauge     open entries in the flow's quarantine, measured by the DAG `alerts`
+``quarantine_age_hours``  gauge  age of the oldest open entry, 0 when there is none
+``event_age_hours``  gauge     age of the newest event time in the table, if a threshold needs it
 ``open_alerts``     gauge      open alerts of the flow
 ==================  =========  ==================================================================================
 
-The Spark application runs elsewhere and knows nothing of Airflow, so the light tasks send what it reported, and what it
-heard from Spark and left in the lake.
+The Spark application may run on another machine and does not use Airflow, so the tasks without a JVM send its run report and
+the progress of Spark that it recorded in the lake.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def tell_lags(pipeline: str, lags: Iterable[Lag]) -> None:
-    """How far flows are behind."""
+def send_lags(pipeline: str, lags: Iterable[Lag]) -> None:
+    """Send how far flows are behind."""
     for lag in lags:
         for metric, value in (("lag_rows", lag.rows), ("lag_bytes", lag.bytes)):
             if value is not None:
                 _gauge(pipeline, lag.flow, metric, value)
 
 
-def tell_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[str, Any]]) -> None:
-    """What a run did in a flow; nothing when it recorded no batch.
+def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[str, Any]]) -> None:
+    """Send the counts and times of a run in a flow; nothing when it recorded no batch.
 
     Args:
-        pipeline: Its name.
-        report: What the application reported of the flow.
-        progress: What Spark told of the same batches (`tidegate.ops.metrics.read`); empty when nobody heard it.
+        pipeline: The name.
+        report: The flow's part of the run report.
+        progress: Spark's progress of the same batches (`tidegate.ops.metrics.read`); empty when none was recorded.
     """
     if not report.batches:
         return
@@ -66,7 +66,7 @@ def tell_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
         _gauge(pipeline, report.flow, f"rows_{count}", report.total(count))
     if not progress:
         return
-    # Spark sees no row of the files that a landing batch opens itself, so the ledger's rows count.
+    # Spark's own counts lack the rows of files that a landing batch opens itself, so rows are taken from the report.
     if seconds := sum(line["trigger_ms"] for line in progress) / 1000:
         _gauge(pipeline, report.flow, "rows_per_second", report.total("read") / seconds)
     _gauge(pipeline, report.flow, "state_rows", progress[-1]["state_rows"])
@@ -75,38 +75,38 @@ def tell_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
         _gauge(pipeline, report.flow, "offsets_behind", progress[-1]["offsets_behind"])
 
 
-def tell_ages(pipeline: str, observations: Iterable[Observation], now: datetime) -> None:
-    """How much waits in quarantine, for how long, and how old the newest data is; nothing of what nobody can tell.
+def send_ages(pipeline: str, observations: Iterable[Observation], now: datetime) -> None:
+    """Send the number and age of open quarantine entries and the age of the newest event; unknown values are not sent.
 
     Args:
-        pipeline: Its name.
+        pipeline: The name.
         observations: Of its flows.
-        now: When they were made.
+        now: The time of the observations.
     """
-    for seen in observations:
-        if seen.quarantine_open is not None:
-            oldest = seen.quarantine_oldest if seen.quarantine_open else None
-            _gauge(pipeline, seen.flow, "quarantine_open", seen.quarantine_open)
-            _gauge(pipeline, seen.flow, "quarantine_age_hours", _hours(now, oldest) if oldest is not None else 0)
-        if seen.newest_event is not None:
-            _gauge(pipeline, seen.flow, "event_age_hours", _hours(now, seen.newest_event))
+    for observation in observations:
+        if observation.quarantine_open is not None:
+            oldest = observation.quarantine_oldest if observation.quarantine_open else None
+            _gauge(pipeline, observation.flow, "quarantine_open", observation.quarantine_open)
+            _gauge(pipeline, observation.flow, "quarantine_age_hours", _hours(now, oldest) if oldest is not None else 0)
+        if observation.newest_event is not None:
+            _gauge(pipeline, observation.flow, "event_age_hours", _hours(now, observation.newest_event))
 
 
-def tell_alerts(pipeline: str, flows: Iterable[str], open_ones: Iterable[Episode]) -> None:
-    """How many alerts of each flow are open.
+def send_open_alerts(pipeline: str, flows: Iterable[str], open_episodes: Iterable[Episode]) -> None:
+    """Send the number of open alerts of each flow.
 
     Args:
-        pipeline: Its name.
-        flows: All that are declared: one without an alert has 0.
-        open_ones: The open episodes.
+        pipeline: The name.
+        flows: All declared flows; one without an alert gets 0.
+        open_episodes: Of the pipeline.
     """
-    counts = Counter(episode.flow for episode in open_ones)
+    counts = Counter(episode.flow for episode in open_episodes)
     for flow in flows:
         _gauge(pipeline, flow, "open_alerts", counts[flow])
 
 
 def _hours(now: datetime, since: datetime) -> float:
-    # Not divided by a timedelta: pendulum's difference does not know how.
+    # pendulum's Interval cannot be divided by a timedelta.
     return (now - since).total_seconds() / 3600
 
 
@@ -114,16 +114,16 @@ def _gauge(pipeline: str, flow: str, metric: str, value: float) -> None:
     try:
         stats.gauge(f"tidegate.{pipeline}.{flow}.{metric}", value)
     except Exception as error:
-        _complain(error)
+        _log_failure(error)
 
 
 def _timing(pipeline: str, flow: str, metric: str, value: timedelta) -> None:
     try:
         stats.timing(f"tidegate.{pipeline}.{flow}.{metric}", value)
     except Exception as error:
-        _complain(error)
+        _log_failure(error)
 
 
-def _complain(error: Exception) -> None:
+def _log_failure(error: Exception) -> None:
     # A metric never fails a task.
     log.warning("a metric was not sent: %s", type(error).__name__)

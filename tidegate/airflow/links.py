@@ -1,4 +1,4 @@
-"""Links that Airflow shows on a task: the flow's reports, and the Spark history server where one is configured."""
+"""Extra links of tasks in Airflow: the pipeline's reports, and the Spark history server if one is configured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
 from tidegate.airflow.attempt import ATTEMPT_KEY, PIPELINE_KEY, layout
-from tidegate.airflow.places import framed
+from tidegate.airflow.urls import framed
 from tidegate.environment import Environment
 from tidegate.layout import run_key
 from tidegate.report import RunReport
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class ReportsLink(BaseOperatorLink):
-    """Leads from a flow's task to the data quality reports of its pipeline."""
+    """Links a flow's task to the data quality reports of its pipeline."""
 
     name = "Data quality reports"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The site's first page; nothing while no batch was judged."""
-        site = layout().docs(ti_key.dag_id) / "index.html"
-        return framed("pipelines", ti_key.dag_id, "docs", "index.html") if site.is_file() else ""
+        """The index page of the reports; empty while there is none."""
+        index = layout().docs(ti_key.dag_id) / "index.html"
+        return framed("pipelines", ti_key.dag_id, "docs", "index.html") if index.is_file() else ""
 
 
 class HistoryLink(BaseOperatorLink):
-    """Leads from `run` to its application on the Spark history server."""
+    """Links `run` to its application on the Spark history server."""
 
     name = "Spark history"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The application of the newest attempt; nothing while none began or no server is configured."""
+        """The application of the last attempt; empty when no application started or no server is configured."""
         server = Environment.read().spark_history
         attempt = XCom.get_value(ti_key=ti_key, key=ATTEMPT_KEY)
         pipeline = XCom.get_value(ti_key=ti_key, key=PIPELINE_KEY)

@@ -1,7 +1,7 @@
-"""What Tidegate adds to Airflow's own pages: an entry in the navigation, and tabs on DAGs, runs and tasks.
+"""The Airflow plugin: an entry in the navigation, and tabs on DAGs, runs and tasks.
 
-Airflow loads plugins in all of its processes, those of tasks included. So the app behind the tabs, with FastAPI, Jinja2
-and delta-rs, is only built when the API server is asked for its first page.
+Airflow loads plugins in all of its processes, including those of tasks. So the app behind the tabs, which imports FastAPI,
+Jinja2 and delta-rs, is built at the first request.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from tidegate.airflow.places import PREFIX
+from tidegate.airflow.urls import PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Pages:
-    """The app, built when it is first asked for anything."""
+    """An ASGI app that builds the pages' app at the first request."""
 
     def __init__(self) -> None:
         self._app: ASGIApp | None = None
         self._building = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one ASGI connection."""
         await self.app()(scope, receive, send)
 
     def app(self) -> ASGIApp:
-        """The app itself."""
+        """The pages' app, built once per process."""
         with self._building:
             if self._app is None:
                 from tidegate.airflow.pages.app import build
@@ -58,7 +58,7 @@ def _views() -> list[dict[str, Any]]:
             "name": "Tidegate",
             "href": href,
             "destination": destination,
-            # One route for one view, and the navigation's is the one that people see in the address.
+            # Each view needs a route of its own; the navigation gets the short one, which appears in the address bar.
             "url_route": "tidegate" if destination == "nav" else f"tidegate-{destination.replace('_', '-')}",
             **icons,
             **({"nav_top_level": True} if destination == "nav" else {}),
@@ -71,7 +71,7 @@ class TidegatePlugin(AirflowPlugin):
     """Registers the pages."""
 
     name = "tidegate"
-    fastapi_apps = [  # noqa: RUF012  # an instance variable to Airflow
+    fastapi_apps = [  # noqa: RUF012  # Airflow reads it from the class
         {"app": Pages(), "url_prefix": PREFIX, "name": "Tidegate"}
     ]
     external_views = _views()

@@ -1,7 +1,7 @@
-"""The DAG ``quarantine``: what is set aside is replayed, waived, expired or taken out through a form.
+"""The DAG ``quarantine``: replay, waive or expire quarantine entries, or quarantine a refused batch, through a form.
 
-``plan`` checks what was asked for, with no JVM, and does what needs none; only a replay goes on to ``run``, one Spark
-application, and ``show`` tells what became of the entries. Who triggered the run is who did it.
+``plan`` validates the form without a JVM and does everything but a replay itself. A replay continues with ``run``, one Spark
+application, and ``show`` reports its counts. The user who triggered the run is recorded as the author of the decision.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidegate import registry
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
+from tidegate.airflow.flow_log import flow_lines
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
-from tidegate.airflow.telling import tell
-from tidegate.checkpoints import checkpoint, intervention, lease, refusal
+from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
-from tidegate.planning.extent import sized
+from tidegate.planning.extent import with_size
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.request import RunRequest
@@ -39,10 +39,10 @@ _SELECTION = ("rule", "since", "until", "older_than")
 
 
 def build_quarantine_dag() -> DAG:
-    """The one DAG of a deployment that changes what quarantined entries are; it runs when a person triggers it."""
+    """The DAG that replays and closes quarantine entries of all pipelines of a deployment; it is only triggered manually."""
     with DAG(
         dag_id=QUARANTINE,
-        description="Replay, waive or expire what was set aside, or take out a batch that a gate refused.",
+        description="Replay, waive or expire quarantine entries, or quarantine a batch that a gate refused.",
         doc_md=__doc__,
         schedule=None,
         start_date=pendulum.datetime(2026, 1, 1),
@@ -52,34 +52,34 @@ def build_quarantine_dag() -> DAG:
         tags=["tidegate", QUARANTINE],
     ) as dag:
         plan = PlanQuarantine(task_id=PLAN, retries=_RETRIES)
-        run = RunFlows(what=QUARANTINE, task_id=RUN, retries=_RETRIES, retry_policy=ReportRetryPolicy())
+        run = RunFlows(label=QUARANTINE, task_id=RUN, retries=_RETRIES, retry_policy=ReportRetryPolicy())
         # Clearing `show` clears `run` with it, as in a pipeline's DAG.
-        run.as_setup()  # type: ignore[no-untyped-call]  # Airflow's own
+        run.as_setup()  # type: ignore[no-untyped-call]  # untyped in Airflow
         plan >> run >> ShowReplay(task_id=SHOW, retries=0)
     return dag
 
 
 class PlanQuarantine(BaseOperator, SkipMixin):
-    """Checks the form, does at once what needs no JVM, and lets only a replay with open entries go on."""
+    """Validates the form and executes its action; only a replay with open entries continues with `run`."""
 
     inherits_from_skipmixin = True
 
     def execute(self, context: Context) -> str | None:
-        """Act, and return the id of the request of a replay; None when there is nothing more to do.
+        """Execute the action; returns the request id of a replay, None when nothing remains to be done.
 
         Raises:
-            AirflowFailException: Only a person can help: the form does not fit together.
-            TidegateError: It may heal by itself (a run holds the flow's lease), so that Airflow tries again.
+            AirflowFailException: An error that a retry cannot solve: the form's fields contradict each other.
+            TidegateError: A transient error, such as a run that holds the flow's lease, so that Airflow retries.
         """
         try:
-            request, told = self._decide(context)
+            request, summary = self._decide(context)
         except TidegateError as error:
             if error.transient:
                 raise
             raise AirflowFailException(error.message) from error
         ti = context["ti"]
-        ti.xcom_push(key=attempt.REASON_KEY, value=told)
-        self.log.info("%s", told)
+        ti.xcom_push(key=attempt.REASON_KEY, value=summary)
+        self.log.info("%s", summary)
         if request is None:
             self.skip(ti=ti, tasks=self.get_flat_relatives(upstream=False))
             return None
@@ -88,107 +88,107 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         return request_id
 
     def _decide(self, context: Context) -> tuple[RunRequest | None, str]:
-        dag_run, asked = context["dag_run"], dict(context["params"])
+        dag_run, params = context["dag_run"], dict(context["params"])
         unknown = sorted(set(dag_run.conf or {}) - set(_params()))
         if unknown:
             raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(_params())}")
         by = dag_run.triggering_user_name or "airflow"
-        pipeline = registry.load(asked["pipeline"])
-        flow = next((flow for flow in pipeline.flows if flow.name == asked["flow"]), None)
+        pipeline = registry.load(params["pipeline"])
+        flow = next((flow for flow in pipeline.flows if flow.name == params["flow"]), None)
         if flow is None:
-            known = ", ".join(flow.name for flow in pipeline.flows)
-            raise RequestError(f"pipeline {pipeline.name!r} has no flow {asked['flow']!r}; it has: {known}")
-        selection = Selection.check(**{name: asked[name] for name in _SELECTION})
+            names = ", ".join(flow.name for flow in pipeline.flows)
+            raise RequestError(f"pipeline {pipeline.name!r} has no flow {params['flow']!r}; it has: {names}")
+        selection = Selection.check(**{name: params[name] for name in _SELECTION})
         layout = attempt.layout()
         layout.open()
-        if asked["action"] != "replay":
-            return None, decide(layout, pipeline, flow, selection, asked, by=by)
-        intervention.check_on(layout, pipeline.name, flow.name)
+        if params["action"] != "replay":
+            return None, decide(layout, pipeline, flow, selection, params, by=by)
+        overrides.check_on(layout, pipeline.name, flow.name)
         path = layout.quarantine(pipeline.name, flow.name)
-        entries = lifecycle.count_free(path, selection)
-        if not entries and claims.in_hand(path) is None:
-            return None, f"{flow.name}: nothing is open"
-        request = RunRequest.of_quarantine(
+        entries = lifecycle.count_unclaimed(path, selection)
+        if not entries and claims.unfinished_claim(path) is None:
+            return None, f"{flow.name}: no open entries"
+        request = RunRequest.of_replay(
             pipeline,
             flow.name,
             dag_run.run_id,
             selection,
             requested_by=by,
-            limit=asked["limit"],
-            dry_run=asked["dry_run"],
+            limit=params["limit"],
+            dry_run=params["dry_run"],
         )
-        return sized(Environment.read(), pipeline, request), f"{flow.name}: {entries:,} open entries"
+        return with_size(Environment.read(), pipeline, request), f"{flow.name}: {entries:,} open entries"
 
 
 class ShowReplay(BaseOperator):
-    """Tells how many entries passed and how many came back; red when the replay failed."""
+    """Reports the counts of a replay; fails when the replay failed."""
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Return the counts of the replay: ``read``, ``written``, ``quarantined`` (came back), ``superseded``.
+        """Return the counts of the replay: ``read``, ``written``, ``quarantined`` (refused again), ``superseded``.
 
         Raises:
             AirflowFailException: The replay failed or crashed.
         """
         report = attempt.report_of_attempt(context)
         if report is None or not report.flows:
-            raise AirflowFailException(
-                "the application crashed before it reported; its last lines are in the log of `run`"
-            )
+            raise AirflowFailException("the application crashed before it wrote a report; see the log of `run`")
         flow = report.flow(context["params"]["flow"])
-        for line in tell(flow):
+        for line in flow_lines(flow):
             self.log.info("%s", line)
         if flow.state not in ("done", "idle"):
-            if (told := approval.ask_about(flow.error or {})) is not None:
-                self.log.info("%s", told)
+            if (message := approval.ask_about(flow.error or {})) is not None:
+                self.log.info("%s", message)
             why = (flow.error or {}).get("message", f"the replay was {flow.state}")
             raise AirflowFailException(f"{why} Clear this task; that clears `run` too.")
         return {count: flow.total(count) for count in ("read", "written", "quarantined", "superseded")}
 
 
 def decide(
-    layout: Layout, pipeline: Pipeline, flow: Flow, selection: Selection, asked: Mapping[str, Any], *, by: str
+    layout: Layout, pipeline: Pipeline, flow: Flow, selection: Selection, params: Mapping[str, Any], *, by: str
 ) -> str:
-    """Waive, expire or take, under the flow's lease, and return what was done in a sentence.
+    """Execute the action `waive`, `expire` or `take` under the flow's lease; returns a summary.
 
     Raises:
-        RequestError: The reason or the age is missing, a field does not go with the action, or no refused batch waits.
-        LeaseHeldError: A run works on the flow. Transient.
+        RequestError: The reason or the age is missing, a field does not apply to the action, or no refused batch waits.
+        LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    path, action, reason = layout.quarantine(pipeline.name, flow.name), asked["action"], asked["reason"] or ""
-    _check_fits(action, asked, dry_run=asked["dry_run"])
-    if asked["dry_run"]:
+    path, action, reason = layout.quarantine(pipeline.name, flow.name), params["action"], params["reason"] or ""
+    _check_fits(action, params, dry_run=params["dry_run"])
+    if params["dry_run"]:
         if action == "expire":
             decision.check_age(selection)
-        return f"{flow.name}: {lifecycle.count_free(path, selection):,} open entries would be changed"
+        return f"{flow.name}: {lifecycle.count_unclaimed(path, selection):,} open entries would be changed"
     resource = lease.checkpoint_resource(pipeline.name, flow.name)
     with lease.hold(layout, (resource,), what=f"{action} of {pipeline.name}/{flow.name} in quarantine, by {by}"):
         if action == "take":
-            batch_id = refusal.take(layout, checkpoint.current(layout, pipeline, flow), flow, by=by, reason=reason)
-            return f"{flow.name}: batch {batch_id} goes to quarantine whole with the next run"
+            batch_id = refusal.decide(layout, checkpoint.current(layout, pipeline, flow), flow, by=by, reason=reason)
+            return f"{flow.name}: the next run will quarantine the whole batch {batch_id}"
         if action == "waive":
             waived = decision.waive(layout, pipeline.name, flow.name, selection, by=by, reason=reason)
-            return f"{flow.name}: {waived:,} waived{_left_out(path)}"
+            return f"{flow.name}: {waived:,} waived{_claimed_note(path)}"
         expired = decision.expire(layout, pipeline.name, flow.name, selection, by=by)
-        return f"{flow.name}: {expired:,} expired{_left_out(path)}"
+        return f"{flow.name}: {expired:,} expired{_claimed_note(path)}"
 
 
-def _left_out(path: Path) -> str:
-    held = claims.in_hand(path)
-    if held is None:
+def _claimed_note(path: Path) -> str:
+    claim = claims.unfinished_claim(path)
+    if claim is None:
         return ""
-    return f"; {held.entries:,} more are in the hand of a replay that was interrupted: the flow's next run ends it"
+    return f"; {claim.entries:,} more are claimed by an interrupted replay, which the flow's next run completes"
 
 
-def _check_fits(action: str, asked: Mapping[str, Any], *, dry_run: bool) -> None:
-    """Refuse what an action would pass over: who fills a field in relies on it."""
-    if asked["limit"] is not None:
-        raise RequestError(f"limit does not go with {action}, which concerns all that fit; narrow them by rule or date")
+def _check_fits(action: str, params: Mapping[str, Any], *, dry_run: bool) -> None:
+    """Refuse fields that the action would ignore."""
+    if params["limit"] is not None:
+        raise RequestError(
+            f"limit does not apply to {action}, which affects all selected entries; select fewer by rule or date"
+        )
     if action != "take":
         return
-    if named := [name for name in _SELECTION if asked[name] is not None]:
-        raise RequestError(f"{', '.join(named)} does not go with take: the batch that its gate refused goes whole")
+    if fields := [name for name in _SELECTION if params[name] is not None]:
+        raise RequestError(f"{', '.join(fields)} does not apply to take, which quarantines the whole refused batch")
     if dry_run:
-        raise RequestError("taking a batch out has no dry run; `tidegate plan` shows which batch waits")
+        raise RequestError("take has no dry run; `tidegate plan` shows which batch waits")
 
 
 def _params() -> dict[str, Any]:
@@ -197,27 +197,29 @@ def _params() -> dict[str, Any]:
         "action": Param("replay", type="string", enum=list(ACTIONS), title="Action", description=_ACTIONS),
         "pipeline": Param(names[0] if names else "none", type="string", enum=names or ["none"], title="Pipeline"),
         "flow": Param("silver", type="string", pattern=_NAME, title="Flow"),
-        "rule": _optional(RULE, "Rule", "Only entries that broke this rule, for example between(amount)."),
-        "since": _optional(DATE, "Since", "Only those set aside on this day (UTC) or later.", format="date"),
-        "until": _optional(DATE, "Until", "Only those set aside on this day (UTC) or earlier.", format="date"),
-        "older_than": _optional(AGE, "Older than", "Days or hours, as in 30d or 12h; `expire` needs it."),
+        "rule": _optional(RULE, "Rule", "Only entries that violate this rule, for example between(amount)."),
+        "since": _optional(DATE, "Since", "Only entries quarantined on this day (UTC) or later.", format="date"),
+        "until": _optional(DATE, "Until", "Only entries quarantined on this day (UTC) or earlier.", format="date"),
+        "older_than": _optional(AGE, "Older than", "Days or hours, for example 30d or 12h; required for `expire`."),
         "reason": Param(
-            None, type=["null", "string"], maxLength=500, title="Reason", description="`waive` and `take` need it."
+            None, type=["null", "string"], maxLength=500, title="Reason", description="Required for `waive` and `take`."
         ),
         "limit": Param(
             None,
             type=["null", "integer"],
             minimum=1,
             title="Limit",
-            description="Of `replay`: at most so many entries.",
+            description="Maximum number of entries; only for `replay`.",
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Say what would happen; change nothing."),
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="Only print what would happen; change nothing."
+        ),
     }
 
 
 _ACTIONS = (
-    "replay: run open entries through today's transform and suite. waive: give them up, with a reason. "
-    "expire: close those that waited too long. take: send the batch that a gate refused to quarantine whole."
+    "replay: process open entries with the current transform and suite. waive: close them without a replay, with a reason. "
+    "expire: close those older than an age. take: quarantine the whole batch that a gate refused."
 )
 
 

@@ -1,7 +1,7 @@
-"""When Airflow may run the application again: the run report of this attempt says so.
+"""The retry policy of `run`: the run report of the failed attempt decides.
 
-Airflow asks the policy in the task's own process, after a try has failed and before it decides. It is not asked after
-a SIGKILL of that process; then the plain retries of the task apply.
+Airflow evaluates the policy in the task's process after a failed try. After a SIGKILL of that process it is not evaluated; then
+the task's own retries apply.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ log = logging.getLogger(__name__)
 
 
 class ReportRetryPolicy(RetryPolicy):
-    """Retries what heals by waiting, fails at once what needs a person, leaves crashes to the task's own retries."""
+    """Retries transient errors, fails at once on others, and leaves crashes to the task's own retries."""
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """Decide by this attempt's report. Never raises.
+        """Decide by the report of the failed attempt. Never raises.
 
         Args:
-            exception: What ended the try; only its report counts, because a failed spark-submit says little.
+            exception: Ignored, because a failed spark-submit does not give the cause; the report does.
             try_number: The try that failed, from 1.
-            max_tries: How many tries the task has; Airflow itself keeps to it.
-            context: The task's context.
+            max_tries: Ignored; Airflow enforces it.
+            context: The context of the task.
         """
         try:
             report = report_of_attempt(context) if context is not None else None
@@ -43,7 +43,7 @@ class ReportRetryPolicy(RetryPolicy):
             return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:
-        """Nothing to remember: the policy has no settings."""
+        """Empty: the policy has no settings."""
         return {}
 
     @classmethod
@@ -53,29 +53,29 @@ class ReportRetryPolicy(RetryPolicy):
 
 
 def decide(report: RunReport | None, try_number: int) -> RetryDecision:
-    """What a report says about trying again.
+    """The decision for the report of a failed attempt.
 
     Args:
-        report: The report of the attempt that failed; None when the job wrote none, so it crashed.
+        report: None when the job crashed before it wrote one.
         try_number: The try that failed, from 1.
     """
     if report is None:
         return RetryDecision.default()
-    # An error of the whole application outweighs what single flows met before it.
+    # An error of the whole application takes precedence over errors of single flows.
     errors = [report.error] if report.error else [flow.error for flow in report.flows if flow.error]
     transient = next((error for error in errors if error["transient"]), None)
     if transient is not None:
-        return RetryDecision.retry(_delay(try_number), reason=_told(transient))
+        return RetryDecision.retry(_delay(try_number), reason=_reason(transient))
     if report.error:
-        return RetryDecision.fail(reason=_told(report.error))
+        return RetryDecision.fail(reason=_reason(report.error))
     return RetryDecision.default()
 
 
 def _delay(try_number: int) -> timedelta:
-    # The exponent is bounded first: a task that was cleared often has a high number, and timedelta overflows.
+    # The exponent is limited first: the try number of a task that was cleared often is high, and timedelta would overflow.
     doublings = min(max(try_number - 1, 0), 10)
     return min(FIRST_DELAY * (1 << doublings), LONGEST_DELAY)
 
 
-def _told(error: dict[str, Any]) -> str:
+def _reason(error: dict[str, Any]) -> str:
     return f"{error['kind']}: {error['message']}"

@@ -1,7 +1,7 @@
 """One Spark application per run, through the Spark provider's operator.
 
-What the provider leaves open and a pipeline needs: an attempt id that exists before Spark does, a process tree that is
-really gone when Airflow kills the task, and an environment without Airflow's secrets.
+Added to the provider's operator: an attempt id that exists before Spark starts, the end of the whole process group when
+Airflow kills the task, and an environment without Airflow's secrets.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from tidegate.request import RunRequest, fresh_id
 CONNECTION = "spark_default"
 
 GRACE_SECONDS = 3.5
-"""For Spark to end by itself after SIGTERM. Airflow kills the task's process 5 s after it asked it to stop."""
+"""Time for Spark to exit after SIGTERM. Airflow kills the task's process 5 s after it asked it to stop."""
 
 _KILL_SECONDS = 0.5
-"""For the kernel to take down what was SIGKILLed; it takes milliseconds."""
+"""Time for processes to disappear after SIGKILL; normally milliseconds."""
 
 _SECRETS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW", "__AIRFLOW")
 
@@ -46,43 +46,44 @@ _SECRETS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW", "__AIRFLOW
 class RunFlows(SparkSubmitOperator):
     """Runs the pipeline's flows in one Spark application.
 
-    Green when the application did its work, also when a gate refused a batch: that is the flow's own task to show. Red
-    when the application ended with an exit code; `ReportRetryPolicy` then decides by the report whether to try again. An
-    error of a flow that heals by waiting is tried again, and is its own task's to show once the tries are used up.
+    It succeeds when the application completed, also when a gate refused a batch: the flow's own task shows that. It fails when
+    the application exits with another code than 0; `ReportRetryPolicy` then decides by the report whether to retry. A transient
+    error of a flow is retried, and after the last try the flow's own task shows it.
 
-    Each try is an application of its own, so the provider's ``durable`` is off: it would attach a new attempt to the
-    old application, which writes the old attempt's report. If the old one still runs, it holds the lease, and the
-    new try waits for its retry.
+    Each try is a separate application, so the provider's ``durable`` is off: it would attach a new attempt to the old
+    application, which writes the old attempt's report. If the old application still runs, it holds the lease, and the new try
+    fails with a transient error.
     """
 
     operator_extra_links = (HistoryLink(),)
 
-    def __init__(self, *, what: str, **kwargs: Any) -> None:
-        super().__init__(conn_id=CONNECTION, name=f"tidegate-{what}", durable=False, **kwargs)
+    def __init__(self, *, label: str, **kwargs: Any) -> None:
+        super().__init__(conn_id=CONNECTION, name=f"tidegate-{label}", durable=False, **kwargs)
 
     def execute(self, context: Context) -> None:
-        """Make an attempt, submit it, and wait for its end.
+        """Start an attempt, submit it, and wait for its end.
 
         Raises:
-            AirflowFailException: There is no request or no connection; only a person can help.
-            AirflowException: The application ended with an exit code other than 0, and may be tried again or did not get to
-                its flows.
+            AirflowFailException: There is no request or no connection; a retry cannot solve it.
+            AirflowException: The application exited with another code than 0, and tries remain or it did not run its flows.
         """
         dag_id, key = attempt.key_of(context)
         attempt_id = fresh_id("a")
-        # Before anything can fail: whatever follows belongs to this attempt, and to no earlier one.
+        # Pushed before anything can fail, so that the later tasks do not read the report of an earlier attempt.
         context["ti"].xcom_push(key=attempt.ATTEMPT_KEY, value=attempt_id)
         context["ti"].xcom_push(key=attempt.PIPELINE_KEY, value=dag_id)
         self.log.info("Attempt %s of run %s", attempt_id, key)
         request_id = attempt.request_id(context)
         if request_id is None:
-            raise AirflowFailException(f"there is no request of `{attempt.PLAN}`; clear it, with its downstream")
+            raise AirflowFailException(
+                f"`{attempt.PLAN}` stored no request; clear it together with its downstream tasks"
+            )
         try:
             environment = Environment.read()
             request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
             self._find_connection()
             master = SubmitHook(conn_id=self._conn_id).master
-            # Set here and not in the DAG, so that moving the project does not make a new version of it.
+            # Set here and not in the DAG, because absolute paths would create a new DAG version when the project moves.
             self.application = str(application(environment))
             self.application_args = arguments(request, request_id, attempt_id)
             self.conf = submit_conf(environment, small=request.small, master=master)
@@ -95,26 +96,26 @@ class RunFlows(SparkSubmitOperator):
             ti = context["ti"]
             if ti.try_number <= ti.max_tries or not _only_flows_failed(attempt.report_of_attempt(context)):
                 raise
-            self.log.warning("%s; that was the last try, and the tasks of the flows show which failed", error)
+            self.log.warning("%s; no tries remain, the tasks of the flows show which failed", error)
 
     def on_kill(self) -> None:
-        """End the application, on this machine or wherever it went."""
+        """End the application, on this machine or on the cluster."""
         if self._hook is not None:
             self._hook.on_kill()
 
     def _find_connection(self) -> Connection:
-        # Without one the provider would submit to YARN.
+        # Without a connection the provider would submit to YARN.
         try:
             connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             raise AirflowFailException(
-                f"there is no Airflow connection {self._conn_id!r}; make one of type Spark that names the master, "
+                f"there is no Airflow connection {self._conn_id!r}; create one of type Spark with the master, "
                 'for example host \'local[2]\' with the extra {"deploy-mode": "client"}'
             ) from None
         if "k8s" in f"{connection.conn_type} {connection.host}" and importlib.util.find_spec("kubernetes") is None:
-            # The provider would end with a NameError.
+            # Without the package the provider raises a NameError.
             raise AirflowFailException(
-                f"connection {self._conn_id!r} names Kubernetes, which needs the package "
+                f"connection {self._conn_id!r} uses Kubernetes, which needs the package "
                 "apache-airflow-providers-cncf-kubernetes: install it where Airflow runs"
             )
         return connection
@@ -134,49 +135,49 @@ class RunFlows(SparkSubmitOperator):
                 'only; set its extra to {"deploy-mode": "client"}'
             )
         if hook.yarn_cluster and extra.get("yarn_resourcemanager_webapp_address"):
-            # Frees the worker of a JVM that would only wait.
+            # Without it a spark-submit JVM would wait on the worker until the application ends.
             self._yarn_track_via_rm_api = hook._yarn_track_via_rm_api = True
         return hook
 
 
 class SubmitHook(SparkSubmitHook):
-    """spark-submit in a process group of its own, which ends with the task, and without Airflow's secrets."""
+    """Runs spark-submit in its own process group, which ends with the task, without Airflow's secrets."""
 
     @property
     def master(self) -> str:
-        """Where the connection says that Spark runs: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``."""
+        """The Spark master of the connection: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``."""
         return str(self._connection["master"])
 
     @property
     def standalone_cluster(self) -> bool:
-        """Whether the connection asks for cluster mode on Spark's own cluster manager."""
+        """Whether the connection requests cluster mode on a Spark standalone cluster."""
         return bool(self._should_track_driver_status)
 
     @property
     def yarn_cluster(self) -> bool:
-        """Whether the connection asks for cluster mode on YARN."""
+        """Whether the connection requests cluster mode on YARN."""
         return bool(self._is_yarn_cluster_mode)
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run spark-submit and wait; its whole process group is gone when this returns or raises."""
         variables = without_secrets(os.environ) | {name: str(value) for name, value in (self._env_vars or {}).items()}
-        # The provider starts `spark-submit` by its name: the one of this Python goes before any other.
+        # The provider starts `spark-submit` by name; this Python environment's one must come first on the PATH.
         variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
         try:
             return super().submit(application, env=variables, start_new_session=True, **kwargs)
         finally:
-            # Ctrl-C in a terminal and timeouts come this way.
+            # Also for Ctrl-C in a terminal and for timeouts.
             self._end_processes()
 
     def on_kill(self) -> None:
-        """SIGTERM, then SIGKILL, to the whole process group; then what the provider does off this machine."""
+        """SIGTERM, then SIGKILL, to the whole process group; then the provider's own `on_kill` for remote applications."""
         if self._connection["deploy_mode"] != "cluster":
             self._end_processes()
         super().on_kill()
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command = super()._build_spark_submit_command(application)
-        # The provider would put its own copy of this process's environment, secrets included, over ours.
+        # Otherwise the provider overwrites our environment with a copy of this process's one, secrets included.
         self._env = None
         return command
 
@@ -186,7 +187,7 @@ class SubmitHook(SparkSubmitHook):
 
 
 def _only_flows_failed(report: RunReport | None) -> bool:
-    """Whether the application came to its end, and what failed are single flows."""
+    """Whether the application completed and only single flows failed."""
     if report is None or report.ended_at is None or report.error is not None:
         return False
     return any(flow.state == "failed" for flow in report.flows)
@@ -198,16 +199,16 @@ def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def end_group(leader: subprocess.Popen[Any], grace: float) -> None:
-    """End a process and all of its group: SIGTERM, and SIGKILL for what is left.
+    """End a process and its whole group: SIGTERM, then SIGKILL for the remaining processes.
 
     Args:
         leader: A process that was started with ``start_new_session=True``.
-        grace: Seconds between the two; it returns as soon as all are gone.
+        grace: Seconds between the two signals; returns as soon as all processes have ended.
     """
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
+    for number, timeout in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
         if not _alive(leader.pid):
             break
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         with contextlib.suppress(ProcessLookupError):
             os.killpg(leader.pid, number)
         while _alive(leader.pid) and time.monotonic() < deadline:
@@ -216,7 +217,7 @@ def end_group(leader: subprocess.Popen[Any], grace: float) -> None:
 
 
 def _alive(group: int) -> bool:
-    # Those that only wait to be reaped count as gone: nobody may reap the orphans of a killed parent for a while.
+    # Zombies count as ended: the orphans of a killed parent may stay unreaped for a while.
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:

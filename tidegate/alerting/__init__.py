@@ -1,1 +1,1 @@
-"""When a flow is worth an alert, and when that begins and ends."""
+"""Alert rules, and the episodes of alerts."""

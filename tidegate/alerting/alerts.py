@@ -1,26 +1,26 @@
-"""Which flows are worth an alert now, by what was observed of them and their thresholds. Pure.
+"""The alert rules: evaluates the observation of a flow against its thresholds. Pure functions.
 
 ==================  =================================================================  ================================
-rule                is true while                                                      threshold
+rule                true while                                                         threshold
 ==================  =================================================================  ================================
 ``unreadable``      the source or the checkpoint cannot be read
-``refused``         a batch that a gate refused waits
-``missed``          the last planned run is too many intervals ago                     ``missed_runs``
-``no_input``        the last runs found nothing new in a source from outside           ``no_input_runs``
+``refused``         a batch waits that a gate refused
+``missed``          the last plan is too many intervals ago                            ``missed_runs``
+``no_input``        the last runs found nothing new in an external source              ``no_input_runs``
 ``slow``            the last run processed rows slower than they arrive                ``processed_share``
-``long``            the last run's batches took longer than the interval               ``run_seconds``
-``lag``             too many rows are behind                                           ``lag_rows``
-``lag_growing``     the lag that runs met has grown again and again                    ``lag_growing_runs``
-``expiring``        a topic will soon have deleted messages that were not read         ``expiry_runs``
+``long``            the last run's batches took longer than the schedule's interval    ``run_seconds``
+``lag``             the lag has too many rows                                          ``lag_rows``
+``lag_growing``     the lag has grown in several runs in a row                         ``lag_growing_runs``
+``expiring``        a topic will soon delete unread messages                           ``expiry_runs``
 ``state``           a stateful query keeps too many rows                               ``state_rows``
 ``late``            the last run dropped rows behind the watermark                     ``late_rows``
-``quarantine``      the last run set too large a share aside                           ``quarantine_share``
+``quarantine``      the last run quarantined too large a share                         ``quarantine_share``
 ``quarantine_rows`` too many entries are open in quarantine                            ``quarantine_rows``
-``quarantine_age``  something has been open in quarantine for too long                 ``quarantine_hours``
+``quarantine_age``  the oldest open quarantine entry is too old                        ``quarantine_hours``
 ``freshness``       the newest event time in the table is too old                      ``freshness_hours``
 ==================  =================================================================  ================================
 
-A rule that lacks what it asks for is undecided: it opens nothing, and an open alert of it stays.
+A rule without the values that it needs is undecided: it opens no episode, and resolves none.
 """
 
 from __future__ import annotations
@@ -31,84 +31,84 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tidegate import wording
+from tidegate import formatting
 from tidegate.alerting import expiry
 
 if TYPE_CHECKING:
     from tidegate.spec.thresholds import Thresholds
 
 _RUNS_FOR_A_RATE = 2
-"""Rows arrive between two runs."""
+"""Number of runs that a rate needs: the rows of the last one arrived since the one before."""
 _ROWS_FOR_A_RATE = 1_000
-"""So many rows tell how fast they arrive, however soon one run followed the other."""
+"""With at least so many rows the rate is used even if two runs followed each other closely."""
 _SECONDS_FOR_A_RATE = 120.0
-"""Between runs by hand, where no schedule says how long is usual."""
+"""The assumed interval of a pipeline without a schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedLag:
-    """What `plan` found for a flow before one run, whether or not the run went on."""
+    """The lag of a flow in one plan, whether or not the run had work."""
 
     at: datetime
     behind: int | None
-    """Files, messages or versions of a table; None when the source or the checkpoint could not be read."""
+    """Number of files, messages or table versions; None when the source or the checkpoint could not be read."""
     rows: int | None
-    """None when nobody can tell."""
-    begins: Mapping[int, int] = field(default_factory=dict)
-    """Of a topic: partition to the first offset that it held."""
+    """None if unknown."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Only for a topic: partition to its first offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlowRun:
-    """What one incremental run did in a flow: its progress and its ledger lines, added up."""
+    """One incremental run of a flow: the sums of its Spark progress and its ledger lines."""
 
     started_at: datetime
     rows: int
-    """Read."""
+    """Rows read."""
     seconds: float
-    """All its micro-batches together."""
+    """Sum over its batches."""
     state_rows: int = 0
-    """Kept as state after the last batch."""
+    """Rows in the state store after the last batch."""
     late_rows: int = 0
-    """Dropped behind the watermark."""
-    set_aside: float | None = None
-    """Share of its rows, or of its files if that is larger, that went to quarantine; None before the ledger tells."""
+    """Rows dropped behind the watermark."""
+    quarantined_share: float | None = None
+    """Quarantined share of its rows, or of its files if that is larger; None before there is a ledger line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What is known of one flow at one instant. None and empty mean: not known."""
+    """The measured values of one flow at one time. None and empty mean unknown."""
 
     flow: str
-    from_outside: bool
-    """No flow of the same pipeline writes what it reads."""
+    external_source: bool
+    """Whether no flow of the same pipeline writes its source."""
     interval_seconds: float | None = None
-    """Of the schedule; None for runs by hand."""
+    """Of the schedule; None without a cron schedule."""
     plans: tuple[PlannedLag, ...] = ()
     """Oldest first."""
-    last_sign: datetime | None = None
-    """When any flow of the pipeline was planned last; before there was a plan, when somebody first looked."""
+    last_activity: datetime | None = None
+    """The last plan of any flow of the pipeline; before the first plan, the first evaluation of alerts."""
     runs: tuple[FlowRun, ...] = ()
     """Oldest first."""
     lag_rows: int | None = None
     lag_exact: bool = True
     measured: bool = True
-    """Whether lag, refusal and error were looked at at all."""
+    """Whether lag, refusal and error were measured at all."""
     error: str | None = None
     """Why the source or the checkpoint cannot be read."""
     refused: str | None = None
-    """Which batch waits, and for what."""
+    """Which refused batch waits, and for what."""
     quarantine_open: int | None = None
     quarantine_oldest: datetime | None = None
-    """When the oldest open entry was set aside."""
+    """When the oldest open entry was quarantined."""
     newest_event: datetime | None = None
-    """The newest event time in the target that is not in the future."""
-    begins: Mapping[int, int] = field(default_factory=dict)
-    """Of a topic: partition to the first offset that it holds."""
+    """The newest event time in the target, not counting values in the future."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Only for a topic: partition to its first offset now."""
     unread: Mapping[int, int] = field(default_factory=dict)
-    """Of a topic: partition to the offset that is read next, of those that hold one."""
+    """Only for a topic: partition to the next offset to read, without the partitions that are read to the end."""
     switched_off: bool = False
-    """A person keeps it from running, so that it falls behind is no news."""
+    """Whether a person switched the flow off; then a growing lag is expected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,102 +118,102 @@ class Alert:
     flow: str
     rule: str
     message: str
-    """What is observed, and the limit; numbers and names only, never a data value."""
+    """The observed value and the limit; numbers and names only, never a data value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What one look at a flow gave."""
+    """The result of one evaluation of a flow."""
 
     flow: str
     alerts: tuple[Alert, ...]
     undecided: frozenset[str]
-    """Rules that lack what they ask for."""
+    """Rules without the values that they need."""
 
 
 class _UndecidedError(Exception):
-    """A rule lacks what it asks for."""
+    """A rule has not the values that it needs."""
 
 
-def evaluate(thresholds: Thresholds, seen: Observation, now: datetime) -> Findings:
-    """Ask every rule.
+def evaluate(thresholds: Thresholds, observation: Observation, now: datetime) -> Findings:
+    """Evaluate every rule.
 
     Args:
         thresholds: Of the flow.
-        seen: What is known of it.
-        now: The instant, with its zone.
+        observation: Of the flow.
+        now: Timezone-aware.
     """
     alerts: list[Alert] = []
     undecided: set[str] = set()
-    for rule, ask in RULES.items():
-        if seen.switched_off and rule in OF_RUNNING:
+    for rule, check in RULES.items():
+        if observation.switched_off and rule in ONLY_WHILE_SWITCHED_ON:
             continue
         try:
-            message = ask(thresholds, seen, now)
+            message = check(thresholds, observation, now)
         except _UndecidedError:
             undecided.add(rule)
             continue
         if message is not None:
-            alerts.append(Alert(flow=seen.flow, rule=rule, message=message))
-    return Findings(flow=seen.flow, alerts=tuple(alerts), undecided=frozenset(undecided))
+            alerts.append(Alert(flow=observation.flow, rule=rule, message=message))
+    return Findings(flow=observation.flow, alerts=tuple(alerts), undecided=frozenset(undecided))
 
 
-def _unreadable(_: Thresholds, seen: Observation, __: datetime) -> str | None:
-    if not seen.measured:
+def _unreadable(_: Thresholds, observation: Observation, __: datetime) -> str | None:
+    if not observation.measured:
         raise _UndecidedError
-    return seen.error
+    return observation.error
 
 
-def _refused(_: Thresholds, seen: Observation, __: datetime) -> str | None:
-    if not seen.measured or seen.error is not None:
+def _refused(_: Thresholds, observation: Observation, __: datetime) -> str | None:
+    if not observation.measured or observation.error is not None:
         raise _UndecidedError
-    return seen.refused
+    return observation.refused
 
 
-def _missed(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
-    if limits.missed_runs is None or seen.interval_seconds is None:
+def _missed(limits: Thresholds, observation: Observation, now: datetime) -> str | None:
+    if limits.missed_runs is None or observation.interval_seconds is None:
         return None
-    # A DAG that is not there, does not load or was never switched on has no plan at all.
-    last = seen.plans[-1].at if seen.plans else seen.last_sign
+    # A DAG that is missing, does not load or was never unpaused has no plan.
+    last = observation.plans[-1].at if observation.plans else observation.last_activity
     if last is None:
         raise _UndecidedError
     waited = now - last
-    # The run of an interval is planned at its end, so one interval without a run is as it should be.
-    if waited.total_seconds() <= seen.interval_seconds * (limits.missed_runs + 1):
+    # A run is planned at the end of its interval, so one interval without a plan is normal.
+    if waited.total_seconds() <= observation.interval_seconds * (limits.missed_runs + 1):
         return None
-    runs = wording.count(limits.missed_runs, "run")
-    if not seen.plans:
-        return f"no run was ever planned, in {wording.span(waited)} since this was first looked at: {runs} or more did not happen"
-    return f"no run was planned for {wording.span(waited)}: {runs} or more of the schedule did not happen"
+    runs = formatting.count(limits.missed_runs, "run")
+    if not observation.plans:
+        return f"no run was planned in the {formatting.span(waited)} since alerts were first evaluated: at least {runs} missed"
+    return f"no run was planned for {formatting.span(waited)}: at least {runs} missed"
 
 
-def _no_input(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
-    if limits.no_input_runs is None or not seen.from_outside:
+def _no_input(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
+    if limits.no_input_runs is None or not observation.external_source:
         return None
-    last = seen.plans[-limits.no_input_runs :]
+    last = observation.plans[-limits.no_input_runs :]
     if len(last) < limits.no_input_runs:
         raise _UndecidedError
     if any(plan.behind for plan in last):
         return None
     if any(plan.behind is None for plan in last):
-        # The source was away: there may have been something or not.
+        # The source was unreachable in at least one of them, so it is unknown whether there was something new.
         raise _UndecidedError
-    return f"nothing new in the last {wording.count(limits.no_input_runs, 'run')}"
+    return f"nothing new in the last {formatting.count(limits.no_input_runs, 'run')}"
 
 
-def _slow(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _slow(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.processed_share is None:
         return None
-    if len(seen.runs) < _RUNS_FOR_A_RATE:
+    if len(observation.runs) < _RUNS_FOR_A_RATE:
         raise _UndecidedError
-    before, last = seen.runs[-2:]
+    before, last = observation.runs[-2:]
     between = (last.started_at - before.started_at).total_seconds()
     if not last.rows or last.seconds <= 0 or between <= 0:
         raise _UndecidedError
-    # Two runs by hand, one right after the other: a handful of rows says nothing of what arrives a second. Half of the
-    # interval, because a scheduled run may begin late and the next one on time.
-    usual = seen.interval_seconds if seen.interval_seconds is not None else _SECONDS_FOR_A_RATE
-    if between < usual / 2 and last.rows < _ROWS_FOR_A_RATE:
+    # Few rows of two manual runs in quick succession give no rate. Half of the interval, because a scheduled run may start
+    # late and the next one on time.
+    interval = observation.interval_seconds if observation.interval_seconds is not None else _SECONDS_FOR_A_RATE
+    if between < interval / 2 and last.rows < _ROWS_FOR_A_RATE:
         raise _UndecidedError
     arriving, processed = last.rows / between, last.rows / last.seconds
     if processed >= arriving * limits.processed_share:
@@ -224,72 +224,74 @@ def _slow(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
     )
 
 
-def _long(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
-    limit = limits.run_seconds if limits.run_seconds is not None else seen.interval_seconds
+def _long(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
+    limit = limits.run_seconds if limits.run_seconds is not None else observation.interval_seconds
     if limit is None:
         return None
-    if not seen.runs:
+    if not observation.runs:
         raise _UndecidedError
-    took = seen.runs[-1].seconds
+    took = observation.runs[-1].seconds
     if took <= limit:
         return None
-    return f"the last run's batches took {wording.span(timedelta(seconds=took))}, more than {wording.span(timedelta(seconds=limit))}"
+    return f"the last run's batches took {formatting.span(timedelta(seconds=took))}, more than {formatting.span(timedelta(seconds=limit))}"
 
 
-def _lag(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _lag(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.lag_rows is None:
         return None
-    if seen.lag_rows is None:
+    if observation.lag_rows is None:
         raise _UndecidedError
-    if seen.lag_rows <= limits.lag_rows:
+    if observation.lag_rows <= limits.lag_rows:
         return None
-    return f"{wording.marked(f'{seen.lag_rows:,}', seen.lag_exact)} rows behind, more than {limits.lag_rows:,}"
+    return f"{formatting.approximate(f'{observation.lag_rows:,}', observation.lag_exact)} rows behind, more than {limits.lag_rows:,}"
 
 
-def _lag_growing(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _lag_growing(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.lag_growing_runs is None:
         return None
-    last = [plan.rows for plan in seen.plans[-limits.lag_growing_runs - 1 :]]
-    known = [rows for rows in last if rows is not None]
-    if len(known) <= limits.lag_growing_runs:
+    last = [plan.rows for plan in observation.plans[-limits.lag_growing_runs - 1 :]]
+    measured = [rows for rows in last if rows is not None]
+    if len(measured) <= limits.lag_growing_runs:
         raise _UndecidedError
-    if not all(earlier < later for earlier, later in pairwise(known)):
+    if not all(earlier < later for earlier, later in pairwise(measured)):
         return None
-    return f"lag grew {limits.lag_growing_runs} runs in a row, from {known[0]:,} to {known[-1]:,} rows"
+    return f"lag grew {limits.lag_growing_runs} runs in a row, from {measured[0]:,} to {measured[-1]:,} rows"
 
 
-def _expiring(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
+def _expiring(limits: Thresholds, observation: Observation, now: datetime) -> str | None:
     if limits.expiry_runs is None:
         return None
-    if not seen.measured or seen.error is not None:
+    if not observation.measured or observation.error is not None:
         raise _UndecidedError
-    left = expiry.time_left(seen.plans, seen.begins, seen.unread, now)
-    allowed = expiry.limit(limits.expiry_runs, seen.interval_seconds)
-    if left is None or left >= allowed:
+    remaining = expiry.time_to_expiry(observation.plans, observation.first_offsets, observation.unread, now)
+    allowed = expiry.limit(limits.expiry_runs, observation.interval_seconds)
+    if remaining is None or remaining >= allowed:
         return None
-    return f"the topic will have deleted unread messages in ~{wording.span(left)}, sooner than {wording.span(allowed)}"
+    return f"the topic will delete unread messages in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"
 
 
-def _state(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _state(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.state_rows is None:
         return None
-    kept = _last_run(seen).state_rows
-    return f"{kept:,} rows of state, more than {limits.state_rows:,}" if kept > limits.state_rows else None
+    rows = _last_run(observation).state_rows
+    return f"{rows:,} rows of state, more than {limits.state_rows:,}" if rows > limits.state_rows else None
 
 
-def _late(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _late(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.late_rows is None:
         return None
-    dropped = _last_run(seen).late_rows
+    dropped = _last_run(observation).late_rows
     if dropped <= limits.late_rows:
         return None
-    return f"the last run dropped {wording.count(dropped, 'row')} behind the watermark, more than {limits.late_rows:,}"
+    return (
+        f"the last run dropped {formatting.count(dropped, 'row')} behind the watermark, more than {limits.late_rows:,}"
+    )
 
 
-def _quarantine(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _quarantine(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.quarantine_share is None:
         return None
-    share = _last_run(seen).set_aside
+    share = _last_run(observation).quarantined_share
     if share is None:
         raise _UndecidedError
     if share <= limits.quarantine_share:
@@ -297,47 +299,47 @@ def _quarantine(limits: Thresholds, seen: Observation, _: datetime) -> str | Non
     return f"{share:.1%} of the last run went to quarantine, more than {limits.quarantine_share:.1%}"
 
 
-def _quarantine_rows(limits: Thresholds, seen: Observation, _: datetime) -> str | None:
+def _quarantine_rows(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.quarantine_rows is None:
         return None
-    if seen.quarantine_open is None:
+    if observation.quarantine_open is None:
         raise _UndecidedError
-    if seen.quarantine_open <= limits.quarantine_rows:
+    if observation.quarantine_open <= limits.quarantine_rows:
         return None
-    entries = wording.count(seen.quarantine_open, "entry is", "entries are")
+    entries = formatting.count(observation.quarantine_open, "entry is", "entries are")
     return f"{entries} open in quarantine, more than {limits.quarantine_rows:,}"
 
 
-def _quarantine_age(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
+def _quarantine_age(limits: Thresholds, observation: Observation, now: datetime) -> str | None:
     if limits.quarantine_hours is None:
         return None
-    if seen.quarantine_open is None:
+    if observation.quarantine_open is None:
         raise _UndecidedError
-    if not seen.quarantine_open or seen.quarantine_oldest is None:
+    if not observation.quarantine_open or observation.quarantine_oldest is None:
         return None
-    waited = now - seen.quarantine_oldest
+    waited = now - observation.quarantine_oldest
     if waited <= timedelta(hours=limits.quarantine_hours):
         return None
-    entries = wording.count(seen.quarantine_open, "entry is", "entries are")
-    limit = wording.span(timedelta(hours=limits.quarantine_hours))
-    return f"{entries} open in quarantine, the oldest for {wording.span(waited)}, more than {limit}"
+    entries = formatting.count(observation.quarantine_open, "entry is", "entries are")
+    limit = formatting.span(timedelta(hours=limits.quarantine_hours))
+    return f"{entries} open in quarantine, the oldest for {formatting.span(waited)}, more than {limit}"
 
 
-def _freshness(limits: Thresholds, seen: Observation, now: datetime) -> str | None:
+def _freshness(limits: Thresholds, observation: Observation, now: datetime) -> str | None:
     if limits.freshness_hours is None:
         return None
-    if seen.newest_event is None:
+    if observation.newest_event is None:
         raise _UndecidedError
-    old = now - seen.newest_event
-    if old <= timedelta(hours=limits.freshness_hours):
+    age = now - observation.newest_event
+    if age <= timedelta(hours=limits.freshness_hours):
         return None
-    return f"the newest event is {wording.span(old)} old, more than {wording.span(timedelta(hours=limits.freshness_hours))}"
+    return f"the newest event is {formatting.span(age)} old, more than {formatting.span(timedelta(hours=limits.freshness_hours))}"
 
 
-def _last_run(seen: Observation) -> FlowRun:
-    if not seen.runs:
+def _last_run(observation: Observation) -> FlowRun:
+    if not observation.runs:
         raise _UndecidedError
-    return seen.runs[-1]
+    return observation.runs[-1]
 
 
 RULES: Mapping[str, Callable[[Thresholds, Observation, datetime], str | None]] = {
@@ -357,6 +359,6 @@ RULES: Mapping[str, Callable[[Thresholds, Observation, datetime], str | None]] =
     "quarantine_age": _quarantine_age,
     "freshness": _freshness,
 }
-"""Every rule by its name: what it says, or None when all is well."""
-OF_RUNNING = frozenset({"missed", "no_input", "lag", "lag_growing", "freshness"})
-"""Rules that are not asked of a flow that is switched off; their alerts end."""
+"""Rule name to its check, which returns the alert's message or None."""
+ONLY_WHILE_SWITCHED_ON = frozenset({"missed", "no_input", "lag", "lag_growing", "freshness"})
+"""Rules that are not evaluated for a flow that is switched off; their open alerts are resolved."""

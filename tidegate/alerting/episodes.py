@@ -1,6 +1,6 @@
-"""The history of alerts: an episode opens once, stays while its rule is true, and is resolved once. Pure.
+"""Episodes of alerts: an episode opens once, stays open while its rule is true, and is resolved once. Pure functions.
 
-The history is a log of events, read and appended by `tidegate.ops.alert_history`.
+The history is a log of events that `tidegate.ops.alert_history` reads and appends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import wording
+from tidegate import formatting
 
 if TYPE_CHECKING:
     from tidegate.alerting.alerts import Findings
@@ -20,41 +20,41 @@ Kind = Literal["opened", "resolved"]
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One line of the history: an episode begins or ends, or a channel was told so."""
+    """One line of the history: an episode opened or was resolved, or a notification of that was sent."""
 
     flow: str
     rule: str
     opened_at: datetime
-    """With flow and rule: which episode."""
+    """Identifies the episode, together with flow and rule."""
     kind: Kind
     at: datetime
     message: str
     channel: str | None = None
-    """None: it begins or ends. Else: this channel was told."""
+    """None: the episode itself opened or was resolved. Otherwise: the channel that got the notification."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One alert from its beginning to its end."""
+    """One alert from its opening to its resolution."""
 
     flow: str
     rule: str
     opened_at: datetime
     message: str
-    """As it began."""
+    """As of the opening."""
     resolved_at: datetime | None = None
-    told: frozenset[tuple[Kind, str]] = frozenset()
-    """Which channel was told of which end of it."""
+    notified: frozenset[tuple[Kind, str]] = frozenset()
+    """Kind and channel of each notification that was sent."""
 
 
 def episodes_of(history: Iterable[Event]) -> tuple[Episode, ...]:
-    """Episodes, oldest first, from the lines of the history in any order."""
-    found: dict[tuple[str, str, datetime], dict[str, Any]] = {}
+    """Episodes, oldest first, from events in any order."""
+    fields: dict[tuple[str, str, datetime], dict[str, Any]] = {}
     for event in sorted(history, key=lambda event: (event.at, event.channel is not None, event.kind)):
         key = (event.flow, event.rule, event.opened_at)
-        episode = found.setdefault(key, {"message": event.message, "resolved_at": None, "told": set()})
+        episode = fields.setdefault(key, {"message": event.message, "resolved_at": None, "notified": set()})
         if event.channel is not None:
-            episode["told"].add((event.kind, event.channel))
+            episode["notified"].add((event.kind, event.channel))
         elif event.kind == "resolved":
             episode["resolved_at"] = event.at
     return tuple(
@@ -62,37 +62,37 @@ def episodes_of(history: Iterable[Event]) -> tuple[Episode, ...]:
             flow=flow,
             rule=rule,
             opened_at=opened_at,
-            message=found[key]["message"],
-            resolved_at=found[key]["resolved_at"],
-            told=frozenset(found[key]["told"]),
+            message=fields[key]["message"],
+            resolved_at=fields[key]["resolved_at"],
+            notified=frozenset(fields[key]["notified"]),
         )
-        for key in sorted(found, key=lambda key: (key[2], key[0], key[1]))
+        for key in sorted(fields, key=lambda key: (key[2], key[0], key[1]))
         for flow, rule, opened_at in [key]
     )
 
 
-def settle(episodes: Iterable[Episode], findings: Sequence[Findings], now: datetime) -> tuple[Event, ...]:
-    """What begins and what ends with this look at a whole pipeline.
+def transitions(episodes: Iterable[Episode], findings: Sequence[Findings], now: datetime) -> tuple[Event, ...]:
+    """The events that one evaluation of a whole pipeline adds: episodes that open and episodes that are resolved.
 
     Args:
         episodes: Of the pipeline.
-        findings: Of each of its flows; an open episode of a flow that is not among them ends.
-        now: The instant.
+        findings: Of each of its flows; an open episode of any other flow is resolved.
+        now: Time of the evaluation.
     """
-    open_ones = {(each.flow, each.rule): each for each in episodes if each.resolved_at is None}
-    true_ones = {(alert.flow, alert.rule): alert for found in findings for alert in found.alerts}
-    unknown = {(found.flow, rule) for found in findings for rule in found.undecided}
-    flows = {found.flow for found in findings}
+    open_episodes = {(each.flow, each.rule): each for each in episodes if each.resolved_at is None}
+    alerts = {(alert.flow, alert.rule): alert for each in findings for alert in each.alerts}
+    undecided = {(each.flow, rule) for each in findings for rule in each.undecided}
+    flows = {each.flow for each in findings}
     events = [
         Event(flow=flow, rule=rule, opened_at=now, kind="opened", at=now, message=alert.message)
-        for (flow, rule), alert in true_ones.items()
-        if (flow, rule) not in open_ones
+        for (flow, rule), alert in alerts.items()
+        if (flow, rule) not in open_episodes
     ]
-    for (flow, rule), episode in open_ones.items():
-        if (flow, rule) in true_ones or (flow, rule) in unknown:
+    for (flow, rule), episode in open_episodes.items():
+        if (flow, rule) in alerts or (flow, rule) in undecided:
             continue
         message = (
-            f"after {wording.span(now - episode.opened_at)}" if flow in flows else "the flow is no longer declared"
+            f"after {formatting.span(now - episode.opened_at)}" if flow in flows else "the flow is no longer declared"
         )
         events.append(
             Event(flow=flow, rule=rule, opened_at=episode.opened_at, kind="resolved", at=now, message=message)
@@ -100,18 +100,18 @@ def settle(episodes: Iterable[Episode], findings: Sequence[Findings], now: datet
     return tuple(events)
 
 
-TOLD_WITHIN = timedelta(days=1)
-"""What ended longer ago is not news to a channel that was away or is new."""
+NOTIFY_WITHIN = timedelta(days=1)
+"""No notification is sent for an episode that was resolved longer ago, for example to a new channel."""
 
 
-def untold(episodes: Iterable[Episode], channel: str, now: datetime) -> tuple[tuple[Episode, Kind], ...]:
-    """What a channel has still to be told, oldest first: each beginning once, each end once."""
-    news: list[tuple[Episode, Kind]] = []
+def pending_notifications(episodes: Iterable[Episode], channel: str, now: datetime) -> tuple[tuple[Episode, Kind], ...]:
+    """The notifications that a channel has not received yet, oldest first: one per opening and one per resolution."""
+    pending: list[tuple[Episode, Kind]] = []
     for episode in episodes:
-        if episode.resolved_at is not None and now - episode.resolved_at > TOLD_WITHIN:
+        if episode.resolved_at is not None and now - episode.resolved_at > NOTIFY_WITHIN:
             continue
-        if ("opened", channel) not in episode.told:
-            news.append((episode, "opened"))
-        if episode.resolved_at is not None and ("resolved", channel) not in episode.told:
-            news.append((episode, "resolved"))
-    return tuple(news)
+        if ("opened", channel) not in episode.notified:
+            pending.append((episode, "opened"))
+        if episode.resolved_at is not None and ("resolved", channel) not in episode.notified:
+            pending.append((episode, "resolved"))
+    return tuple(pending)

@@ -1,7 +1,7 @@
-"""When a topic will have deleted what was not read yet, by how its beginning has moved so far. Pure.
+"""Estimates when a topic deletes unread messages, from how its first offsets have moved so far. Pure functions.
 
-A broker deletes whole segments, so a partition's beginning moves in jumps. One jump says nothing of how fast it moves;
-after two there is an estimate.
+A broker deletes whole segments, so the first offset of a partition moves in jumps. At least two jumps are needed for an
+estimate.
 """
 
 from __future__ import annotations
@@ -14,40 +14,41 @@ if TYPE_CHECKING:
     from tidegate.alerting.alerts import PlannedLag
 
 _LOOK_BACK = timedelta(days=7)
-_JUMPS = 2
-_LEAST = timedelta(hours=1)
+_MINIMUM_JUMPS = 2
+_MINIMUM = timedelta(hours=1)
 _INTERVAL_SECONDS = 8 * 3600.0
-"""Between runs by hand, where no schedule says how long is usual: three of them are a day."""
+"""The assumed interval of a pipeline without a schedule: three runs a day."""
 
 
-def time_left(
-    plans: Sequence[PlannedLag], begins: Mapping[int, int], unread: Mapping[int, int], now: datetime
+def time_to_expiry(
+    plans: Sequence[PlannedLag], first_offsets: Mapping[int, int], unread: Mapping[int, int], now: datetime
 ) -> timedelta | None:
-    """How long until the first message that was not read is deleted; None where nobody can tell, or nothing is deleted.
+    """Estimated time until the first unread message is deleted; None if unknown, or if the topic deletes nothing.
 
     Args:
-        plans: What was found before, the oldest first.
-        begins: Partition to the first offset that the topic holds now.
-        unread: Partition to the offset that is read next, of those that hold one.
-        now: The instant.
+        plans: Earlier plans, oldest first.
+        first_offsets: Partition to its first offset now.
+        unread: Partition to the next offset to read, without the partitions that are read to the end.
+        now: The time of `first_offsets`.
     """
     recent = _since(plans, now)
-    told = (_of_partition(recent, each, begins.get(each, behind), behind, now) for each, behind in unread.items())
-    left = [each for each in told if each is not None]
-    return min(left, default=None)
+    estimates = (
+        _of_partition(recent, each, first_offsets.get(each, behind), behind, now) for each, behind in unread.items()
+    )
+    return min((each for each in estimates if each is not None), default=None)
 
 
 def limit(runs: int, interval_seconds: float | None) -> timedelta:
-    """So many intervals of the schedule, at least an hour."""
+    """The threshold: a number of schedule intervals, at least one hour."""
     interval = _INTERVAL_SECONDS if interval_seconds is None else interval_seconds
-    return max(_LEAST, timedelta(seconds=runs * interval))
+    return max(_MINIMUM, timedelta(seconds=runs * interval))
 
 
 def _since(plans: Sequence[PlannedLag], now: datetime) -> Sequence[PlannedLag]:
-    """The plans of the last days, or the last one of those before."""
-    told = [plan for plan in plans if plan.begins]
-    recent = [plan for plan in told if now - plan.at <= _LOOK_BACK]
-    return recent or told[-1:]
+    """The plans of the last 7 days, or the last one before them."""
+    measured = [plan for plan in plans if plan.first_offsets]
+    recent = [plan for plan in measured if now - plan.at <= _LOOK_BACK]
+    return recent or measured[-1:]
 
 
 def _of_partition(
@@ -55,12 +56,12 @@ def _of_partition(
 ) -> timedelta | None:
     since, first, jumps = now, begin, 0
     for plan in reversed(plans):
-        earlier = plan.begins.get(partition)
+        earlier = plan.first_offsets.get(partition)
         if earlier is None or earlier > first:
-            # A topic that was made anew begins at 0 again.
+            # The topic was recreated: its offsets start at 0 again.
             break
         jumps += earlier < first
         since, first = plan.at, earlier
-    if jumps < _JUMPS or since >= now:
+    if jumps < _MINIMUM_JUMPS or since >= now:
         return None
     return (now - since) * ((behind - begin) / (begin - first))

@@ -1,1 +1,1 @@
-"""What lies beside a flow's checkpoint: its sidecar, how far it got, who holds it, what people decided at run time."""
+"""Files next to a flow's checkpoint: its sidecar, its progress, its lease, and decisions made at run time."""

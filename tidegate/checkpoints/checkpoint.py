@@ -1,9 +1,9 @@
-"""A checkpoint belongs to one query: its path, its transaction id, and what it remembers of the declaration.
+"""Identifies a flow's checkpoint: its path, its transaction id, and the declaration that it was created with.
 
 The path is ``checkpoints/<dag_id>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh``
-by a full refresh, and nothing is ever deleted to start afresh. A new path is always a new transaction id, because
-batch ids start at 0 again and Delta would drop every write under an old one in silence (Delta's documentation,
-"Idempotent table writes in foreachBatch").
+by a full refresh. No checkpoint is deleted. A new path always has a new transaction id, because batch ids start at 0
+again and Delta would silently drop every write under an old one (Delta's documentation, "Idempotent table writes in
+foreachBatch").
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError,
 from tidegate.fingerprints import fingerprint
 from tidegate.layout import Layout
 from tidegate.report import now
+from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.schema.drift import Change, compare
 from tidegate.spec import Flow, Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRef:
-    """Which checkpoint: pipeline, flow, version, refresh."""
+    """The coordinates of a checkpoint."""
 
     dag_id: str
     flow: str
     version: int
     refresh: int
     purpose: str = ""
-    """What writes beside the checkpoint's own query, under an id of its own: ``window`` for replays of a window."""
+    """Writes outside the checkpoint's query have an id of their own: ``window`` for backfills of a window."""
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of every write that this checkpoint's query makes."""
+        """The ``txnAppId`` of every write of this checkpoint's query."""
         own = f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
         return f"{own}/{self.purpose}" if self.purpose else own
 
@@ -46,7 +46,7 @@ class CheckpointRef:
 
 
 def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
-    """The checkpoint that the declaration's version uses now: its highest refresh, 0 when there is none yet."""
+    """The current checkpoint of the declared version: its highest refresh, 0 when there is none yet."""
     folder = layout.checkpoints(pipeline.name, flow.name) / f"v{flow.checkpoint_version}"
     refreshes = [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
     return CheckpointRef(
@@ -55,35 +55,35 @@ def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
 
 
 def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, dict[str, Any]]:
-    """Every version's sidecar, by version, oldest first.
+    """The sidecars by version, oldest first.
 
     Raises:
-        CheckpointCorruptError: A sidecar is not the JSON that we wrote.
+        CheckpointCorruptError: A sidecar does not have the content that Tidegate writes.
     """
     folder = layout.checkpoints(dag_id, flow)
     if not folder.is_dir():
         return {}
-    found = {}
+    sidecars = {}
     for entry in folder.glob("v*.json"):
         number = entry.stem.removeprefix("v")
         if number.isdigit():
-            found[int(number)] = _read_sidecar(entry)
-    return dict(sorted(found.items()))
+            sidecars[int(number)] = _read_sidecar(entry)
+    return dict(sorted(sidecars.items()))
 
 
 def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
-    """Compare the declaration with what its checkpoint version remembers. Touches nothing, needs no JVM.
+    """Compare the declaration with the sidecar of its checkpoint version. Changes nothing, needs no JVM.
 
     Raises:
-        CheckpointIncompatibleError: They differ; names the fields and the fix.
-        SchemaChangedError: A field of the schema went or changed its type; names the steps and who reads the table.
-        CheckpointCorruptError: The sidecar cannot be read, or a higher version is already in use.
+        CheckpointIncompatibleError: They differ, or a higher version is already in use.
+        SchemaChangedError: A field of the schema is missing or has another type.
+        CheckpointCorruptError: The sidecar cannot be read.
     """
-    known = versions(layout, pipeline.name, flow.name)
-    if known and flow.checkpoint_version < max(known):
-        newest = max(known)
+    sidecars = versions(layout, pipeline.name, flow.name)
+    if sidecars and flow.checkpoint_version < max(sidecars):
+        newest = max(sidecars)
         raise CheckpointIncompatibleError(flow.name, newest, {"checkpoint_version": (newest, flow.checkpoint_version)})
-    sidecar = known.get(flow.checkpoint_version)
+    sidecar = sidecars.get(flow.checkpoint_version)
     if sidecar is None:
         return
     remembered, declared = sidecar["remembered"], flow.remembered()
@@ -98,7 +98,7 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
 
 
 def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
-    """Remember the declaration beside the checkpoint, once per version, before the version is first used."""
+    """Write the declaration to the sidecar, once per version, before the version is first used."""
     path = layout.sidecar(pipeline.name, flow.name, flow.checkpoint_version)
     if path.exists():
         return
@@ -119,32 +119,33 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     )
 
 
-def note_opened(layout: Layout, ref: CheckpointRef, told: dict[str, Any]) -> None:
-    """Remember who opened a refresh and how, before its folder makes it the one in use."""
-    path = layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    atomic.write_text(path, json.dumps({**told, "opened_at": now()}, indent=1) + "\n")
+def record_refresh_origin(layout: Layout, ref: CheckpointRef, origin: dict[str, Any]) -> None:
+    """Record what started a refresh, before its folder exists and so makes it the current one."""
+    path = layout.refresh_origin(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    atomic.write_text(path, json.dumps({**origin, "recorded_at": now()}, indent=1) + "\n")
 
 
-def opened(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
-    """What `note_opened` remembered; empty for a checkpoint that nobody opened by request."""
+def refresh_origin(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+    """What `record_refresh_origin` recorded; empty for a checkpoint that no request started."""
+    path = layout.refresh_origin(ref.dag_id, ref.flow, ref.version, ref.refresh)
     try:
-        told = json.loads(layout.opened(ref.dag_id, ref.flow, ref.version, ref.refresh).read_text(encoding="utf-8"))
+        origin = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return origin if isinstance(origin, dict) else {}
 
 
 def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int, tuple[Change, ...]]:
     """How the declared schema differs from the one that the flow last ran with.
 
     Returns:
-        The checkpoint version that remembers the other schema, and the changes: none where nothing is remembered, or the
-        flow parses no records.
+        The checkpoint version that the earlier schema was recorded for, and the changes. There are none if no schema is
+        recorded or the flow parses no records.
 
     Raises:
-        CheckpointCorruptError: What is remembered cannot be read.
+        CheckpointCorruptError: The recorded schema cannot be read.
     """
-    source = registry.landing_behind(flow, pipeline)
+    source = registry.landing_source_of(flow, pipeline)
     if source is None:
         return flow.checkpoint_version, ()
     for version in range(flow.checkpoint_version, 0, -1):
@@ -155,8 +156,8 @@ def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int,
 
 
 def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
-    """Remember the schema that the flow parses with, once `check_compatible` has nothing against it."""
-    source = registry.landing_behind(flow, pipeline)
+    """Write the schema that the flow parses with next to the checkpoint, after `check_compatible` has accepted it."""
+    source = registry.landing_source_of(flow, pipeline)
     if source is None:
         return
     path = layout.schema(pipeline.name, flow.name, flow.checkpoint_version)
@@ -168,7 +169,7 @@ def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
 
 
 def readers(pipeline: Pipeline, flow: Flow) -> tuple[str, ...]:
-    """``<pipeline>/<flow>`` of those that read a flow's table."""
+    """The flows that read a flow's table, as ``<pipeline>/<flow>``."""
     return tuple(f"{each.name}/{reader.name}" for each, reader in registry.readers_of(flow.target.name, pipeline))
 
 
@@ -181,13 +182,13 @@ def _check_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     steps = [f"set checkpoint_version={version + 1} for flow {flow.name!r} in {file};"]
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
-        steps.append(f"look through {function} in spark_jobs/{module}.py for {names};")
-    steps.append(f"run `tidegate run {pipeline.name}`: {flow.target.name} is derived anew from bronze and swapped in.")
+        steps.append(f"check {function} in spark_jobs/{module}.py for {names};")
+    steps.append(f"run `tidegate run {pipeline.name}`: {flow.target.name} is derived again from bronze and swapped in.")
     raise SchemaChangedError(
         flow.name,
         version,
         {change.field: (change.before, change.after) for change in breaking},
-        told=[change.told() for change in breaking],
+        descriptions=[change.summary() for change in breaking],
         steps=steps,
         breaks=readers(pipeline, flow),
     )
@@ -200,8 +201,8 @@ def _read_schema(path: Path) -> tuple[Column, ...]:
         )
     except (ValueError, KeyError, TypeError):
         raise CheckpointCorruptError(
-            f"{path} is not the schema that we wrote. Restore it from a backup, or remove it: the schema declared now is "
-            "then taken for the one that the checkpoint was made with.",
+            f"{path} is damaged: it holds no schema. Restore it from a backup, or remove it: the schema declared now then "
+            "counts as the one that the checkpoint was created with.",
             path=str(path),
         ) from None
 
@@ -213,7 +214,7 @@ def _read_sidecar(path: Path) -> dict[str, Any]:
             raise TypeError(path.name)
     except (ValueError, KeyError, TypeError):
         raise CheckpointCorruptError(
-            f"{path} is not a checkpoint's sidecar. Restore it from a backup, or take another checkpoint_version.",
+            f"{path} is damaged: it is not a checkpoint's sidecar. Restore it from a backup, or raise checkpoint_version.",
             path=str(path),
         ) from None
     return sidecar  # type: ignore[no-any-return]  # checked above

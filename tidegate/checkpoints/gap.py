@@ -1,7 +1,7 @@
-"""Messages of a topic that its broker deleted before they were read, and a person's decision to go on without them.
+"""Gaps: messages that the broker deleted before they were read, and the decision to continue without them.
 
-What a person gives up is named: the topic by its id, and of each partition the first and the last offset. Nothing else is
-ever passed over: when more is gone by the time of the next run, that has to be given up as well.
+A decision names the topic by its id and, for each partition, the first and the last offset. Only these offsets are skipped:
+if more messages are missing at the next run, they have to be accepted too.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import intervention
-from tidegate.checkpoints.intervention import Intervention
+from tidegate.checkpoints import overrides
+from tidegate.checkpoints.overrides import Override
 from tidegate.errors import RequestError
 
 if TYPE_CHECKING:
@@ -25,85 +25,85 @@ _NAMED = re.compile(r"(\d{1,9}):(\d{1,18})-(\d{1,18})")
 
 
 def parse(texts: Iterable[str]) -> Offsets:
-    """Offsets as people name them: ``0:10-14``, partition, first and last.
+    """Parse offsets as people write them: ``0:10-14`` is partition, first and last offset.
 
     Raises:
-        RequestError: A text is none, or names a partition twice.
+        RequestError: A text has another form, or a partition occurs twice.
     """
-    found: Offsets = {}
+    offsets: Offsets = {}
     for text in texts:
         match = _NAMED.fullmatch(text)
-        if match is None or int(match[2]) > int(match[3]) or int(match[1]) in found:
+        if match is None or int(match[2]) > int(match[3]) or int(match[1]) in offsets:
             raise RequestError(
-                f"{text!r} names no offsets; write partition:first-last, as in 0:10-14, each partition once"
+                f"{text!r} is not a range of offsets; write partition:first-last, as in 0:10-14, each partition once"
             )
-        found[int(match[1])] = (int(match[2]), int(match[3]))
-    return found
+        offsets[int(match[1])] = (int(match[2]), int(match[3]))
+    return offsets
 
 
-def told(offsets: Mapping[int, tuple[int, int]]) -> str:
+def format_offsets(offsets: Mapping[int, tuple[int, int]]) -> str:
     """The reverse of `parse`: ``0:10-14 1:3-7``."""
     return " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(offsets.items()))
 
 
-def accepted(layout: Layout, dag_id: str, flow: str) -> list[Intervention]:
-    """What people gave up of a flow's topics, oldest first.
+def accepted(layout: Layout, dag_id: str, flow: str) -> list[Override]:
+    """The accepted gaps of a flow, oldest first.
 
     Raises:
-        CheckpointCorruptError: The list of decisions is not what we wrote.
+        CheckpointCorruptError: The file of overrides cannot be parsed.
     """
-    return [each for each in intervention.history(layout, dag_id, flow) if each.act == "gap"]
+    return [each for each in overrides.history(layout, dag_id, flow) if each.act == "gap"]
 
 
 def missing(
     positions: Mapping[int, int],
-    begins: Mapping[int, int],
-    given_up: Sequence[Intervention] = (),
+    first_offsets: Mapping[int, int],
+    accepted_gaps: Sequence[Override] = (),
     topic_id: str = "",
 ) -> Offsets:
-    """What was not read, is gone, and was not given up.
+    """The offsets that were deleted before they were read, without the accepted ones.
 
     Args:
         positions: Partition to the offset that is read next.
-        begins: Partition to the first offset that the topic still holds.
-        given_up: As `accepted`.
-        topic_id: Which topic it is about.
+        first_offsets: Partition to the first offset that the topic still holds.
+        accepted_gaps: As returned by `accepted`.
+        topic_id: Kafka's id of the topic.
     """
-    found: Offsets = {}
-    for partition, behind in positions.items():
-        begin, at = begins.get(partition, behind), behind
+    gaps: Offsets = {}
+    for partition, next_offset in positions.items():
+        begin, at = first_offsets.get(partition, next_offset), next_offset
         ranges = sorted(
             tuple(each.offsets[str(partition)])
-            for each in given_up
+            for each in accepted_gaps
             if each.topic_id == topic_id and each.offsets is not None and str(partition) in each.offsets
         )
         for first, last in ranges:
             if first <= at <= last:
                 at = last + 1
         if at < begin:
-            found[partition] = (at, begin - 1)
-    return found
+            gaps[partition] = (at, begin - 1)
+    return gaps
 
 
 def accept(
     layout: Layout, dag_id: str, flow: str, topic: str, topic_id: str, lost: Offsets, *, by: str, reason: str
-) -> Intervention:
-    """Write down that messages are given up; the flow's next run goes on behind them.
+) -> Override:
+    """Record that a gap is accepted; the flow's next run continues after it.
 
     Args:
-        layout: Where the decisions lie.
+        layout: The lake.
         dag_id: The pipeline's name.
-        flow: The flow's.
-        topic: Its topic's name.
-        topic_id: Kafka's id of it.
-        lost: What is gone.
+        flow: The flow's name.
+        topic: The topic's name.
+        topic_id: Kafka's id of the topic.
+        lost: The missing offsets.
         by: Who decides.
         reason: Why.
 
     Raises:
-        RequestError: There is no reason.
+        RequestError: The reason is empty.
     """
-    decision = Intervention(
+    decision = Override(
         act="gap",
         by=by,
         reason=reason,
@@ -111,4 +111,4 @@ def accept(
         topic_id=topic_id,
         offsets={str(partition): [first, last] for partition, (first, last) in sorted(lost.items())},
     )
-    return intervention.record(layout, dag_id, flow, decision)
+    return overrides.record(layout, dag_id, flow, decision)

@@ -1,8 +1,8 @@
-"""Who holds a lease, asked from outside without taking it; and taking it in a process that has no JVM.
+"""Probes leases without acquiring them, and acquires them in processes without a JVM.
 
-`tidegate.spark.driver.lease` takes the leases of a job, in the JVM that commits. The lock is a POSIX one, so ``flock`` does not
-see it. It is asked for with ``F_GETLK`` where that is known, because a probe that took the lock for an instant could
-turn a job away that comes just then.
+`tidegate.spark.driver.lease` acquires the leases of a job, in the JVM that commits. The lock is a POSIX lock, which ``flock``
+does not detect. It is probed with ``F_GETLK`` where that is available, because a probe that locked the file for an instant
+could make a starting job fail.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLOCK = "hhqqi4x"
 
 
 _ours: set[Path] = set()
-"""Lock files that this process has open: closing one a second time would free its own lock."""
+"""Lock files that this process holds. Opening and closing one of them again would release its own lock."""
 _ours_guard = threading.Lock()
 
 
@@ -44,13 +44,13 @@ def table_resource(table: str) -> str:
 
 
 def holder(layout: Layout, resource: str) -> str | None:
-    """Who holds a lease now, in words; None when nobody does. Makes no file.
+    """A description of the process that holds a lease; None when the lease is free. Creates no file.
 
-    Never call it in the process whose JVM is embedded in it by another way than py4j: closing the file would free
-    that process's own lock.
+    Do not call it in a process that contains the JVM itself (py4j runs the JVM in a process of its own): closing the file
+    would release that process's own lock.
 
     Args:
-        layout: Where the lock files lie.
+        layout: The lake.
         resource: For example ``checkpoint:flights/silver`` or ``table:silver.flights``.
     """
     try:
@@ -61,31 +61,31 @@ def holder(layout: Layout, resource: str) -> str | None:
         pid = _locked_by(descriptor)
     finally:
         os.close(descriptor)
-    return None if pid is None else _told(_owner(layout, resource), pid)
+    return None if pid is None else _description(_owner(layout, resource), pid)
 
 
 @contextmanager
 def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[None]:
-    """Hold the leases of several resources, or none, in this process, which must not have a JVM of ours.
+    """Hold the leases of all given resources, or of none, in this process, which must not run a Spark driver.
 
-    Do not ask for the `holder` of one of them meanwhile: closing the file would free the lock.
+    Do not call `holder` for one of them meanwhile: it closes the file, which would release the lock.
 
     Args:
-        layout: Where the lock files lie.
+        layout: The lake.
         resources: For example ``("checkpoint:flights/silver", "table:silver.flights")``.
-        what: Who we are, for whoever meets the lease.
+        what: A description of this process, for others that find the lease held.
 
     Raises:
-        LeaseHeldError: Somebody else holds one of them. Transient.
+        LeaseHeldError: Another process or thread holds one of them. Transient.
     """
-    taken: list[tuple[str, int]] = []
+    locked: list[tuple[str, int]] = []
     try:
         for resource in sorted(resources):
-            taken.append((resource, _take(layout, resource)))
+            locked.append((resource, _lock(layout, resource)))
             write_owner(layout, resource, what=what, pid=os.getpid())
         yield
     finally:
-        for resource, descriptor in reversed(taken):
+        for resource, descriptor in reversed(locked):
             layout.lease_owner(resource).unlink(missing_ok=True)
             os.close(descriptor)
             with _ours_guard:
@@ -93,16 +93,16 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
 
 
 def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
-    """Tell others who has just taken a lease."""
+    """Write down which process has just acquired a lease."""
     path = layout.lease_owner(resource)
     atomic.write_text(path, json.dumps({"what": what, "pid": pid, "host": socket.gethostname(), "since": now()}))
 
 
-def _take(layout: Layout, resource: str) -> int:
+def _lock(layout: Layout, resource: str) -> int:
     path = layout.lease(resource)
     with _ours_guard:
         if path in _ours:
-            raise LeaseHeldError(resource, "another task of this same process")
+            raise LeaseHeldError(resource, "another task of this process")
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -110,16 +110,16 @@ def _take(layout: Layout, resource: str) -> int:
         except OSError:
             pid = _locked_by(descriptor)
             os.close(descriptor)
-            raise LeaseHeldError(resource, _told(_owner(layout, resource), pid or 0)) from None
+            raise LeaseHeldError(resource, _description(_owner(layout, resource), pid or 0)) from None
         _ours.add(path)
     return descriptor
 
 
 def _locked_by(descriptor: int) -> int | None:
-    """The process that holds an exclusive lock on the file; 0 when only that there is one can be told."""
+    """The id of the process that holds an exclusive lock on the file; 0 when it is locked by an unknown process."""
     if sys.platform == "linux" and struct.calcsize("P") == 8:
-        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        request = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
         return None if kind == fcntl.F_UNLCK else int(pid)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -136,8 +136,8 @@ def _owner(layout: Layout, resource: str) -> dict[str, Any]:
     return owner if isinstance(owner, dict) else {}
 
 
-def _told(owner: dict[str, Any], pid: int) -> str:
-    # The file may still tell of the owner before, for the instant between lock and file.
+def _description(owner: dict[str, Any], pid: int) -> str:
+    # Between lock and write the file still names the previous owner.
     if owner and (pid <= 0 or owner.get("pid") == pid):
         return f"{owner.get('what')} (pid {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
     return f"process {pid}" if pid > 0 else "another process"

@@ -1,8 +1,8 @@
-"""How far a checkpoint got, read from its own files with no JVM.
+"""Reads the progress of a checkpoint from Spark's own files, without a JVM.
 
 Spark logs a batch's offsets before it runs (``offsets/N``) and its commit after (``commits/N``); a batch with offsets
-and no commit is run again with the same offsets (Spark: ``CommitLog.scala``). The file source keeps what each batch
-listed in ``sources/0/N``, every tenth one compacted with all before it (``CompactibleFileStreamLog.scala``).
+and no commit is run again with the same offsets (Spark: ``CommitLog.scala``). The file source logs the files of each batch
+in ``sources/0/N``; every tenth log is compacted with all earlier ones (``CompactibleFileStreamLog.scala``).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tidegate.errors import CheckpointCorruptError
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaPosition:
-    """Up to where a Delta table was read."""
+    """The position of a stream in a Delta table."""
 
     table_id: str
     """The table's own id (Delta's ``reservoirId``); another one means that the table was replaced."""
     version: int
-    """The commit that is read next or in part."""
+    """The commit that is read next, or that was read in part."""
     index: int
-    """The last file of that commit, or of its snapshot, that was read; -1 when none of it was."""
+    """Index of the last file of that commit, or of its snapshot, that was read; -1 when none was."""
     of_snapshot: bool
-    """Whether files of the table as of ``version`` are read (the first load) and not that commit's changes."""
+    """Whether the files of the table's snapshot at ``version`` are read (the first load) instead of that commit's changes."""
 
-    def told(self) -> str:
-        """For people: the last version that was read, or how much of one; files are counted from 1."""
+    def summary(self) -> str:
+        """The last version that was read, or the file within a version; files are counted from 1."""
         if self.of_snapshot:
             return f"first load of version {self.version}, file {self.index + 1}"
         return f"version {self.version - 1}" if self.index < 0 else f"version {self.version}, file {self.index + 1}"
@@ -39,20 +39,20 @@ class DeltaPosition:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedBatch:
-    """What Spark wrote down before it ran a batch."""
+    """A batch of Spark's offset log."""
 
     batch_id: int
     timestamp_ms: int
-    """When it was planned; the same on every rerun."""
+    """When it was planned; the same in every rerun."""
     offset: dict[str, Any]
     """The source's end offset: ``logOffset`` of files, topic to partition to offset of Kafka, ``reservoirVersion``
     and ``index`` of a Delta table."""
     path: Path
-    """The file that says so, for messages about it."""
+    """The file of the offset log, for error messages."""
 
     @property
     def log_offset(self) -> int:
-        """Of a file source: the last batch of its own log that belongs to this batch.
+        """For a file source: the last batch of its own log that belongs to this batch.
 
         Raises:
             CheckpointCorruptError: The offsets are those of another kind of source.
@@ -63,7 +63,7 @@ class PlannedBatch:
             raise _corrupt(self.path, "it does not hold the position of a file source") from None
 
     def kafka_offsets(self, topic: str) -> dict[int, int]:
-        """Of a Kafka source: partition to the offset that is read next.
+        """For a Kafka source: partition to the offset that is read next.
 
         Raises:
             CheckpointCorruptError: The offsets are those of another kind of source or another topic.
@@ -75,7 +75,7 @@ class PlannedBatch:
 
     @property
     def delta(self) -> DeltaPosition:
-        """Of a change feed.
+        """For a change feed: the position in its Delta table.
 
         Raises:
             CheckpointCorruptError: The offsets are those of another kind of source.
@@ -100,30 +100,30 @@ class Progress:
 
     @property
     def pending_batch(self) -> int | None:
-        """The batch that was planned and not committed, if there is one."""
+        """The batch that was planned and not committed; None when there is none."""
         if self.last_planned is None or self.last_planned == self.last_committed:
             return None
         return self.last_planned
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeenFile:
+class ListedFile:
     """A file that the stream listed for a batch."""
 
     path: str
     """The local path, decoded."""
     modified_ms: int
     log_batch: int
-    """The source log's own batch, which is the ``logOffset`` of the stream's batch."""
+    """The batch of the source's log, comparable with the ``logOffset`` of the stream's batches."""
 
 
 def read(checkpoint: Path) -> Progress:
     """Last planned and last committed batch; both None for a checkpoint that was never used.
 
     Raises:
-        CheckpointCorruptError: The newest entry of either log is torn, or commits are ahead of offsets.
+        CheckpointCorruptError: The newest entry of either log is incomplete, or commits are ahead of offsets.
     """
-    # Commits first: a job that runs meanwhile would otherwise seem to commit what it never planned.
+    # Commits first: otherwise a running job could commit between the two reads, and commits would seem ahead of offsets.
     committed, planned = _newest(checkpoint / "commits"), _newest(checkpoint / "offsets")
     if planned is not None:
         planned_batch(checkpoint, planned)
@@ -140,12 +140,12 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     """The offsets of one batch.
 
     Raises:
-        CheckpointCorruptError: There are none, or the file is torn.
+        CheckpointCorruptError: The file is missing or incomplete.
     """
     path = checkpoint / "offsets" / str(batch_id)
     lines = _lines(path, 3)
     if lines[0] != "v1":
-        raise _corrupt(path, f"it has format {lines[0]!r}; this Tidegate knows v1")
+        raise _corrupt(path, f"it has format {lines[0]!r}; this version of Tidegate reads v1")
     metadata, offset = _json(path, lines[1]), _json(path, lines[2])
     try:
         timestamp_ms = int(metadata["batchTimestampMs"])
@@ -154,22 +154,22 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     return PlannedBatch(batch_id=batch_id, timestamp_ms=timestamp_ms, offset=offset, path=path)
 
 
-def batch_files(checkpoint: Path, batch_id: int) -> list[SeenFile]:
-    """The files that belong to one batch of a file source.
+def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:
+    """The files of one batch of a file source.
 
     Raises:
-        CheckpointCorruptError: A log that tells them is torn or gone.
+        CheckpointCorruptError: A log file is missing or incomplete.
     """
     up_to = planned_batch(checkpoint, batch_id).log_offset
     after = planned_batch(checkpoint, batch_id - 1).log_offset if batch_id else -1
     return source_files(checkpoint, after=after, up_to=up_to)
 
 
-def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None) -> list[SeenFile]:
-    """What the file source listed in its log's batches ``after`` < batch <= ``up_to``.
+def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None) -> list[ListedFile]:
+    """The files that the source logged for batches ``after`` < batch <= ``up_to``.
 
     Raises:
-        CheckpointCorruptError: A log that tells them is torn or gone.
+        CheckpointCorruptError: A log file is missing or incomplete.
     """
     folder = checkpoint / "sources" / "0"
     logs = {int(entry.name): entry for entry in folder.glob("*") if entry.name.isdigit()} if folder.is_dir() else {}
@@ -182,30 +182,30 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
     last = newest if up_to is None else up_to
     if last > newest:
         raise _corrupt(folder, f"it goes up to {newest}, the offset log needs {last}")
-    # Spark deletes what the newest compaction holds some minutes after it, so nothing older is opened.
+    # Spark deletes compacted log files some minutes after the compaction, so older ones are not opened.
     base = max(compacted, default=-1)
     if base <= after:
         base = -1
-    found: list[SeenFile] = []
+    files: list[ListedFile] = []
     if base >= 0:
-        found = [file for file in _seen(compacted[base]) if after < file.log_batch <= last]
+        files = [file for file in _read_log(compacted[base]) if after < file.log_batch <= last]
     for number in range(max(base, after) + 1, last + 1):
         if number not in logs:
-            raise _corrupt(folder / str(number), "it is gone")
-        found += [file for file in _seen(logs[number]) if after < file.log_batch <= last]
-    return found
+            raise _corrupt(folder / str(number), "it is missing")
+        files += [file for file in _read_log(logs[number]) if after < file.log_batch <= last]
+    return files
 
 
-def _seen(path: Path) -> list[SeenFile]:
+def _read_log(path: Path) -> list[ListedFile]:
     files = []
     lines = _lines(path, 1)
     if lines[0] != "v1":
-        raise _corrupt(path, f"it has format {lines[0]!r}; this Tidegate knows v1")
+        raise _corrupt(path, f"it has format {lines[0]!r}; this version of Tidegate reads v1")
     for line in lines[1:]:
         entry = _json(path, line)
         try:
             files.append(
-                SeenFile(
+                ListedFile(
                     path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"])
                 )
             )
@@ -215,9 +215,9 @@ def _seen(path: Path) -> list[SeenFile]:
 
 
 def newest_log_batch(checkpoint: Path) -> int:
-    """The last batch in the file source's own log; -1 when it never listed a file.
+    """The last batch in the file source's own log; -1 when the log is empty.
 
-    It is past the last planned batch's ``log_offset`` after a crash between listing and planning.
+    After a crash between listing and planning it is higher than the last planned batch's ``log_offset``.
     """
     folder = checkpoint / "sources" / "0"
     if not folder.is_dir():
@@ -246,22 +246,22 @@ def _lines(path: Path, at_least: int) -> list[str]:
         raw = path.read_bytes()
         lines = raw.decode("utf-8").split("\n")
     except FileNotFoundError:
-        raise _corrupt(path, "it is gone") from None
+        raise _corrupt(path, "it is missing") from None
     except UnicodeDecodeError:
         raise _corrupt(path, "it is not text") from None
     except OSError as error:
         raise _corrupt(path, f"it cannot be read ({error.strerror})") from None
     if len(lines) < at_least or not lines[0]:
-        raise _corrupt(path, "it is empty or torn")
+        raise _corrupt(path, "it is empty or incomplete")
     if not _fits_checksum(path, raw):
-        raise _corrupt(path, "it is torn or was changed: its checksum does not fit")
+        raise _corrupt(path, "it is incomplete or was changed: its checksum does not match")
     return lines
 
 
 def _fits_checksum(path: Path, raw: bytes) -> bool:
-    """Whether the file is what Spark wrote, by the checksums that Hadoop keeps beside it (``ChecksumFileSystem``).
+    """Whether the file matches the checksums that Hadoop writes next to it (``ChecksumFileSystem``).
 
-    A list of files cut at the end of a line reads like a whole one. Without checksums there is nothing to compare.
+    A list of files that was cut at the end of a line can still be parsed. A file without checksums counts as complete.
     """
     try:
         sums = (path.parent / f".{path.name}.crc").read_bytes()
@@ -276,17 +276,17 @@ def _fits_checksum(path: Path, raw: bytes) -> bool:
 
 def _json(path: Path, line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
-        raise _corrupt(path, "it is torn") from None
-    if not isinstance(found, dict):
-        raise _corrupt(path, "it is not what Spark writes there")
-    return found
+        raise _corrupt(path, "it is incomplete") from None
+    if not isinstance(entry, dict):
+        raise _corrupt(path, "it does not have the content that Spark writes")
+    return entry
 
 
 def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
-        f"checkpoint file {path} cannot be used: {why}. Put it back from a backup, or raise checkpoint_version in the "
-        "declaration so that the table is derived anew.",
+        f"checkpoint file {path} cannot be used: {why}. Restore it from a backup, or raise checkpoint_version in the "
+        "declaration so that the table is derived again.",
         path=str(path),
     )

@@ -1,7 +1,8 @@
-"""A batch that its gate refused waits; a person may decide that it goes to quarantine whole.
+"""Refused batches, and the decision of a person to quarantine one as a whole.
 
-Both stand beside the checkpoint as small files, which `plan` reads without a JVM: which batch was refused, by which suite
-and code; and which batch a person took out, who and why. The decision is about one batch, and ends with it.
+A batch that its gate refused stays pending. Two small files next to the checkpoint, which `plan` reads without a JVM, record
+which batch was refused, by which suite and code, and the decision to quarantine all of its rows, with who and why. A
+decision applies to one batch and is deleted when that batch is recorded in the ledger.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tidegate.report import now
 from tidegate.spec import Flow
 
 RULE = "refused_batch"
-"""What every row of such a batch carries in quarantine, beside what it broke itself."""
+"""The rule that every row of such a batch carries in quarantine, in addition to the rules that the row broke."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """A person's decision about the batch that waits."""
+class BatchDecision:
+    """A person's decision to quarantine the refused batch as a whole."""
 
     batch_id: int
     by: str
@@ -35,84 +36,84 @@ class Taken:
     """The instant, in UTC, as ISO 8601."""
 
 
-def note(layout: Layout, ref: CheckpointRef, told: Mapping[str, Any]) -> None:
-    """Keep what must change before a refused batch is tried again, while that batch is the one which waits.
+def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> None:
+    """Record the refusal of the pending batch. The batch is not tried again until one of the fingerprints changes.
 
     Args:
-        layout: Where the checkpoint lies.
+        layout: The lake.
         ref: The flow's checkpoint; the caller holds its lease.
-        told: ``batch_id``, and the fingerprints of what refused it.
+        refusal: ``batch_id``, and the fingerprints of the suite and code, or contract, that refused it.
     """
-    if progress.read(ref.path(layout)).pending_batch == told["batch_id"]:
-        atomic.write_text(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), json.dumps(told))
+    if progress.read(ref.path(layout)).pending_batch == refusal["batch_id"]:
+        atomic.write_text(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), json.dumps(refusal))
 
 
-def noted(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
-    """What a job noted of the batch that was refused last: its ``batch_id``, and what must change before it is tried again."""
+def recorded(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+    """The last recorded refusal, as given to `record`; empty when there is none."""
     return _read(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh))
 
 
-def waiting(layout: Layout, ref: CheckpointRef) -> int | None:
-    """The batch that its gate refused and that is not committed; None when none waits, or it waits for its contract.
+def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
+    """The pending batch, if its gate refused it; None when no batch is pending or its contract refused it.
 
     Raises:
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    told = noted(layout, ref)
+    refusal = recorded(layout, ref)
     pending = progress.read(ref.path(layout)).pending_batch
-    return pending if pending is not None and told.get("batch_id") == pending and "drift" not in told else None
+    by_gate = refusal.get("batch_id") == pending and "schema_change_id" not in refusal
+    return pending if pending is not None and by_gate else None
 
 
-def take(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str) -> int:
-    """Decide that the refused batch goes to quarantine whole with the flow's next run, and return its id.
+def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str) -> int:
+    """Decide that the flow's next run quarantines all rows of the refused batch, and return the batch's id.
 
     Args:
-        layout: Where the checkpoint lies.
+        layout: The lake.
         ref: The flow's checkpoint; the caller holds its lease.
-        flow: As it is declared.
+        flow: The flow's declaration.
         by: Who decides.
-        reason: Why; it is kept with every row.
+        reason: Why; it is stored with every row.
 
     Raises:
-        RequestError: No refused batch waits, there is no reason, or the flow recomputes groups.
+        RequestError: No refused batch is pending, the reason is empty, or the flow recomputes groups.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
     if flow.target.write_mode == "recompute":
         raise RequestError(
-            f"flow {flow.name!r} recomputes groups, and a group cannot be withheld; mend its suite or its transform"
+            f"flow {flow.name!r} recomputes groups, and groups cannot be quarantined; correct its suite or its transform"
         )
     if not reason.strip():
-        raise RequestError("taking a batch out needs a reason: say why it will not be mended")
-    batch_id = waiting(layout, ref)
+        raise RequestError("the reason is empty; say why the batch goes to quarantine as a whole")
+    batch_id = waiting_batch(layout, ref)
     if batch_id is None:
         raise RequestError(
-            f"no refused batch of flow {ref.flow!r} waits; `tidegate status {ref.dag_id}` shows what does"
+            f"flow {ref.flow!r} has no refused batch; `tidegate status {ref.dag_id}` shows what each flow waits for"
         )
-    taken = Taken(batch_id=batch_id, by=by, reason=reason.strip(), at=now())
-    path = _path(layout, ref)
-    atomic.write_text(path, json.dumps(asdict(taken)))
+    new_decision = BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now())
+    atomic.write_text(_path(layout, ref), json.dumps(asdict(new_decision)))
     return batch_id
 
 
-def taken(layout: Layout, ref: CheckpointRef, batch_id: int) -> Taken | None:
-    """The decision about exactly this batch; None when there is none."""
-    told = _read(_path(layout, ref))
-    return Taken(**told) if told.get("batch_id") == batch_id else None
+def decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> BatchDecision | None:
+    """The decision about this batch; None when there is none."""
+    stored = _read(_path(layout, ref))
+    return BatchDecision(**stored) if stored.get("batch_id") == batch_id else None
 
 
-def end(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:
-    """Forget the decision, once its batch is recorded."""
-    if taken(layout, ref, batch_id) is not None:
+def clear_decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:
+    """Delete the decision about a batch, once the batch is recorded in the ledger."""
+    if decision(layout, ref, batch_id) is not None:
         _path(layout, ref).unlink()
 
 
 def _path(layout: Layout, ref: CheckpointRef) -> Path:
-    return layout.taken(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    return layout.batch_decision(ref.dag_id, ref.flow, ref.version, ref.refresh)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text())
+        stored = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return stored if isinstance(stored, dict) else {}

@@ -1,14 +1,14 @@
-"""The command ``tidegate``: what is behind, why, run it now, and what became of it. A command that starts a JVM says so.
+"""The command line ``tidegate``. Commands that start a JVM say so in their help.
 
 Exit codes (``sysexits.h``)::
 
-    0    all is well, or nothing was new
-    1    whoever read the output went away (``| head``)
-    64   the command was called in a wrong way: unknown pipeline, flow or option
-    65   a gate or a contract refused a batch (the target is untouched and the same batch waits), or a source lost what comes next
-    70   a job crashed without a report, or a fault of Tidegate itself
-    75   it may heal by waiting: a source is away, another run holds the lease
-    78   a declaration, a checkpoint, a source or this machine needs a person
+    0    success, or nothing to do
+    1    the reader of the output closed the pipe (``| head``)
+    64   usage error: unknown pipeline, flow or option
+    65   a gate or a contract refused a batch (the target is unchanged and the batch waits), or a source lost unread data
+    70   a job crashed without a report, or a bug in Tidegate
+    75   transient: a source is unavailable, or another run holds the lease
+    78   needs a person: a wrong declaration, checkpoint, source or machine setup
     130  stopped with Ctrl-C (143 and 129 for SIGTERM and SIGHUP)
 """
 
@@ -36,12 +36,12 @@ from tidegate.cli import (
     status,
     version,
 )
-from tidegate.ending import leave
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
+from tidegate.process_exit import exit_now
 
 _EX_TYPER_USAGE = 2
-_EX_NO_READER = 1
-"""What Typer, too, ends with then."""
+_EX_BROKEN_PIPE = 1
+"""The same code as Typer's for a closed pipe."""
 
 app = typer.Typer(
     name="tidegate",
@@ -67,15 +67,15 @@ app.command()(version.version)
 
 
 def main() -> NoReturn:
-    """Run the command line and end the process with its exit code; errors of ours are one line, never a traceback."""
+    """Run the command line and exit the process; a `TidegateError` is printed as one line without a traceback."""
     code = _run()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python would complain once more when it flushes at its end.
+        # Otherwise Python prints another error when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = _EX_NO_READER
-    leave(code)
+        code = _EX_BROKEN_PIPE
+    exit_now(code)
 
 
 def _run() -> int:

@@ -11,7 +11,7 @@ from tidegate.cli import project
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate.status.observation import Open
+    from tidegate.status.observation import OpenAlert
 
 _HEADERS = ("flow", "rule", "open since", "why")
 
@@ -19,16 +19,15 @@ _HEADERS = ("flow", "rule", "open since", "why")
 def alerts(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="One pipeline; all of them without it.", autocompletion=project.complete_name
-        ),
+        typer.Argument(metavar="NAME", help="One pipeline; default: all.", autocompletion=project.complete_name),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)] = 10.0,
 ) -> None:
-    """Look at every flow now, and show its open alerts, why, and since when. Starts no JVM and changes nothing.
+    """Evaluate the alert rules of every flow now, and show the open alerts, why, and since when. Starts no JVM, changes nothing.
 
-    The DAG `alerts` records when an alert opens and ends, and tells people; what it has not seen yet is open since now.
+    The DAG `alerts` records when an alert opens and ends, and sends notifications; an alert that it has not recorded yet
+    is shown as open since now.
 
     The exit code is 0 whether alerts are open or not.
     """
@@ -40,17 +39,18 @@ def alerts(
 
     environment = project.read()
     now = pendulum.now("UTC")
-    judged = observation.judge(environment, project.load_all(name), now, timeout)
-    found = [each for one in judged for each in observation.open_alerts(Layout.of(environment), one, now)]
+    evaluations = observation.evaluate_pipelines(environment, project.load_all(name), now, timeout)
+    layout = Layout.of(environment)
+    open_alerts = [alert for each in evaluations for alert in observation.open_alerts(layout, each, now)]
     if as_json:
-        console.print_json({"format": 1, "as_of": now.isoformat(), "alerts": [_plain(each) for each in found]})
-    elif found:
-        console.print_table(_HEADERS, [_row(each, now) for each in found])
+        console.print_json({"format": 1, "as_of": now.isoformat(), "alerts": [_to_json(each) for each in open_alerts]})
+    elif open_alerts:
+        console.print_table(_HEADERS, [_row(each, now) for each in open_alerts])
     else:
-        console.say("No alert is open.")
+        console.echo("No alert is open.")
 
 
-def _plain(each: Open) -> dict[str, Any]:
+def _to_json(each: OpenAlert) -> dict[str, Any]:
     return {
         "pipeline": each.pipeline,
         "flow": each.flow or None,
@@ -62,9 +62,9 @@ def _plain(each: Open) -> dict[str, Any]:
     }
 
 
-def _row(each: Open, now: datetime) -> tuple[str, ...]:
-    from tidegate import wording
+def _row(each: OpenAlert, now: datetime) -> tuple[str, ...]:
+    from tidegate import formatting
 
-    since = f"{each.since:%Y-%m-%d %H:%M} UTC ({wording.span(now - each.since)})" if each.recorded else "now"
-    why = each.message if each.certain else f"{each.message} (as it began; nobody can tell now)"
+    since = f"{each.since:%Y-%m-%d %H:%M} UTC ({formatting.span(now - each.since)})" if each.recorded else "now"
+    why = each.message if each.certain else f"{each.message} (when it opened; cannot be evaluated now)"
     return (f"{each.pipeline}/{each.flow}" if each.flow else each.pipeline, each.rule, since, why)

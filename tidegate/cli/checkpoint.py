@@ -20,9 +20,9 @@ def checkpoint(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Show every checkpoint of a pipeline: versions, refreshes, their fingerprints, the last batches. Starts no JVM.
+    """Show every checkpoint of a pipeline: versions, refreshes, fingerprints and last batches. Starts no JVM.
 
-    The exit code is 78 when the declaration no longer fits a checkpoint, or a checkpoint cannot be read.
+    The exit code is 78 when the declaration no longer matches a checkpoint, or a checkpoint cannot be read.
     """
     from tidegate.cli import console
     from tidegate.errors import EX_CONFIG
@@ -30,34 +30,34 @@ def checkpoint(
 
     environment = project.read()
     pipeline, layout = project.load(name), Layout.of(environment)
-    found = [line for flow in pipeline.flows for line in _lines(layout, pipeline, flow)]
+    lines = [line for flow in pipeline.flows for line in _lines(layout, pipeline, flow)]
     if as_json:
-        console.print_json({"format": 1, "checkpoints": found})
-    elif found:
-        console.print_table(_HEADERS, [_row(line) for line in found], right=("planned", "committed"))
+        console.print_json({"format": 1, "checkpoints": lines})
+    elif lines:
+        console.print_table(_HEADERS, [_row(line) for line in lines], right=("planned", "committed"))
     else:
-        console.say(f"Pipeline {name!r} has no checkpoint yet: it has never run.")
-    raise typer.Exit(EX_CONFIG if any(line["error"] for line in found) else 0)
+        console.echo(f"Pipeline {name!r} has no checkpoint yet: it has never run.")
+    raise typer.Exit(EX_CONFIG if any(line["error"] for line in lines) else 0)
 
 
 def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str, Any]]:
     from tidegate.checkpoints import checkpoint
     from tidegate.errors import TidegateError
 
-    used = checkpoint.current(layout, pipeline, flow)
+    current = checkpoint.current(layout, pipeline, flow)
     try:
         sidecars = checkpoint.versions(layout, pipeline.name, flow.name)
     except TidegateError as error:
-        yield {**_empty(flow.name, flow.checkpoint_version, used.refresh), "in_use": True, "error": error.message}
+        yield {**_empty(flow.name, flow.checkpoint_version, current.refresh), "in_use": True, "error": error.message}
         return
     for version, sidecar in sidecars.items():
         folder = layout.checkpoints(pipeline.name, flow.name) / f"v{version}"
         refreshes = sorted(int(entry.name) for entry in folder.glob("*") if entry.name.isdigit()) or [0]
         for refresh in refreshes:
-            in_use = (version, refresh) == (used.version, used.refresh)
-            told = {**_empty(flow.name, version, refresh), "in_use": in_use}
-            told |= {"fingerprint": sidecar["fingerprint"], "created_at": sidecar.get("created_at")}
-            yield told | _progress(layout, pipeline, flow, version, refresh, in_use=in_use)
+            in_use = (version, refresh) == (current.version, current.refresh)
+            line = {**_empty(flow.name, version, refresh), "in_use": in_use}
+            line |= {"fingerprint": sidecar["fingerprint"], "created_at": sidecar.get("created_at")}
+            yield line | _progress(layout, pipeline, flow, version, refresh, in_use=in_use)
 
 
 def _progress(
@@ -66,15 +66,15 @@ def _progress(
     from tidegate.checkpoints import checkpoint, progress
     from tidegate.errors import TidegateError
 
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     try:
-        found = progress.read(layout.checkpoint(pipeline.name, flow.name, version, refresh))
-        told = {"last_planned": found.last_planned, "last_committed": found.last_committed}
+        state = progress.read(layout.checkpoint(pipeline.name, flow.name, version, refresh))
+        values = {"last_planned": state.last_planned, "last_committed": state.last_committed}
         if in_use or version > flow.checkpoint_version:
             checkpoint.check_compatible(layout, pipeline, flow)
     except TidegateError as error:
-        told["error"] = error.message
-    return told
+        values["error"] = error.message
+    return values
 
 
 def _empty(flow: str, version: int, refresh: int) -> dict[str, Any]:
@@ -85,16 +85,16 @@ def _empty(flow: str, version: int, refresh: int) -> dict[str, Any]:
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
     note = line["error"] or ""
     if not note and line["last_planned"] != line["last_committed"]:
-        note = f"batch {line['last_planned']} is in hand; the next run finishes it"
+        note = f"batch {line['last_planned']} is pending; the next run finishes it"
     numbers = ["-" if line[name] is None else str(line[name]) for name in ("last_planned", "last_committed")]
-    made = (line["created_at"] or "-")[:19].replace("T", " ")
+    created = (line["created_at"] or "-")[:19].replace("T", " ")
     return (
         line["flow"],
         f"v{line['version']}",
         str(line["refresh"]),
         "yes" if line["in_use"] else "-",
         line["fingerprint"] or "-",
-        made,
+        created,
         *numbers,
         note,
     )

@@ -1,4 +1,4 @@
-"""The job as a child process: started in a group of its own, watched through its report, ended with the command."""
+"""Runs the job as a child process in its own process group, follows its report, and ends it together with the command."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 4.0
-"""Between SIGTERM and SIGKILL, for the JVM to end its write."""
+"""Seconds between SIGTERM and SIGKILL, so that the JVM can finish its write."""
 
 
 def watch(
-    start: Callable[[], subprocess.Popen[bytes]], path: Path, tell: Callable[[RunReport | None], None]
+    start: Callable[[], subprocess.Popen[bytes]], path: Path, show: Callable[[RunReport | None], None]
 ) -> tuple[int, RunReport | None]:
-    """Start the job, tell what its report says while it runs, and return its exit code and last report.
+    """Start the job, show its report while it runs, and return its exit code and last report.
 
     Args:
-        start: Starts it as the leader of its own process group.
-        path: Where it writes its report.
-        tell: Called some times a second with the report as it is; None while there is none.
+        start: Starts the job as the leader of its own process group.
+        path: The file to which the job writes its report.
+        show: Called several times a second with the current report; None while there is none.
 
     Raises:
-        StoppedError: Somebody stopped the command; nothing of the job's process group is left.
+        StoppedError: The command received a signal; all processes of the job's group have ended.
     """
     from tidegate.report import RunReport
 
-    with _noted_signals() as noted:
+    with _recorded_signals() as signals:
         process = start()
         try:
-            while process.poll() is None and not noted:
-                tell(RunReport.read(path))
+            while process.poll() is None and not signals:
+                show(RunReport.read(path))
                 time.sleep(POLL_SECONDS)
         finally:
-            end_group(process, hurried=lambda: len(noted) > 1)
-        if noted:
-            raise StoppedError(noted[0])
+            end_group(process, hurried=lambda: len(signals) > 1)
+        if signals:
+            raise StoppedError(signals[0])
     report = RunReport.read(path)
-    tell(report)
+    show(report)
     return process.returncode, report
 
 
 def end_group(process: subprocess.Popen[bytes], *, hurried: Callable[[], bool] = lambda: False) -> None:
-    """End all that is left of the process's group: SIGTERM, and SIGKILL after the grace.
+    """End all processes of a process group: SIGTERM, then SIGKILL after the grace period.
 
     Args:
         process: The leader of the group.
-        hurried: Whether somebody will not wait for the grace to end (a second Ctrl-C).
+        hurried: Whether to skip the rest of the grace period (a second Ctrl-C).
     """
     deadline = time.monotonic() + GRACE_SECONDS
     alive = _signal(process, signal.SIGTERM)
@@ -72,8 +72,8 @@ def end_group(process: subprocess.Popen[bytes], *, hurried: Callable[[], bool] =
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
-    """Send a signal to the group and return whether anybody is left in it."""
-    process.poll()  # a leader that nobody waits for would keep the group alive as a zombie
+    """Send a signal to the group; returns whether it still has processes."""
+    process.poll()  # reaps the leader: as a zombie it would keep the group alive
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
@@ -82,17 +82,17 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
 
 
 @contextmanager
-def _noted_signals() -> Iterator[list[int]]:
-    """Note Ctrl-C, SIGTERM and SIGHUP instead of obeying them wherever the command is just now."""
-    noted: list[int] = []
+def _recorded_signals() -> Iterator[list[int]]:
+    """Record SIGINT, SIGTERM and SIGHUP instead of interrupting the command at an arbitrary place."""
+    signals: list[int] = []
 
-    def note(number: int, _: FrameType | None) -> None:
-        noted.append(number)
+    def record(number: int, _: FrameType | None) -> None:
+        signals.append(number)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in numbers}
+    before = {number: signal.signal(number, record) for number in numbers}
     try:
-        yield noted
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

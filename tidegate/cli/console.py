@@ -1,4 +1,4 @@
-"""How commands print: aligned tables, numbers for people, and texts that cannot steer a terminal."""
+"""Output of commands: aligned tables, formatted numbers, and text without terminal control sequences."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import wording
+from tidegate import formatting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-_UNBOUNDED = 10_000
-"""Columns of an output that is no terminal: nothing is wrapped or cut, so that `grep` finds it."""
+_UNLIMITED_WIDTH = 10_000
+"""Width of an output that is not a terminal: nothing is wrapped or truncated, so that `grep` works."""
 
 _STYLES = {
     "up to date": "green",
@@ -30,19 +30,19 @@ _STYLES = {
 
 
 def console() -> Console:
-    """Standard output; colours and the terminal's width only where there is a terminal."""
+    """A console for standard output; colours and line width only on a terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _UNBOUNDED)
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print rows under headers.
+    """Print a table.
 
     Args:
         headers: One per column.
-        rows: As many texts each; a text that is a state is coloured. Only the last column is broken into lines.
-        right: Headers of columns that hold numbers.
+        rows: One text per column; a text that is a state is coloured. Only the last column is wrapped.
+        right: Headers of the right-aligned columns.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -53,7 +53,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right:
         justify: Literal["left", "right"] = "right" if header in right else "left"
         table.add_column(header, justify=justify, no_wrap=header != headers[-1], overflow="fold")
     for row in rows:
-        table.add_row(*(Text(plain(cell), style=_STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(escaped(cell), style=_STYLES.get(cell, "")) for cell in row))
     out = console()
     if out.is_terminal:
         out.print(table)
@@ -68,32 +68,32 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, default=str, ensure_ascii=False))
 
 
-def say(text: str = "", *, style: str = "") -> None:
+def echo(text: str = "", *, style: str = "") -> None:
     """Print one line, not wrapped."""
     from rich.text import Text
 
-    console().print(Text(plain(text), style=_STYLES.get(style, style)), soft_wrap=True)
+    console().print(Text(escaped(text), style=_STYLES.get(style, style)), soft_wrap=True)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print one line on standard error."""
     sys.stdout.flush()
-    print(f"tidegate: {plain(' '.join(text.split()))}", file=sys.stderr, flush=True)
+    print(f"tidegate: {escaped(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
-def plain(text: str) -> str:
-    """The text with what a terminal would obey (escape sequences, line ends) written out."""
+def escaped(text: str) -> str:
+    """The text with control characters (escape sequences, line ends) replaced by their escapes."""
     return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape", "backslashreplace").decode()
-        for letter in text
+        character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
+        for character in text
     )
 
 
 def count(number: int | None, *, exact: bool = True) -> str:
-    """``1,204``, ``~1,204`` for an estimate, ``?`` when it is not known."""
-    return "?" if number is None else wording.marked(f"{number:,}", exact)
+    """``1,204``, ``~1,204`` for an estimate, ``?`` if unknown."""
+    return "?" if number is None else formatting.approximate(f"{number:,}", exact)
 
 
 def size(number: int | None, *, exact: bool = True) -> str:
-    """Bytes: ``88.1 kB``, ``~88.1 kB`` for an estimate, ``?`` when it is not known."""
-    return "?" if number is None else wording.marked(wording.size(number), exact)
+    """Bytes: ``88.1 kB``, ``~88.1 kB`` for an estimate, ``?`` if unknown."""
+    return "?" if number is None else formatting.approximate(formatting.size(number), exact)

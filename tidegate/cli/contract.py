@@ -1,4 +1,4 @@
-"""``tidegate contract``: how schemas changed, which drift waits for an answer, and how a field becomes a column."""
+"""``tidegate contract``: how schemas changed, which schema change waits for an answer, and how a field becomes a column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidegate.schema.ddl import Column
 
 app = typer.Typer(
-    help="Show how schemas changed, answer a drift that waits, or see how to promote a field to a column.",
+    help="Show how schemas changed, answer a schema change that waits, or see how to promote a field to a column.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -26,28 +26,28 @@ def show(
     name: Name,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Print the history of a pipeline's schemas, oldest first, and which drift waits for an answer. Starts no JVM."""
+    """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
     import dataclasses
 
     from tidegate.cli import console
     from tidegate.ops import evolution
 
-    project_layout = _layout()
+    layout = _layout()
     pipeline = project.load(name)
-    lines, waiting = evolution.read(project_layout, name), evolution.waiting(project_layout, pipeline)
+    lines, waiting = evolution.read(layout, name), evolution.open_schema_changes(layout, pipeline)
     if as_json:
-        told = [{**dataclasses.asdict(line), "change": line.change.to_json()} for line in lines]
-        console.print_json({"format": 1, "pipeline": name, "changes": told, "waiting": list(waiting)})
+        changes = [{**dataclasses.asdict(line), "change": line.change.to_json()} for line in lines]
+        console.print_json({"format": 1, "pipeline": name, "changes": changes, "waiting": list(waiting)})
         return
     if not lines:
-        console.say(f"No schema of {name!r} has changed.")
+        console.echo(f"No schema of {name!r} has changed.")
         return
     rows = [
         (
             line.recorded_at[:16].replace("T", " "),
             line.flow,
             line.event,
-            line.change.told(),
+            line.change.summary(),
             line.decision + (f" by {line.decided_by}" if line.decided_by else ""),
             f"v{line.version_before}"
             if line.version_before == line.version_after
@@ -57,77 +57,80 @@ def show(
         for line in lines
     ]
     console.print_table(("when", "flow", "event", "change", "decision", "checkpoint", "may break"), rows)
-    for drift, refused in waiting.items():
-        console.say(
-            f"{refused[0].flow} waits for drift {drift}; `tidegate contract answer {name} {drift} evolve` or `… quarantine` "
-            "answers it"
+    for schema_change_id, refused in waiting.items():
+        console.echo(
+            f"{refused[0].flow} waits for schema change {schema_change_id}; "
+            f"`tidegate contract answer {name} {schema_change_id} evolve` or `… quarantine` answers it"
         )
 
 
 @app.command()
 def answer(
     name: Name,
-    drift: Annotated[str, typer.Argument(metavar="DRIFT", help="The drift, as `tidegate contract show` names it.")],
+    schema_change_id: Annotated[
+        str,
+        typer.Argument(metavar="SCHEMA_CHANGE", help="The id of the schema change, as in `tidegate contract show`."),
+    ],
     answer: Annotated[
         Literal["evolve", "quarantine"],
-        typer.Argument(metavar="ANSWER", help="evolve: accept it; quarantine: set aside the rows that have it."),
+        typer.Argument(metavar="ANSWER", help="evolve: accept it; quarantine: quarantine the rows that have it."),
     ],
-    by: Annotated[str, typer.Option(metavar="WHO", help="Who decided; you by default.")] = "",
+    by: Annotated[str, typer.Option(metavar="WHO", help="Who decided; by default the current user.")] = "",
 ) -> None:
-    """Answer a drift that a frozen contract refused; the next run acts on it. The same as in Airflow. Starts no JVM."""
+    """Answer a schema change that a frozen contract refused, as in Airflow; the next run applies it. Starts no JVM."""
     from tidegate.cli import console
     from tidegate.ops import evolution
 
-    project_layout = _layout()
+    layout = _layout()
     project.load(name)
-    lines = evolution.answer(project_layout, name, drift, answer, by or project.who())
+    lines = evolution.answer(layout, name, schema_change_id, answer, by or project.current_user())
     if not lines:
-        console.say(f"Drift {drift} had that answer already.")
+        console.echo(f"Schema change {schema_change_id} already has that answer.")
         return
     for line in lines:
-        console.say(f"{line.flow}: {line.change.told()}: {answer}")
-    console.say(f"The next run acts on it: `tidegate run {name}`.")
+        console.echo(f"{line.flow}: {line.change.summary()}: {answer}")
+    console.echo(f"The next run applies it: `tidegate run {name}`.")
 
 
 @app.command()
 def promote(
     name: Name,
-    field: Annotated[str, typer.Argument(metavar="FIELD", help="A field that records brought and the schema lacks.")],
+    field: Annotated[str, typer.Argument(metavar="FIELD", help="A field of records that is missing in the schema.")],
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="The column's type, as in DDL.")] = "STRING",
 ) -> None:
-    """Print the edits that make a field a declared column, with its history from bronze. Edits nothing. Starts no JVM."""
+    """Print the edits that make a field a declared column, with its history from bronze. Changes no file. Starts no JVM."""
     from tidegate import registry
     from tidegate.cli import console
     from tidegate.errors import RequestError
     from tidegate.ops import evolution
     from tidegate.schema.ddl import parse_ddl
 
-    project_layout = _layout()
+    layout = _layout()
     pipeline = project.load(name)
-    seen = [line for line in evolution.read(project_layout, name) if line.change.field == field]
-    if not seen:
-        brought = sorted(
-            {line.change.field for line in evolution.read(project_layout, name) if line.event != "declared"}
-        )
-        told = ", ".join(brought) or "none"
-        raise RequestError(f"no record of {name!r} brought a field {field!r}; fields that were seen: {told}.")
-    flow = pipeline.flow(seen[-1].flow)
-    source = registry.landing_behind(flow, pipeline)
+    changes = [line for line in evolution.read(layout, name) if line.change.field == field]
+    if not changes:
+        fields = sorted({line.change.field for line in evolution.read(layout, name) if line.event != "declared"})
+        names = ", ".join(fields) or "none"
+        raise RequestError(f"no record of {name!r} has an undeclared field {field!r}; recorded fields: {names}.")
+    flow = pipeline.flow(changes[-1].flow)
+    source = registry.landing_source_of(flow, pipeline)
     if source is None:
         raise RequestError(
-            f"flow {flow.name!r} of {name!r} parses no records any more; promote the field where they are parsed."
+            f"flow {flow.name!r} of {name!r} no longer parses records; promote the field in the flow that parses them."
         )
     columns = (*parse_ddl("schema", source.schema), *parse_ddl("type", f"{field} {kind}"))
-    twice = [column.name for column in columns[:-1] if column.name.lower() == field.lower()]
-    if twice:
-        raise RequestError(f"the schema of {name!r} has {twice[0]} already; Delta cannot tell it from {field}.")
-    console.say(f"To make {field} a column of {flow.target.name}, with what bronze holds of it since the beginning:")
-    console.say(f"1. pipelines/{name}.py: schema={', '.join(map(_ddl, columns))!r}")
+    duplicates = [column.name for column in columns[:-1] if column.name.lower() == field.lower()]
+    if duplicates:
+        raise RequestError(
+            f"the schema of {name!r} already has {duplicates[0]}; Delta column names are case-insensitive, so {field} would clash."
+        )
+    console.echo(f"To make {field} a column of {flow.target.name}, with its values from bronze since the beginning:")
+    console.echo(f"1. pipelines/{name}.py: schema={', '.join(map(_ddl, columns))!r}")
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
-        console.say(f"2. spark_jobs/{module}.py: let {function} return the column {field}")
-    console.say(f"3. pipelines/{name}.py, flow {flow.name!r}: checkpoint_version={flow.checkpoint_version + 1}")
-    console.say(f"4. tidegate run {name}")
+        console.echo(f"2. spark_jobs/{module}.py: {function} must return the column {field}")
+    console.echo(f"3. pipelines/{name}.py, flow {flow.name!r}: checkpoint_version={flow.checkpoint_version + 1}")
+    console.echo(f"4. tidegate run {name}")
 
 
 def _ddl(column: Column) -> str:

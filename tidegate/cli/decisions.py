@@ -1,4 +1,4 @@
-"""``tidegate quarantine take``, ``waive`` and ``expire``: what a person decides about refused batches and open entries, without a JVM."""
+"""``tidegate quarantine take``, ``waive`` and ``expire``: decisions about refused batches and open entries. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -20,21 +20,25 @@ Name = Annotated[
 ]
 OneFlow = Annotated[str, typer.Argument(metavar="FLOW", help="The flow.", show_default=False)]
 Rule = Annotated[str | None, typer.Option(metavar="RULE", help="Only entries that broke this rule.")]
-Since = Annotated[str | None, typer.Option(metavar="DAY", help="Only those set aside on this day (UTC) or later.")]
-Until = Annotated[str | None, typer.Option(metavar="DAY", help="Only those set aside on this day (UTC) or earlier.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen and change nothing.")]
+Since = Annotated[str | None, typer.Option(metavar="DAY", help="Only entries quarantined on this day (UTC) or later.")]
+Until = Annotated[
+    str | None, typer.Option(metavar="DAY", help="Only entries quarantined on this day (UTC) or earlier.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen and change nothing.")]
 
 
 def waive(
     name: Name,
     flow: OneFlow,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with each entry.", show_default=False)],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason; recorded with each entry.", show_default=False)
+    ],
     rule: Rule = None,
     since: Since = None,
     until: Until = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Give open entries up for good: who, when and why is kept with them. Starts no JVM.
+    """Close open entries for good; who, when and why is recorded with them. Starts no JVM.
 
     The entries stay in the table with state `waived`. Exit code 75 while a run holds the flow's lease.
     """
@@ -43,12 +47,12 @@ def waive(
     from tidegate.quarantine.selection import Selection
 
     if not reason.strip():
-        raise RequestError("--reason is empty: say why these records will not be mended")
+        raise RequestError("--reason is empty: state why these records will not be repaired")
     selection = Selection.check(rule=rule, since=since, until=until)
-    layout, flows = chosen(name, flow)
+    layout, flows = selected_flows(name, flow)
 
     def act(flow: str) -> int:
-        return decision.waive(layout, name, flow, selection, by=project.who(), reason=reason)
+        return decision.waive(layout, name, flow, selection, by=project.current_user(), reason=reason)
 
     _decide(layout, name, flows, "waived", selection, dry_run, act)
 
@@ -56,23 +60,25 @@ def waive(
 def take(
     name: Name,
     flow: OneFlow,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is kept with each row.", show_default=False)],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason; recorded with each row.", show_default=False)
+    ],
 ) -> None:
-    """Send the batch that a gate refused to quarantine whole, with the flow's next run. Starts no JVM.
+    """Let the flow's next run quarantine a refused batch as a whole. Starts no JVM.
 
-    Each of its rows then carries `refused_batch` beside the rules that it broke itself; the batch's offsets are
-    committed, and the flow goes on. `tidegate plan` shows that there is work. Exit code 75 while a run holds the
+    Each of its rows gets the rule `refused_batch` in addition to the rules that it breaks; the batch's offsets are
+    committed, and the flow continues. `tidegate plan` shows that there is work. Exit code 75 while a run holds the
     flow's lease.
     """
     from tidegate.checkpoints import checkpoint, lease, refusal
     from tidegate.cli import console
 
-    layout, (only,) = chosen(name, flow)
+    layout, (only,) = selected_flows(name, flow)
     ref = checkpoint.current(layout, project.load(name), only)
     resource = lease.checkpoint_resource(name, only.name)
     with lease.hold(layout, (resource,), what=f"tidegate quarantine take of {name}/{only.name}"):
-        batch_id = refusal.take(layout, ref, only, by=project.who(), reason=reason)
-    console.say(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
+        batch_id = refusal.decide(layout, ref, only, by=project.current_user(), reason=reason)
+    console.echo(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
 
 
 def expire(
@@ -80,7 +86,7 @@ def expire(
     older_than: Annotated[
         str, typer.Option(metavar="AGE", help="Days or hours, as in 30d or 12h.", show_default=False)
     ],
-    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="One flow; all of them without it.")] = None,
+    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="One flow; default: all.")] = None,
     rule: Rule = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -92,16 +98,16 @@ def expire(
     from tidegate.quarantine.selection import Selection
 
     selection = Selection.check(rule=rule, older_than=older_than)
-    layout, flows = chosen(name, flow)
+    layout, flows = selected_flows(name, flow)
 
     def act(flow: str) -> int:
-        return decision.expire(layout, name, flow, selection, by=project.who())
+        return decision.expire(layout, name, flow, selection, by=project.current_user())
 
     _decide(layout, name, flows, "expired", selection, dry_run, act)
 
 
-def chosen(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
-    """The lake's places, and the named flow or all of them."""
+def selected_flows(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
+    """The layout of the lake, and the named flow or all flows."""
     from tidegate.layout import Layout
 
     environment = project.read()
@@ -117,7 +123,7 @@ def _decide(
     dry_run: bool,
     act: Callable[[str], int],
 ) -> None:
-    """Act on each flow's entries under its lease, and say how many are open still."""
+    """Apply a decision to each flow's entries under its lease, and print how many entries remain open."""
     from tidegate.checkpoints import lease
     from tidegate.cli import console
     from tidegate.quarantine import lifecycle
@@ -125,13 +131,13 @@ def _decide(
     for flow in flows:
         path = layout.quarantine(name, flow.name)
         if dry_run:
-            entries = lifecycle.count_free(path, selection)
-            console.say(f"{flow.name}: {entries:,} would be {state}")
+            entries = lifecycle.count_unclaimed(path, selection)
+            console.echo(f"{flow.name}: {entries:,} would be {state}")
             continue
         if not path.exists():
-            console.say(f"{flow.name}: nothing is quarantined")
+            console.echo(f"{flow.name}: nothing is quarantined")
             continue
         resource = lease.checkpoint_resource(name, flow.name)
         with lease.hold(layout, (resource,), what=f"tidegate quarantine of {name}/{flow.name}"):
             entries = act(flow.name)
-        console.say(f"{flow.name}: {entries:,} {state}, {lifecycle.held(path).open:,} still open")
+        console.echo(f"{flow.name}: {entries:,} {state}, {lifecycle.entry_counts(path).open:,} still open")

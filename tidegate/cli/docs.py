@@ -12,10 +12,10 @@ from tidegate.cli import project
 def docs(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
 ) -> None:
-    """Make the pages about a pipeline's batches anew from ledger and verdicts, and print where they begin. Starts no JVM.
+    """Rebuild the pages about a pipeline's batches from ledger and verdicts, and print the path of the index. Starts no JVM.
 
-    Runs add their batches to these pages themselves. This is for a lake whose pages are older than its Tidegate, were
-    deleted, or could not be written because the disk was full. Let no run of the pipeline write meanwhile.
+    Runs add their batches to these pages themselves. Rebuild them if they were written by an older Tidegate, were deleted,
+    or could not be written because the disk was full. No run of the pipeline may write at the same time.
     """
     from tidegate import pages
     from tidegate.cli import console
@@ -23,4 +23,4 @@ def docs(
 
     environment = project.read()
     pipeline = project.load(name)
-    console.say(str(pages.rebuild(Layout.of(environment), pipeline)))
+    console.echo(str(pages.rebuild(Layout.of(environment), pipeline)))

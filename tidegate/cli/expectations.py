@@ -1,4 +1,4 @@
-"""``tidegate expectations``: propose a suite, check suites, and see what a suite does not catch."""
+"""``tidegate expectations``: propose a suite, check suites, and measure what a suite does not catch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
 
 app = typer.Typer(
-    help="Write suites: propose one from a table, check all, see what one does not catch.",
+    help="Propose a suite from a table, check suites, measure what a suite does not catch.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -29,24 +29,24 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autoc
 @app.command()
 def propose(
     name: Name,
-    flow: Annotated[str, typer.Option(metavar="FLOW", help="The flow whose table is looked at.")],
+    flow: Annotated[str, typer.Option(metavar="FLOW", help="The flow whose table is profiled.")],
     write: Annotated[bool, typer.Option("--write", help="Write the file instead of printing it.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Let --write replace a suite that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let --write replace an existing suite.")] = False,
 ) -> None:
-    """Propose a suite from what a flow's table holds: a draft for you to correct. Starts no JVM.
+    """Propose a suite from the contents of a flow's table, as a draft to correct. Starts no JVM.
 
-    Limits reach half the seen range further at each end; nothing is critical, because what refuses a batch is your decision.
-    A column of few different texts gets a rule that lists them.
+    Limits extend the observed range by half its length at each end. No rule is critical: which rules refuse a batch is your
+    decision. A column with few distinct texts gets a rule that lists them.
     """
     from tidegate.cli import console
-    from tidegate.expectations.proposal import propose as draft
+    from tidegate.expectations.proposal import propose as propose_suite
 
-    environment, pipeline, chosen = _opened(name, flow)
-    suite, path = _place(environment, pipeline, chosen)
+    environment, pipeline, chosen = _load_flow(name, flow)
+    suite, path = _suite_path(environment, pipeline, chosen)
     if write and not force:
-        _check_free(path)
+        _check_absent(path)
     text = json.dumps(
-        draft(suite, _profiled(environment, chosen), chosen.target.keys, chosen.target.sequence_by),
+        propose_suite(suite, _profile_table(environment, chosen), chosen.target.keys, chosen.target.sequence_by),
         indent=2,
         ensure_ascii=False,
     )
@@ -58,23 +58,23 @@ def propose(
     if not package.exists():
         package.write_text(f'"""Suites of the {path.parent.name} pipeline."""\n', encoding="utf-8")
     path.write_text(text + "\n", encoding="utf-8")
-    console.say(f"Wrote {path}: correct it, then `tidegate expectations check {name}`")
+    console.echo(f"Wrote {path}: correct it, then run `tidegate expectations check {name}`")
     if chosen.gate is None:
-        console.say(f'Flow {flow!r} has no gate yet: add gate=Gate("{suite}") to it in pipelines/{name}.py')
+        console.echo(f'Flow {flow!r} has no gate yet: add gate=Gate("{suite}") to it in pipelines/{name}.py')
 
 
 @app.command()
 def check(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="The pipeline; all without it.", autocompletion=project.complete_name),
+        typer.Argument(metavar="NAME", help="The pipeline; default: all.", autocompletion=project.complete_name),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Check the suites of all gates as a run would, and against the tables that are there. Starts no JVM.
+    """Check the suites of all gates as a run would, and against the existing tables. Starts no JVM.
 
-    A suite that a run would refuse is an error (exit code 78). A column that the table does not have, and a suite that
-    no flow uses, are told and are no error: the transform may be about to change.
+    A suite that a run would refuse is an error (exit code 78). A column that is missing in the table and a suite that no
+    flow uses are only noted, because the transform may be about to change.
     """
     from tidegate.cli import console
     from tidegate.errors import EX_CONFIG, TidegateError
@@ -85,8 +85,8 @@ def check(
         if isinstance(pipeline, TidegateError):
             lines.append({"pipeline": each, "flow": None, "suite": None, "error": pipeline.message, "notes": []})
             continue
-        lines += [_checked(environment, pipeline, one) for one in pipeline.flows if one.gate is not None]
-        lines += _unused(environment, pipeline)
+        lines += [_check_suite(environment, pipeline, one) for one in pipeline.flows if one.gate is not None]
+        lines += _unused_suites(environment, pipeline)
     if as_json:
         console.print_json({"format": 1, "suites": lines})
     else:
@@ -102,39 +102,39 @@ def coverage(
     rows: Annotated[int, typer.Option(metavar="COUNT", help="How many rows are changed.", min=1, max=10_000)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Change good rows of a flow's table on purpose, and list what no expectation catches. Starts a JVM; writes nothing.
+    """Corrupt copies of good rows of a flow's table, and list the changes that no expectation catches. Starts a JVM.
 
-    Each column is made null, too small, too large, older, truncated or of another type, and all rows are doubled; then
-    the suite judges them. A rule of severity info only records what it catches. The exit code is 0 either way.
+    Each column is made null, too small, too large, older, truncated or of another type, and all rows are duplicated; then
+    the suite judges them. A rule of severity info only records failures. Writes nothing; the exit code is always 0.
     """
     from tidegate.cli import console, mutants
 
-    environment, pipeline, chosen = _opened(name, flow)
+    environment, pipeline, chosen = _load_flow(name, flow)
     if chosen.gate is None:
         from tidegate.errors import RequestError
 
         raise RequestError(f"flow {flow!r} of {name!r} has no gate; `tidegate expectations propose` drafts a suite.")
-    found = mutants.measure(environment, pipeline, chosen, rows)
+    results = mutants.measure(environment, pipeline, chosen, rows)
     if as_json:
-        console.print_json({"format": 1, "pipeline": name, "flow": flow, "mutants": found})
+        console.print_json({"format": 1, "pipeline": name, "flow": flow, "mutants": results})
         return
     console.print_table(
         ("column", "change", "caught by"),
-        [(line["column"], line["change"], ", ".join(line["caught_by"]) or "nothing") for line in found],
+        [(line["column"], line["change"], ", ".join(line["caught_by"]) or "nothing") for line in results],
     )
-    missed = sum(not line["caught_by"] for line in found)
-    recorded = sum(all(rule.endswith(mutants.RECORDED) for rule in line["caught_by"]) for line in found) - missed
-    console.say(
-        f"{len(found) - missed - recorded} of {len(found)} changes are caught, {recorded} are recorded only, "
-        f"{missed} are noticed by no rule"
+    missed = sum(not line["caught_by"] for line in results)
+    recorded = sum(all(rule.endswith(mutants.RECORDED) for rule in line["caught_by"]) for line in results) - missed
+    console.echo(
+        f"{len(results) - missed - recorded} of {len(results)} changes are caught, {recorded} are recorded only, "
+        f"{missed} are not caught"
     )
 
 
-def _opened(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:
+def _load_flow(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:
     """The environment, the pipeline and its flow.
 
     Raises:
-        RequestError: There is none of that name, or its table is not there yet.
+        RequestError: The pipeline or flow does not exist, or the flow's table does not exist yet.
     """
     from tidegate.errors import RequestError
     from tidegate.layout import Layout
@@ -144,24 +144,24 @@ def _opened(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:
     (chosen,) = project.choose(pipeline, [flow])
     if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").is_dir():
         raise RequestError(
-            f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet; `tidegate run {name}` makes it."
+            f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet; `tidegate run {name}` creates it."
         )
     return environment, pipeline, chosen
 
 
-def _place(environment: Environment, pipeline: Pipeline, flow: Flow) -> tuple[str, Path]:
+def _suite_path(environment: Environment, pipeline: Pipeline, flow: Flow) -> tuple[str, Path]:
     suite = flow.gate.suite if flow.gate is not None else f"{pipeline.name}/{flow.name}"
     return suite, environment.project / "expectations" / f"{suite}.json"
 
 
-def _check_free(path: Path) -> None:
+def _check_absent(path: Path) -> None:
     from tidegate.errors import RequestError
 
     if path.exists():
-        raise RequestError(f"{path} is there already; print the proposal without --write, or replace it with --force.")
+        raise RequestError(f"{path} exists already; print the proposal without --write, or replace it with --force.")
 
 
-def _profiled(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
+def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     import dataclasses
 
     from deltalake import DeltaTable
@@ -175,25 +175,27 @@ def _profiled(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     schema = DeltaTable(str(path)).schema().to_json()
     columns = profile.columns(schema)
     names = [column.name for column in columns]
-    living = "NOT coalesce(_deleted, false)" if '"_deleted"' in schema else "true"
-    (measured,) = query(path, names, profile.measuring(columns), where=living)
+    not_deleted = "NOT coalesce(_deleted, false)" if '"_deleted"' in schema else "true"
+    (measured,) = query(path, names, profile.statistics_query(columns), where=not_deleted)
     if not measured["rows"]:
-        raise RequestError(f"table {flow.target.name!r} has no rows to learn from; run the flow first.")
-    found = profile.profiles(columns, measured)
-    choosing = [each for each in found if each.is_choice()]
-    if not choosing:
-        return found
-    (choices,) = query(path, [each.column.name for each in choosing], profile.choosing(choosing), where=living)
-    # The first count was an estimate.
-    few = {name: tuple(texts) for name, texts in choices.items() if len(texts) <= profile.SET_AT_MOST}
-    return tuple(dataclasses.replace(each, choices=few.get(each.column.name, ())) for each in found)
+        raise RequestError(f"table {flow.target.name!r} has no rows to profile; run the flow first.")
+    profiles = profile.profiles(columns, measured)
+    categorical = [each for each in profiles if each.is_choice()]
+    if not categorical:
+        return profiles
+    (choices,) = query(
+        path, [each.column.name for each in categorical], profile.choices_query(categorical), where=not_deleted
+    )
+    # Checked again, because the first distinct count was an estimate.
+    few = {name: tuple(texts) for name, texts in choices.items() if len(texts) <= profile.MAX_CHOICES}
+    return tuple(dataclasses.replace(each, choices=few.get(each.column.name, ())) for each in profiles)
 
 
-def _checked(environment: Environment, pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
+def _check_suite(environment: Environment, pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
     from tidegate.errors import TidegateError
     from tidegate.spark import gate
 
-    name, path = _place(environment, pipeline, flow)
+    name, path = _suite_path(environment, pipeline, flow)
     line: dict[str, Any] = {"pipeline": pipeline.name, "flow": flow.name, "suite": name, "error": None, "notes": []}
     try:
         suite = gate.load_suite(path, name)
@@ -214,13 +216,13 @@ def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list
     path = Layout.of(environment).table(flow.target.name)
     if not (path / "_delta_log").is_dir():
         return []
-    known = {field.name for field in DeltaTable(str(path)).schema().fields}
+    columns = {field.name for field in DeltaTable(str(path)).schema().fields}
     return [
         f"{rule.name}: table {flow.target.name!r} has no column {column!r}"
         for rule in suite.expectations
         if rule.table is None or rule.of_rows
         for column in rule.columns
-        if column.partition(".")[0] not in known
+        if column.partition(".")[0] not in columns
     ]
 
 
@@ -234,8 +236,8 @@ def _tables_missing(pipeline: Pipeline, suite: Suite) -> list[str]:
     ]
 
 
-def _unused(environment: Environment, pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Suites that lie with the pipeline and belong to none of its flows."""
+def _unused_suites(environment: Environment, pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Suites in the pipeline's folder that none of its flows uses."""
     used = {flow.gate.suite for flow in pipeline.flows if flow.gate is not None}
     files = sorted((environment.project / "expectations" / pipeline.name).glob("*.json"))
     return [
@@ -249,7 +251,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
     from tidegate.cli import console
 
     if not lines:
-        console.say("No flow has a gate, and there is no suite.")
+        console.echo("No flow has a gate, and there is no suite.")
         return
     rows = [
         (
@@ -259,7 +261,7 @@ def _print(lines: list[dict[str, Any]]) -> None:
             line.get("fingerprint", "-"),
             str(line.get("row_rules", "-")),
             str(line.get("batch_rules", "-")),
-            "error" if line["error"] else "fine",
+            "error" if line["error"] else "ok",
         )
         for line in lines
     ]
@@ -270,6 +272,6 @@ def _print(lines: list[dict[str, Any]]) -> None:
     )
     for line in lines:
         if line["error"]:
-            console.complain(line["error"])
+            console.print_error(line["error"])
         for note in line["notes"]:
-            console.say(f"{line['suite']}: {note}")
+            console.echo(f"{line['suite']}: {note}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import project
-from tidegate.status.standing import PATIENCE, Standing
+from tidegate.status.flow_status import PATIENCE, FlowStatus
 
 _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
@@ -15,9 +15,7 @@ _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 def lag(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME", help="One pipeline; all of them without it.", autocompletion=project.complete_name
-        ),
+        typer.Argument(metavar="NAME", help="One pipeline; default: all.", autocompletion=project.complete_name),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     timeout: Annotated[
@@ -26,27 +24,27 @@ def lag(
 ) -> None:
     """Show how far every flow is behind its source, in rows and bytes. Starts no JVM; estimates carry a ``~``.
 
-    The exit code is 0 when every flow could be read, else that of the error that stands in the flow's row.
+    The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
     from tidegate.cli import console
-    from tidegate.status import standing
+    from tidegate.status import flow_status
 
     environment = project.read()
-    standings = standing.gather(environment, project.load_all(name), timeout)
+    statuses = flow_status.gather(environment, project.load_all(name), timeout)
     if as_json:
-        console.print_json({"format": 1, "flows": [_plain(each) for each in standings]})
+        console.print_json({"format": 1, "flows": [_to_json(each) for each in statuses]})
     else:
-        console.print_table(_HEADERS, [_row(each) for each in standings], right=("rows", "bytes"))
-    raise typer.Exit(standing.exit_code(standings))
+        console.print_table(_HEADERS, [_row(each) for each in statuses], right=("rows", "bytes"))
+    raise typer.Exit(flow_status.exit_code(statuses))
 
 
-def _plain(each: Standing) -> dict[str, object]:
-    told = each.to_json()
-    return {name: told[name] for name in ("pipeline", "flow", "lag", "error")}
+def _to_json(each: FlowStatus) -> dict[str, object]:
+    values = each.to_json()
+    return {name: values[name] for name in ("pipeline", "flow", "lag", "error")}
 
 
-def _row(each: Standing) -> tuple[str, ...]:
+def _row(each: FlowStatus) -> tuple[str, ...]:
     from tidegate.cli.status import lag_cells, position
 
     kind = each.lag.kind if each.lag is not None else "?"
-    return (each.place, kind, *lag_cells(each), position(each), each.told())
+    return (each.label, kind, *lag_cells(each), position(each), each.summary())

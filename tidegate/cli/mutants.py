@@ -1,4 +1,4 @@
-"""What `tidegate expectations coverage` does: mutants of a flow's table, judged by its suite and by the built-in rules."""
+"""Implements `tidegate expectations coverage`: mutation testing of a suite with rows of the flow's table."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.layout import Layout
     from tidegate.schema.ddl import Column
-    from tidegate.spark.gate.mutants import Caught
+    from tidegate.spark.gate.mutants import MutantResult
     from tidegate.spec import Flow, Pipeline
 
 RECORDED = " (recorded only)"
-"""Behind the name of a rule that holds no row and no batch back."""
+"""Suffix of a rule that neither quarantines rows nor refuses batches."""
 
 
 def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int) -> list[dict[str, Any]]:
-    """Every change of every column, with what catches it. Starts Spark in this process.
+    """Every mutation of every column, with the rules that catch it. Starts Spark in this process.
 
     Args:
-        environment: Places and limits.
-        pipeline: The flow's.
+        environment: The lake and limits.
+        pipeline: The flow's pipeline.
         flow: A flow with a gate and a table.
-        rows: How many rows are changed.
+        rows: The number of rows to mutate.
 
     Raises:
-        SpecError: The suite is wrong, or no row keeps its rules.
-        SetupError: There is no Java.
+        SpecError: The suite is invalid, or no row of the table passes it.
+        SetupError: Java is missing.
     """
     from tidegate.embedded import java
     from tidegate.layout import Layout
     from tidegate.spark import gate
     from tidegate.spark.driver.session import build_session
     from tidegate.spark.gate import mutants
-    from tidegate.spark.gate.surroundings import Surroundings, seen
+    from tidegate.spark.gate.lake_context import LakeContext, activate
     from tidegate.spark.lake import tables
 
     assert flow.gate is not None
@@ -53,35 +53,35 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
         spark = build_session(environment, f"tidegate coverage {pipeline.name}")
         try:
             sample = _sample(tables.read(spark, layout.table(flow.target.name)), rows)
-            bred = mutants.breed(sample.schema, flow.target.keys, flow.target.sequence_by)
-            tell = start(len(bred))
-            with seen(Surroundings(layout, pipeline.name, flow.name)):
-                caught = mutants.judge(suite, sample, bred, tell)
+            candidates = mutants.make_mutants(sample.schema, flow.target.keys, flow.target.sequence_by)
+            advance = start(len(candidates))
+            with activate(LakeContext(layout, pipeline.name, flow.name)):
+                caught = mutants.judge(suite, sample, candidates, advance)
         finally:
             spark.stop()
-    noted = {
+    record_only = {
         rule.name
         for rule in suite.expectations
         if rule.severity == "info" or (not rule.of_rows and rule.severity != "critical")
     }
-    judged = [_told(pipeline, flow, each, noted) for each in caught]
+    judged = [_result(pipeline, flow, each, record_only) for each in caught]
     return [*_mistyped(layout, pipeline, flow, judged), *judged]
 
 
 def _sample(table: DataFrame, rows: int) -> DataFrame:
-    living = table.where("NOT coalesce(_deleted, false)") if "_deleted" in table.columns else table
-    return living.select(*[column for column in table.columns if not column.startswith("_")]).limit(rows)
+    not_deleted = table.where("NOT coalesce(_deleted, false)") if "_deleted" in table.columns else table
+    return not_deleted.select(*[column for column in table.columns if not column.startswith("_")]).limit(rows)
 
 
-def _told(pipeline: Pipeline, flow: Flow, caught: Caught, noted: set[str]) -> dict[str, Any]:
+def _result(pipeline: Pipeline, flow: Flow, caught: MutantResult, record_only: set[str]) -> dict[str, Any]:
     mutant = caught.mutant
-    rules = [name + RECORDED if name in noted else name for name in caught.rules]
+    rules = [name + RECORDED if name in record_only else name for name in caught.rules]
     built_in = _built_in(pipeline, flow, mutant.column, mutant.change)
     return {"column": mutant.column, "change": mutant.change, "caught_by": [*built_in, *rules]}
 
 
 def _built_in(pipeline: Pipeline, flow: Flow, column: str, change: str) -> list[str]:
-    """The rules of the platform that notice without a suite."""
+    """The built-in rules that catch a mutation without a suite."""
     keys, sequence = flow.target.keys, flow.target.sequence_by
     if change == "null" and column in keys:
         return [f"null_key({column})"]
@@ -95,13 +95,13 @@ def _built_in(pipeline: Pipeline, flow: Flow, column: str, change: str) -> list[
 
 
 def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A text where the landing source declares another type: the built-in rule refuses the row, or the contract keeps it.
+    """Text in a column of another type: the built-in rule refuses the row, or the contract keeps it.
 
-    A row that is kept has NULL in that column, so what catches it is what catches NULL.
+    A row that is kept has NULL in that column, so the rules that catch NULL catch it.
     """
     from tidegate.ops import evolution
 
-    source = registry.landing_behind(flow, pipeline)
+    source = registry.landing_source_of(flow, pipeline)
     typed = [field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"]
     if source is None or not typed:
         return []
@@ -119,16 +119,16 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
 
 
 def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
-    """The fields that the landing source behind a flow declares; none behind another table."""
+    """The declared fields of the landing source that a flow parses; empty if it reads another table."""
     from tidegate.schema.ddl import parse_ddl
 
-    source = registry.landing_behind(flow, pipeline)
+    source = registry.landing_source_of(flow, pipeline)
     return () if source is None else parse_ddl("schema", source.schema)
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """A bar on standard error, so that the result alone is on standard output."""
+    """A progress bar on standard error, so that standard output only has the result."""
     from rich.console import Console
     from rich.progress import Progress
 

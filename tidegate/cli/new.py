@@ -20,25 +20,25 @@ def new(
     ],
     source: Annotated[Literal["files", "kafka"], typer.Option(help="Where its rows land.")] = "files",
 ) -> None:
-    """Scaffold a pipeline that runs at once: its declaration, transforms, suite, DAG and tests.
+    """Create a pipeline that is ready to run: its declaration, transforms, suite, DAG and tests.
 
-    With files it also lands a small sample, good rows and bad ones. Nothing that exists is overwritten.
+    With --source files it also lands a small sample with good and bad rows. Existing files are never overwritten.
     """
     from tidegate.cli import console, scaffold
 
     scaffold.check_name(name)
     environment = project.read()
     files = scaffold.files_of(environment, name, source)
-    scaffold.check_free(name, files)
+    scaffold.check_absent(name, files)
     scaffold.write(files)
-    for line in _told(environment.project, files):
-        console.say(line)
-    console.say()
+    for line in _created_lines(environment.project, files):
+        console.echo(line)
+    console.echo()
     for line in _next_steps(environment, name, source):
-        console.say(line)
+        console.echo(line)
 
 
-def _told(folder: Path, files: Iterable[Path]) -> Iterator[str]:
+def _created_lines(folder: Path, files: Iterable[Path]) -> Iterator[str]:
     for path in files:
         yield f"  made  {path.relative_to(folder) if path.is_relative_to(folder) else path}"
 
@@ -50,13 +50,13 @@ def _next_steps(environment: Environment, name: str, source: str) -> Iterator[st
         yield f"  send a first order   {message_command(environment.kafka, name)}"
     yield f"  run it               tidegate run {name}"
     yield f"  look at it           tidegate status {name}; tidegate quarantine list {name}"
-    yield f"  make it yours        pipelines/{name}.py, spark_jobs/{name}.py, expectations/{name}/silver.json"
+    yield f"  adapt it             pipelines/{name}.py, spark_jobs/{name}.py, expectations/{name}/silver.json"
     yield f"  test it              python -m pytest tests/spark_jobs/test_{name}.py"
 
 
 def topic_command(bootstrap: str, topic: str) -> str:
-    """A shell command that creates the topic with what this project has installed."""
-    # The client must outlive the call, or the answer never comes.
+    """A shell command that creates the topic, with the Kafka client that is installed with Tidegate."""
+    # A variable keeps the client alive: if it is garbage-collected, the future never completes.
     client = f"c = AdminClient({{'bootstrap.servers': '{bootstrap}'}})"
     create = f"{client}; c.create_topics([NewTopic('{topic}', 3)])['{topic}'].result()"
     return f'python -c "from confluent_kafka.admin import AdminClient, NewTopic; {create}"'
@@ -64,8 +64,8 @@ def topic_command(bootstrap: str, topic: str) -> str:
 
 def message_command(bootstrap: str, topic: str) -> str:
     """A shell command that sends one order."""
-    moment = "2026-01-05T09:30:00Z"
-    order = f"dict(order_id='A-1', ordered_at='{moment}', customer='Ada', amount='19.90', updated_at='{moment}')"
+    timestamp = "2026-01-05T09:30:00Z"
+    order = f"dict(order_id='A-1', ordered_at='{timestamp}', customer='Ada', amount='19.90', updated_at='{timestamp}')"
     producer = f"Producer({{'bootstrap.servers': '{bootstrap}'}})"
     send = f"p = {producer}; p.produce('{topic}', key='A-1', value=json.dumps({order})); p.flush()"
     return f'python -c "import json; from confluent_kafka import Producer; {send}"'

@@ -27,13 +27,12 @@ def plan(
     last: Annotated[str | None, project.TO] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Say what a run would do, and why. Starts no JVM and changes nothing.
+    """Show what a run would do, and why. Starts no JVM and changes nothing.
 
-    What is read, what is rewritten, whom it touches, who holds the tables now, how long it may take by the flow's own
-    history, and the exact commands: for an increment as for a replay, a reingest or a full refresh.
+    Shows what is read and rewritten, the affected downstream flows, the current lease holders, the expected duration from
+    the flow's history, and the exact commands; for an increment, a backfill, a reingest or a full refresh.
 
-    The exit code is 0 whether there is work or none; a declaration that would stop the run, or a source that would stop
-    its flow, gives its own.
+    The exit code is 0 whether there is work or not, or that of an error that would stop the run or one of its flows.
     """
     from tidegate.cli import console
     from tidegate.errors import TidegateError
@@ -41,46 +40,46 @@ def plan(
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
-    request = project.ask(pipeline, mode, flow, first, last)
+    request = project.build_request(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
-        _tell_preview(environment, pipeline, request, as_json=as_json)
+        _print_preview(environment, pipeline, request, as_json=as_json)
         return
     try:
-        decided = decide(environment, pipeline, flows)
+        run_plan = decide(environment, pipeline, flows)
     except TidegateError:
-        raise typer.Exit(_tell_troubles(environment, pipeline, flows, as_json=as_json)) from None
+        raise typer.Exit(_print_errors(environment, pipeline, flows, as_json=as_json)) from None
     from tidegate.planning.preview import preview
 
-    seen = preview(environment, pipeline, request, decided.lags)
+    expected = preview(environment, pipeline, request, run_plan.lags)
     if as_json:
-        console.print_json({**_plain(pipeline, decided), "preview": seen.to_json()})
+        console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json()})
     else:
-        print_plan(decided.lags)
-        console.say(f"{name}: {conclusion(decided)}", style="error" if decided.errors else "")
-        for line in seen.lines() if decided.work else ():
-            console.say(f"  {line}")
-    if decided.errors:
-        raise typer.Exit(decided.errors[0].exit_code)
+        print_plan(run_plan.lags)
+        console.echo(f"{name}: {conclusion(run_plan)}", style="error" if run_plan.errors else "")
+        for line in expected.lines() if run_plan.work else ():
+            console.echo(f"  {line}")
+    if run_plan.errors:
+        raise typer.Exit(run_plan.errors[0].exit_code)
 
 
-def _tell_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
+def _print_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
     from tidegate.cli import console
     from tidegate.planning.preview import preview
 
-    seen = preview(environment, pipeline, request)
+    expected = preview(environment, pipeline, request)
     if as_json:
-        console.print_json({"format": 1, "pipeline": pipeline.name, "mode": request.mode, **seen.to_json()})
+        console.print_json({"format": 1, "pipeline": pipeline.name, "mode": request.mode, **expected.to_json()})
         return
-    console.say(f"{pipeline.name}: {request.told()}")
-    for line in seen.lines():
-        console.say(f"  {line}")
+    console.echo(f"{pipeline.name}: {request.summary()}")
+    for line in expected.lines():
+        console.echo(f"  {line}")
 
 
 def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) -> Plan:
-    """Check the lake and the declarations against their checkpoints, then ask the sources.
+    """Check the lake and the declarations against their checkpoints, then measure the sources.
 
     Raises:
-        TidegateError: What would stop the whole run before its first batch.
+        TidegateError: An error that would stop the whole run before its first batch.
     """
     from tidegate.checkpoints import checkpoint
     from tidegate.layout import Layout
@@ -111,50 +110,50 @@ def print_plan(lags: tuple[Lag, ...]) -> None:
     console.print_table(_HEADERS, rows, right=("rows", "bytes"))
 
 
-def conclusion(decided: Plan) -> str:
+def conclusion(run_plan: Plan) -> str:
     """The plan in a few words."""
-    if failed := [lag.flow for lag in decided.lags if lag.failed]:
+    if failed := [lag.flow for lag in run_plan.lags if lag.failed]:
         flows = f"flow {failed[0]}" if len(failed) == 1 else f"flows {', '.join(failed)}"
-        what = "a run would find work, and fail in" if decided.work else "a run would end with the error of"
+        what = "a run would find work, and fail in" if run_plan.work else "a run would end with the error of"
         return f"{what} {flows}"
-    if decided.work:
+    if run_plan.work:
         return "a run would find work"
-    waits = any(lag.refused for lag in decided.lags)
-    return "nothing to do until somebody mends what was refused" if waits else "nothing is new"
+    refused = any(lag.refused for lag in run_plan.lags)
+    return "nothing to do until the refused batch is resolved" if refused else "nothing is new"
 
 
-def _plain(pipeline: Pipeline, decided: Plan) -> dict[str, Any]:
-    flows = [lag.to_json() for lag in decided.lags]
-    return {"format": 1, "pipeline": pipeline.name, "work": decided.work, "small": decided.small, "flows": flows}
+def _to_json(pipeline: Pipeline, run_plan: Plan) -> dict[str, Any]:
+    flows = [lag.to_json() for lag in run_plan.lags]
+    return {"format": 1, "pipeline": pipeline.name, "work": run_plan.work, "small": run_plan.small, "flows": flows}
 
 
-def _tell_troubles(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...], *, as_json: bool) -> int:
-    """Show every chosen flow by itself, so that one that fails does not hide the others."""
+def _print_errors(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...], *, as_json: bool) -> int:
+    """Show the status of each selected flow, so that one that fails does not hide the others."""
     from tidegate.cli import console
     from tidegate.cli.status import lag_cells
     from tidegate.report import describe_error
-    from tidegate.status import standing
+    from tidegate.status import flow_status
 
     names = {flow.name for flow in flows}
-    found = [
-        each for each in standing.gather(environment, [(pipeline.name, pipeline)], _PATIENCE) if each.flow in names
+    statuses = [
+        each for each in flow_status.gather(environment, [(pipeline.name, pipeline)], _PATIENCE) if each.flow in names
     ]
     if as_json:
-        told = [
+        flow_values = [
             (each.lag.to_json() if each.lag else {"flow": each.flow})
             | {"error": describe_error(each.error) if each.error else None}
-            for each in found
+            for each in statuses
         ]
-        console.print_json({"format": 1, "pipeline": pipeline.name, "work": None, "small": None, "flows": told})
+        console.print_json({"format": 1, "pipeline": pipeline.name, "work": None, "small": None, "flows": flow_values})
     else:
         rows = []
-        for each in found:
+        for each in statuses:
             work = "error" if each.error is not None else "yes" if each.lag is not None and each.lag.has_work else "no"
-            rows.append((each.flow, work, *lag_cells(each), each.told()))
+            rows.append((each.flow, work, *lag_cells(each), each.summary()))
         console.print_table(_HEADERS, rows, right=("rows", "bytes"))
-        console.say(f"{pipeline.name}: a run would stop at the errors above", style="error")
-    return standing.exit_code(found)
+        console.echo(f"{pipeline.name}: a run would stop at the errors above", style="error")
+    return flow_status.exit_code(statuses)
 
 
 _PATIENCE = 10.0
-"""Seconds; as long as a run itself would wait."""
+"""Seconds to wait for the sources; as long as a run waits."""

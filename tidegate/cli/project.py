@@ -1,4 +1,4 @@
-"""The project that a command works on: its environment, its declarations, and names that people type."""
+"""The project that a command works on: its environment, declarations, and command-line arguments."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
 
 MODE = typer.Option(
-    "--mode", metavar="MODE", help="incremental, replay (of a window), reingest (the source again), or full_refresh."
+    "--mode", metavar="MODE", help="incremental, backfill (of a window), reingest (the source again), or full_refresh."
 )
 FROM = typer.Option(
     "--from",
     metavar="DAY",
-    help="First day, YYYY-MM-DD: of a replay by event time, of a reingest by when files were changed or messages sent.",
+    help="First day, YYYY-MM-DD: of a backfill by event time, of a reingest by when files were changed or messages sent.",
 )
 TO = typer.Option("--to", metavar="DAY", help="Last day, included.")
 
 
 def read() -> Environment:
-    """The environment, with the project's own `pipelines` and `spark_jobs` importable here and in child processes.
+    """The environment. Makes the project's `pipelines` and `spark_jobs` importable, here and in child processes.
 
-    An installed project is importable already; one that ``TIDEGATE_PROJECT`` names comes before any other.
+    An installed project is importable already; the project in ``TIDEGATE_PROJECT`` takes precedence.
 
     Raises:
-        SetupError: There is no project there.
+        SetupError: The folder contains no project.
     """
     environment = Environment.read()
     project = environment.project.absolute()
     if not (project / "pipelines").is_dir():
         raise SetupError(
-            f"{project} holds no project (no pipelines/ folder); let TIDEGATE_PROJECT name the project's folder"
+            f"{project} is not a project (it has no pipelines/ folder); set TIDEGATE_PROJECT to the project's folder"
         )
     if not _is_importable(project):
         sys.path.insert(0, str(project))
@@ -55,17 +55,17 @@ def read() -> Environment:
 
 
 def _is_importable(project: Path) -> bool:
-    found = importlib.util.find_spec("pipelines")
-    places = found.submodule_search_locations if found is not None else None
-    return (project / "pipelines").resolve() in [Path(place).resolve() for place in places or ()]
+    spec = importlib.util.find_spec("pipelines")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return (project / "pipelines").resolve() in [Path(folder).resolve() for folder in folders or ()]
 
 
 def load(name: str) -> Pipeline:
     """The pipeline of that name.
 
     Raises:
-        RequestError: There is none; the message names the nearest.
-        SpecError: Its file does not load; the message says where.
+        RequestError: There is none; the message suggests the closest name.
+        SpecError: Its file does not load; the message has the line.
     """
     from tidegate import registry
 
@@ -73,7 +73,7 @@ def load(name: str) -> Pipeline:
 
 
 def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
-    """The named pipeline, or all of them; a file that does not load does not hide the others.
+    """The named pipeline, or all; a file that does not load is returned as its error and does not hide the others.
 
     Raises:
         RequestError: There is no pipeline of the given name.
@@ -81,50 +81,52 @@ def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
     from tidegate import registry
 
     if name is not None and name not in registry.names():
-        load(name)  # which says what there is instead
-    return [(each, found) for each, found in registry.declarations().items() if name in (None, each)]
+        load(name)  # raises the error that lists the existing pipelines
+    return [(each, declaration) for each, declaration in registry.declarations().items() if name in (None, each)]
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
-    """The named flows in graph order; all of them when none is named.
+    """The named flows in graph order; all flows if none is named.
 
     Raises:
-        RequestError: The pipeline has no such flow; the message names the nearest.
+        RequestError: The pipeline has no such flow; the message suggests the closest name.
     """
     known = [flow.name for flow in pipeline.flows]
-    asked = list(names)
-    for name in asked:
+    requested = list(names)
+    for name in requested:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise RequestError(f"pipeline {pipeline.name!r} has no flow {name!r}{hint} It has: {', '.join(known)}.")
-    return tuple(flow for flow in pipeline.flows if not asked or flow.name in asked)
+    return tuple(flow for flow in pipeline.flows if not requested or flow.name in requested)
 
 
-def who() -> str:
-    """The name of the person at the keyboard, for the record."""
+def current_user() -> str:
+    """The name of the operating system's user, which decisions record."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
 
 
-def ask(pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | None, last: str | None) -> RunRequest:
-    """What a person asked for on the command line, checked as Airflow's conf is.
+def build_request(
+    pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | None, last: str | None
+) -> RunRequest:
+    """The request from the command line, validated in the same way as Airflow's conf.
 
     Raises:
-        RequestError: What does not fit; the message says what is allowed.
+        RequestError: An argument is invalid; the message lists what is allowed.
     """
     from tidegate.report import now
     from tidegate.request import RunRequest
 
     choose(pipeline, flows or ())
-    asked = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last}
-    return RunRequest.check(pipeline, f"cli__{now()}", asked, requested_by=who())
+    params = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last}
+    return RunRequest.check(pipeline, f"cli__{now()}", params, requested_by=current_user())
 
 
 def complete_name(incomplete: str) -> list[str]:
-    """Names of pipelines that begin as typed, for the shell's completion; loads no declaration."""
+    """Pipeline names with a given prefix, for shell completion; loads no declaration."""
     folder = Environment.read().project / "pipelines"
     names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
     return [name for name in names if name.startswith(incomplete)]

@@ -21,22 +21,22 @@ def replay(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Judge the oldest 10,000 of them and say what would happen; write nothing."),
+        typer.Option("--dry-run", help="Judge the oldest 10,000 entries and show what would happen; write nothing."),
     ] = False,
 ) -> None:
-    """Run open entries through today's transform and suite, and write those that pass. Starts a JVM.
+    """Replay open entries through today's transform and suite, and write those that pass. Starts a JVM.
 
-    Each entry goes once, by the way of every micro-batch: an old row never replaces a newer one. What breaks a rule
-    again stays open, with one attempt more. A file is read again, as it lies there now. Flows below take the rows with
-    their next run. When a replay was interrupted, its entries are finished first.
+    Each entry is written at most once, in the same way as by a micro-batch: an old row never replaces a newer one. An
+    entry that breaks a rule again stays open, with its attempts increased. A quarantined file is read again with its
+    current content. Downstream flows read the rows with their next run. An interrupted replay is finished first.
 
     Exit codes: those of `tidegate run`; 64 also when the flow is switched off.
     """
-    from tidegate.checkpoints import intervention
+    from tidegate.checkpoints import overrides
     from tidegate.cli import console
     from tidegate.cli.run import attempt
     from tidegate.layout import Layout
-    from tidegate.planning.extent import sized
+    from tidegate.planning.extent import with_size
     from tidegate.quarantine import claims, lifecycle
     from tidegate.quarantine.selection import Selection
     from tidegate.report import now
@@ -47,20 +47,26 @@ def replay(
     pipeline = project.load(name)
     (only,) = project.choose(pipeline, [flow])
     layout = Layout.of(environment)
-    intervention.check_on(layout, name, only.name)
+    overrides.check_on(layout, name, only.name)
     path = layout.quarantine(name, only.name)
-    free, unfinished = lifecycle.count_free(path, selection), claims.in_hand(path)
-    if not free and (unfinished is None or dry_run):
-        console.say(
-            f"{only.name}: nothing {f'{selection.told()} ' if selection.told() else ''}is open; no JVM was started"
+    unclaimed, unfinished = lifecycle.count_unclaimed(path, selection), claims.unfinished_claim(path)
+    if not unclaimed and (unfinished is None or dry_run):
+        console.echo(
+            f"{only.name}: nothing {f'{selection.summary()} ' if selection.summary() else ''}is open; no JVM was started"
         )
         return
     if unfinished is not None and not dry_run:
-        console.say(f"{only.name}: {unfinished.entries:,} entries of an interrupted replay are finished first")
-    request = RunRequest.of_quarantine(
-        pipeline, only.name, f"cli__{now()}", selection, requested_by=project.who(), limit=limit, dry_run=dry_run
+        console.echo(f"{only.name}: {unfinished.entries:,} entries of an interrupted replay are finished first")
+    request = RunRequest.of_replay(
+        pipeline,
+        only.name,
+        f"cli__{now()}",
+        selection,
+        requested_by=project.current_user(),
+        limit=limit,
+        dry_run=dry_run,
     )
-    code = attempt(environment, sized(environment, pipeline, request))
-    held = lifecycle.held(path)
-    console.say(f"{only.name}: {held.open:,} open, {held.states.get('replayed', 0):,} replayed")
+    code = attempt(environment, with_size(environment, pipeline, request))
+    counts = lifecycle.entry_counts(path)
+    console.echo(f"{only.name}: {counts.open:,} open, {counts.states.get('replayed', 0):,} replayed")
     raise typer.Exit(code)

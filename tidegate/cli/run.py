@@ -27,43 +27,42 @@ def run(
     first: Annotated[str | None, project.FROM] = None,
     last: Annotated[str | None, project.TO] = None,
 ) -> None:
-    """Run a pipeline's flows once, without Airflow: one increment each, then stop.
+    """Run one increment of each flow of a pipeline, without Airflow.
 
-    When nothing is new it says so and starts no JVM. A flow whose source cannot be read fails alone, with the flows behind
-    it; the others run. Ctrl-C stops the job; the next run finishes the batch in hand.
+    If nothing is new, no JVM is started. A flow whose source cannot be read fails, together with its downstream flows;
+    the others run. Ctrl-C stops the job; the next run finishes the pending batch.
 
-    Exit codes: 0 all is well or nothing was new; 65 a gate refused a batch; the code of the error when a flow or the
-    whole job failed (75 when it heals by waiting, 78 when a person must mend something); 70 when the job crashed
-    without a report; 130 after Ctrl-C.
+    Exit codes: 0 success or nothing to do; 65 a gate refused a batch; the code of the error if a flow or the whole job
+    failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
     """
     from tidegate.cli import console
     from tidegate.cli.plan import conclusion, decide, print_plan
     from tidegate.layout import Layout
     from tidegate.ops import plans
-    from tidegate.planning.extent import sized
+    from tidegate.planning.extent import with_size
 
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
-    request = project.ask(pipeline, mode, flow, first, last)
+    request = project.build_request(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
-        console.say(f"{name}: {request.told()}")
-        raise typer.Exit(attempt(environment, sized(environment, pipeline, request)))
-    decided = decide(environment, pipeline, flows)
-    plans.record(Layout.of(environment), name, decided.lags)
-    print_plan(decided.lags)
-    if not decided.work and not force:
-        if decided.errors:
-            raise decided.errors[0]
-        console.say(f"{name}: {conclusion(decided)}; no JVM was started (--force runs anyway)")
+        console.echo(f"{name}: {request.summary()}")
+        raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
+    run_plan = decide(environment, pipeline, flows)
+    plans.record(Layout.of(environment), name, run_plan.lags)
+    print_plan(run_plan.lags)
+    if not run_plan.work and not force:
+        if run_plan.errors:
+            raise run_plan.errors[0]
+        console.echo(f"{name}: {conclusion(run_plan)}; no JVM was started (--force runs anyway)")
         return
-    raise typer.Exit(attempt(environment, dataclasses.replace(request, small=decided.small)))
+    raise typer.Exit(attempt(environment, dataclasses.replace(request, small=run_plan.small)))
 
 
 def attempt(environment: Environment, request: RunRequest) -> int:
-    """Run one attempt, show it, and return the command's exit code."""
+    """Run one attempt, show its progress, and return the command's exit code."""
     from tidegate import launch
-    from tidegate.cli import child, outcome, watching
+    from tidegate.cli import child, progress_view, report_text
     from tidegate.embedded import java
     from tidegate.layout import Layout
     from tidegate.request import fresh_id
@@ -73,33 +72,37 @@ def attempt(environment: Environment, request: RunRequest) -> int:
     layout.open()
     attempt_id, request_id = fresh_id("a"), request.write(layout)
     log = layout.attempt(request.dag_id, request.run_key, attempt_id) / "driver.log"
-    with watching.viewer() as show:
+    with progress_view.viewer() as show:
         returned, report = child.watch(
             lambda: launch.start(environment, request, request_id, attempt_id, log),
             layout.report(request.dag_id, request.run_key, attempt_id),
             show,
         )
-    _tell(environment, report, returned, log)
-    return outcome.exit_code(report, returned)
+    _print_report(environment, report, returned, log)
+    return report_text.exit_code(report, returned)
 
 
-def _tell(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:
-    from tidegate.cli import console, outcome
+def _print_report(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:
+    from tidegate.cli import console, report_text
 
     for flow in report.flows if report is not None else ():
-        for label, text in outcome.tell_flow(flow):
-            console.say(f"  {label:<12} {text}" if label else text, style="" if label else flow.state)
-    if report is None or outcome.crashed(report):
-        console.say()
-        for line in outcome.last_words(log):
-            console.say(f"  {line}")
-        console.complain(f"the job ended with {returned} and without a last word: it crashed. Its whole log: {log}")
+        for label, text in report_text.flow_lines(flow):
+            console.echo(f"  {label:<12} {text}" if label else text, style="" if label else flow.state)
+    if report is None or report_text.crashed(report):
+        console.echo()
+        for line in report_text.log_tail(log):
+            console.echo(f"  {line}")
+        console.print_error(
+            f"the job crashed: it ended with exit code {returned} and without a final report. Its log: {log}"
+        )
         return
-    for line in outcome.tell_places(environment, report):
-        console.say(line)
+    for line in report_text.location_lines(environment, report):
+        console.echo(line)
     parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.parts.items() if name != "total")
-    console.say(f"{report.dag_id}: {report.parts.get('total', 0.0):.1f} s in the job ({parts})")
+    console.echo(f"{report.dag_id}: {report.parts.get('total', 0.0):.1f} s in the job ({parts})")
     if report.error is not None:
-        console.complain(f"{report.error['message']} (its log: {log})")
-    elif returned and not outcome.failed(report):
-        console.complain(f"the report is complete, but the job's process ended with {returned}; its log: {log}")
+        console.print_error(f"{report.error['message']} (its log: {log})")
+    elif returned and not report_text.failed(report):
+        console.print_error(
+            f"the report is complete, but the job's process ended with exit code {returned}; its log: {log}"
+        )

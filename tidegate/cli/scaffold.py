@@ -1,4 +1,4 @@
-"""The files of a new pipeline: which they are, what they say, and how they are written, all of them or none."""
+"""The files of a new pipeline: their paths and contents, written all or none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_name(name: str) -> None:
     """Refuse a name that no pipeline can have.
 
     Raises:
-        RequestError: It is not a pipeline's name, or Python could not import it.
+        RequestError: It is not a valid pipeline name, or it is a Python keyword.
     """
     from tidegate.spec import FileSource, Flow, Pipeline, Table
 
@@ -35,12 +35,12 @@ def check_name(name: str) -> None:
         raise RequestError(error.message) from None
     if keyword.iskeyword(name):
         raise RequestError(
-            f"{name!r} is a word of Python, which could not import pipelines/{name}.py; take another name."
+            f"{name!r} is a Python keyword, so pipelines/{name}.py could not be imported; choose another name."
         )
 
 
 def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str]:
-    """Every file of a new pipeline, by its place, the landing file last."""
+    """Path to contents of every file of a new pipeline, the landing file last."""
     from tidegate.layout import Layout
 
     project = environment.project
@@ -54,23 +54,23 @@ def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str]
     }
     if kind == "files":
         templates[Layout.of(environment).landing(name) / f"{name}_sample.csv"] = "files/sample.csv"
-    return {path: _filled(template, name) for path, template in templates.items()}
+    return {path: _render(template, name) for path, template in templates.items()}
 
 
-def check_free(name: str, files: Mapping[Path, str]) -> None:
+def check_absent(name: str, files: Mapping[Path, str]) -> None:
     """Refuse to overwrite a file, or to write another pipeline's table.
 
     Raises:
-        RequestError: Something is there already; the message lists it.
+        RequestError: A file or table exists already; the message lists them.
     """
-    there = [str(path) for path in files if path.exists()]
-    if there:
-        raise RequestError(f"nothing was written, because this exists already: {', '.join(there)}")
-    taken = _writers_of({f"bronze.{name}", f"silver.{name}", f"gold.{name}"})
-    if taken:
-        told = ", ".join(f"{table} by {pipeline}" for table, pipeline in sorted(taken.items()))
+    existing = [str(path) for path in files if path.exists()]
+    if existing:
+        raise RequestError(f"nothing was written, because these files exist already: {', '.join(existing)}")
+    writers = _writers_of({f"bronze.{name}", f"silver.{name}", f"gold.{name}"})
+    if writers:
+        tables = ", ".join(f"{table} by {pipeline}" for table, pipeline in sorted(writers.items()))
         raise RequestError(
-            f"nothing was written: another pipeline writes a table of that name ({told}); take another name."
+            f"nothing was written: another pipeline writes a table of that name ({tables}); choose another name."
         )
 
 
@@ -80,10 +80,10 @@ def write(files: Mapping[Path, str]) -> None:
     try:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # A landing folder may be read at any moment, and it passes over names that begin with a dot.
+            # A job may read the landing folder at any moment; it ignores names that begin with a dot.
             draft = path.parent / f".{path.name}.draft"
             draft.write_text(text, encoding="utf-8")
-            os.link(draft, path)  # unlike a rename it fails where somebody else was faster
+            os.link(draft, path)  # unlike a rename, it fails if the file exists meanwhile
             written.append(path)
             draft.unlink()
     except OSError as error:
@@ -92,17 +92,17 @@ def write(files: Mapping[Path, str]) -> None:
         raise RequestError(f"nothing was written: {error.strerror} ({error.filename})") from error
 
 
-def _filled(template: str, name: str) -> str:
+def _render(template: str, name: str) -> str:
     source = importlib.resources.files("tidegate.cli").joinpath("templates", f"{template}.txt")
     return Template(source.read_text(encoding="utf-8")).substitute(name=name, title=name.replace("_", " ").capitalize())
 
 
 def _writers_of(tables: set[str]) -> dict[str, str]:
-    """Which declared pipeline writes which of some tables."""
+    """Table to the declared pipeline that writes it, for those of the given tables that are written."""
     from tidegate.cli import project
 
-    found: dict[str, str] = {}
+    writers: dict[str, str] = {}
     for name, pipeline in project.load_all(None):
         if not isinstance(pipeline, TidegateError):
-            found |= {flow.target.name: name for flow in pipeline.flows if flow.target.name in tables}
-    return found
+            writers |= {flow.target.name: name for flow in pipeline.flows if flow.target.name in tables}
+    return writers

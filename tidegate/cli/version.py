@@ -8,14 +8,14 @@ from importlib import metadata
 from tidegate import __version__
 from tidegate.layout import LAKE_FORMAT
 
-_PARTS = ("apache-airflow", "pyspark", "delta-spark", "great-expectations", "deltalake")
+_DEPENDENCIES = ("apache-airflow", "pyspark", "delta-spark", "great-expectations", "deltalake")
 
 
 def version() -> None:
-    """Show the versions of Tidegate and of what it stands on."""
+    """Show the versions of Tidegate and its main dependencies."""
     print(f"tidegate {__version__} (lake format {LAKE_FORMAT})")
     print(f"python {platform.python_version()}")
-    for name in _PARTS:
+    for name in _DEPENDENCIES:
         print(f"{name} {_installed(name)}")
 
 

@@ -1,6 +1,6 @@
-"""Makes all of the embedded default that needs Java: the jars, the Airflow home, the class data archive.
+"""Fetches the jars and creates the Airflow home and the class data archive, where they are missing.
 
-``python -m tidegate.embedded``, the second half of ``scripts/setup.sh``. What is there is left alone.
+``python -m tidegate.embedded``, the second half of ``scripts/setup.sh``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = logging.getLogger("tidegate.embedded")
 
 
 def main(project_root: Path) -> int:
-    """Does each step that is not done yet, with one line for each; returns the exit code."""
+    """Run the steps that are not done yet, with one log line each; returns the exit code."""
     logging.basicConfig(format="setup: %(message)s", level=logging.INFO, stream=sys.stderr)
     try:
         if jars.missing(project_root):
@@ -24,10 +24,10 @@ def main(project_root: Path) -> int:
         with ivy.progress_for(sys.stderr) as progress:
             jars.fetch(project_root, progress)
         if not airflow_home.is_ready(project_root):
-            log.info("making the Airflow home in .airflow")
+            log.info("creating the Airflow home in .airflow")
             airflow_home.ensure(project_root)
-        if not archive.is_settled(project_root):
-            log.info("training the class data archive, so that jobs start in half the time")
+        if not archive.is_complete(project_root):
+            log.info("creating the class data archive, with which jobs start in half the time")
             archive.build(project_root)
     except TidegateError as error:
         log.error("%s", error)

@@ -1,4 +1,4 @@
-"""A real single-node Kafka broker on loopback, for the demo and the tests: the pinned jars, a JVM, no container.
+"""A single-node Kafka broker on loopback for the demo and the tests: pinned jars and a JVM, no container.
 
 ::
 
@@ -6,7 +6,7 @@
         broker.create_topic("clicks", partitions=3)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-The folder holds everything: ``data/`` (kept over restarts), ``logs/``, the configuration, and who runs on it.
+The folder contains all files: ``data/`` (kept across restarts), ``logs/``, the configuration and the process ids.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _PORT_ATTEMPTS = 3
 
 
 class Broker:
-    """One broker on one folder. ``start`` and ``stop`` may alternate; what was written stays.
+    """One broker in one folder. It can be started and stopped repeatedly; its data is kept.
 
     Args:
-        data_dir: The folder of this broker alone; made when it is missing.
+        data_dir: The folder, for this broker only; created when it is missing.
         class_path: The jars of the ``broker`` set.
-        port: Where clients connect, on 127.0.0.1. By default the port it had last time if that is free, else any.
+        port: The port on 127.0.0.1. By default the last one if it is free, else any free one.
     """
 
     def __init__(self, data_dir: Path, *, class_path: str, port: int | None = None) -> None:
@@ -58,7 +58,7 @@ class Broker:
         """``host:port`` for clients.
 
         Raises:
-            RuntimeError: It was never started, so it has no port yet.
+            RuntimeError: The broker was never started, so it has no port yet.
         """
         if self._port is None:
             raise RuntimeError("The broker was not started: it has no port yet.")
@@ -66,20 +66,19 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running broker, which leads a process group of its own; None when it does not run."""
+        """The process id of the running broker, which leads its own process group; None when it does not run."""
         return self._process.pid if self._process and self._process.alive else None
 
     def start(self) -> Self:
-        """Starts it and waits until it answers. A broker that a killed process left on this folder is stopped first.
+        """Start the broker and wait until it answers. An orphaned broker in this folder is stopped first.
 
         Raises:
             MissingJavaError: There is no Java.
-            SetupError: Another living process runs a broker on this folder, or it did not come up; the message holds
-                the end of its log.
+            SetupError: Another living process runs a broker in this folder, or the broker did not start.
         """
         if self.pid is not None:
             return self
-        self._stop_left_over()
+        self._stop_orphan()
         for folder in (self.data_dir, self.data_dir / "logs"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for attempt in range(1, _PORT_ATTEMPTS + 1):
@@ -88,60 +87,60 @@ class Broker:
             if self._answers():
                 (self.data_dir / "port").write_text(f"{self._port}\n", encoding="ascii")
                 return self
-            told = self._log_tail()
+            log_tail = self._log_tail()
             self.stop()
-            # Between our choice of a free port and the broker's bind, somebody else may take it.
-            if self._wanted_port or "BindException" not in told or attempt == _PORT_ATTEMPTS:
+            # Another process may bind the free port before the broker does.
+            if self._wanted_port or "BindException" not in log_tail or attempt == _PORT_ATTEMPTS:
                 break
             (self.data_dir / "port").unlink(missing_ok=True)
-        raise SetupError(f"The Kafka broker in {self.data_dir} did not come up. The end of its log:\n{told}")
+        raise SetupError(f"The Kafka broker in {self.data_dir} did not start. The end of its log:\n{log_tail}")
 
     def stop(self) -> None:
-        """Stops it, by its own id: SIGTERM, and SIGKILL after 20 s. Does nothing when it does not run."""
-        # A forked child has this object too, and must not stop the broker of its parent when it ends.
+        """Stop the broker with SIGTERM, and with SIGKILL after 20 s. Does nothing when it does not run."""
+        # A forked child inherits this object and must not stop the broker of its parent when it ends.
         if self._process is None or self._owner != os.getpid():
             return
         self._process.stop_group(_STOP_SECONDS)
-        self._forget()
+        self._clear()
 
     def leave_running(self) -> None:
-        """Lets it run on when this process ends; `take_over` finds it again."""
+        """Keep the broker running when this process ends; `take_over` attaches to it again."""
         atexit.unregister(self.stop)
         (self.data_dir / "owner.pid").unlink(missing_ok=True)
 
     def take_over(self) -> bool:
-        """Makes a broker that somebody left running on this folder this object's own; ``stop`` then stops it.
+        """Attach to a broker that runs in this folder without an owner; ``stop`` then stops it.
 
         Returns:
             Whether there is one that answers.
         """
-        left, owner = Process.read(self.data_dir / "broker.pid"), Process.read(self.data_dir / "owner.pid")
+        orphan, owner = Process.read(self.data_dir / "broker.pid"), Process.read(self.data_dir / "owner.pid")
         port = self._recorded_port()
-        if left is None or not left.alive or (owner is not None and owner.alive) or port is None:
+        if orphan is None or not orphan.alive or (owner is not None and owner.alive) or port is None:
             return False
-        self._process, self._port, self._owner = left, port, os.getpid()
+        self._process, self._port, self._owner = orphan, port, os.getpid()
         return listens(port)
 
     def kill(self) -> None:
-        """Ends it at once and without a goodbye, as a crash would. For tests; ``start`` brings it back."""
+        """End the broker with SIGKILL, as in a crash. For tests; ``start`` starts it again."""
         if self._process is not None:
             self._process.kill_group()
-            self._forget()
+            self._clear()
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> bool:
-        """Makes a topic and waits until it is there.
+        """Create a topic and wait until clients see it.
 
         Args:
-            name: Its name.
-            partitions: How many partitions it gets.
+            name: The topic's name.
+            partitions: The number of partitions.
             config: Settings of the topic, for example ``{"retention.ms": "1000"}``.
 
         Returns:
-            Whether it was made; False when there was one of this name.
+            Whether it was created; False when a topic of this name exists.
 
         Raises:
-            confluent_kafka.KafkaException: The broker refuses.
-            SetupError: It made the topic and does not show it.
+            confluent_kafka.KafkaException: The broker refuses the request.
+            SetupError: The broker created the topic but does not list it.
         """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient
@@ -155,11 +154,13 @@ class Broker:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise
-        # The controller knows it; the broker that clients ask hears of it a moment later.
+        # The controller has created it; the broker that clients connect to lists it a moment later.
         until = time.monotonic() + _START_SECONDS
         while len(admin.list_topics(topic=name, timeout=30).topics[name].partitions) < partitions:
             if time.monotonic() > until:
-                raise SetupError(f"The Kafka broker at {self.bootstrap} does not show the topic {name} that it made.")
+                raise SetupError(
+                    f"The Kafka broker at {self.bootstrap} does not list the topic {name} that it created."
+                )
             time.sleep(_POLL_SECONDS)
         return True
 
@@ -172,7 +173,7 @@ class Broker:
     # ------------------------------------------------------------------------------------------------------- private
 
     def _launch(self, port: int) -> None:
-        broker_files.write(self.data_dir, port=port, controller_port=free_port(taken=port))
+        broker_files.write(self.data_dir, port=port, controller_port=free_port(excluded=port))
         command = [
             *(str(java.find().executable), f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Djava.awt.headless=true", "-Dlog4j2.configurationFile=log4j2.properties", "-cp", self._class_path),
@@ -181,7 +182,7 @@ class Broker:
             storage_tool = (*command, "kafka.tools.StorageTool", "format", "-c", "server.properties")
             self._format([*storage_tool, "-t", _cluster_id()])
         with (self.data_dir / "logs" / "console.log").open("wb") as console:
-            # A session of its own: Ctrl-C in the terminal is for the parent, which then stops the broker in order.
+            # A session of its own, so that Ctrl-C in the terminal signals only the parent, which then stops the broker.
             self._popen = subprocess.Popen(
                 [*command, "kafka.Kafka", "server.properties"],
                 cwd=self.data_dir,
@@ -199,16 +200,18 @@ class Broker:
             owner.write(self.data_dir / "owner.pid")
 
     def _format(self, command: list[str]) -> None:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=self.data_dir, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            raise SetupError(f"The storage of the Kafka broker in {self.data_dir} could not be made: {done.stderr}")
+        if process.returncode:
+            raise SetupError(
+                f"The storage of the Kafka broker in {self.data_dir} could not be formatted: {process.stderr}"
+            )
 
     def _answers(self) -> bool:
-        """Waits until clients are served; False when the broker ended or took too long."""
+        """Wait until the broker serves clients; False when it ended or took too long."""
         until = time.monotonic() + _START_SECONDS
-        # First the bare port: a Kafka client would log each refused connection.
+        # Poll the port first: a Kafka client would log each refused connection.
         while not listens(self._port or 0):
             if self.pid is None or time.monotonic() > until:
                 return False
@@ -219,14 +222,14 @@ class Broker:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         while self.pid is not None and time.monotonic() < until:
             try:
-                # The broker lists itself only when its controller lets it serve.
+                # The broker lists itself when its controller has unfenced it.
                 if admin.list_topics(timeout=5).brokers:
                     return True
             except KafkaException:
                 time.sleep(_POLL_SECONDS)
         return False
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         if self._popen is not None:
             self._popen.wait()
         self._process = self._popen = None
@@ -234,16 +237,16 @@ class Broker:
         for name in ("broker.pid", "owner.pid"):
             (self.data_dir / name).unlink(missing_ok=True)
 
-    def _stop_left_over(self) -> None:
-        left = Process.read(self.data_dir / "broker.pid")
-        if left is None or not left.alive:
+    def _stop_orphan(self) -> None:
+        orphan = Process.read(self.data_dir / "broker.pid")
+        if orphan is None or not orphan.alive:
             return
         owner = Process.read(self.data_dir / "owner.pid")
         if owner is not None and owner.alive:
             raise SetupError(
-                f"Process {owner.pid} runs a Kafka broker on {self.data_dir} (process {left.pid}): stop that one first."
+                f"Process {owner.pid} runs a Kafka broker in {self.data_dir} (process {orphan.pid}): stop it first."
             )
-        left.stop_group(_STOP_SECONDS)
+        orphan.stop_group(_STOP_SECONDS)
 
     def _recorded_port(self) -> int | None:
         try:
@@ -256,19 +259,19 @@ class Broker:
         return port if port is not None and is_free(port) else None
 
     def _log_tail(self) -> str:
-        told = ""
+        text = ""
         for name in ("console.log", "broker.log"):
             path = self.data_dir / "logs" / name
             if path.exists():
-                told += path.read_text(encoding="utf-8", errors="replace")[-3000:]
-        return told or "(empty)"
+                text += path.read_text(encoding="utf-8", errors="replace")[-3000:]
+        return text or "(empty)"
 
 
 def _cluster_id() -> str:
-    """16 random bytes in URL-safe base64 without padding, as Kafka's ``Uuid.randomUuid`` draws them.
+    """16 random bytes in URL-safe base64 without padding, as Kafka's ``Uuid.randomUuid`` generates them.
 
-    One that begins with a dash is drawn again: ``kafka-storage`` takes it for an option.
+    Ids that begin with a dash are excluded: ``kafka-storage`` would parse them as options.
     """
-    while (drawn := base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")).startswith("-"):
+    while (cluster_id := base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")).startswith("-"):
         pass
-    return drawn
+    return cluster_id

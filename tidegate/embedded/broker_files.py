@@ -1,4 +1,4 @@
-"""The configuration of the embedded Kafka broker: one node, loopback only, all in its own folder."""
+"""The configuration of the embedded Kafka broker: one node, loopback only, all files in its own folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# All paths are relative to the folder, which is the broker's working directory: no character in its name can hurt.
+# All paths are relative to the folder, which is the broker's working directory, so its name needs no escaping.
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -18,7 +18,7 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs=data
-# One node: nothing to replicate to, and no need for fifty partitions of bookkeeping.
+# One node: no replication, and one partition instead of fifty for the internal topics.
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
 transaction.state.log.num.partitions=1
@@ -28,12 +28,12 @@ share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-# After a crash the controller waits this long for the old broker before it lets the new one serve (9 s by default).
+# After a crash the controller fences the new broker until the old one's session has expired (9 s by default).
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 num.network.threads=2
 num.io.threads=4
-# A mistyped topic is an error, and what was written stays until somebody deletes it.
+# A mistyped topic is an error, and messages do not expire.
 auto.create.topics.enable=false
 log.retention.ms=-1
 log.retention.bytes=-1
@@ -59,12 +59,12 @@ logger.server.level = info
 
 
 def write(folder: Path, *, port: int, controller_port: int) -> None:
-    """Writes ``server.properties`` and ``log4j2.properties``.
+    """Write ``server.properties`` and ``log4j2.properties``.
 
     Args:
         folder: The broker's folder, which has to be its working directory.
-        port: Where clients connect.
-        controller_port: Where the broker reaches the controller in the same process.
+        port: The port for clients.
+        controller_port: The port of the controller, which runs in the same process.
     """
     settings = _PROPERTIES.format(port=port, controller_port=controller_port)
     (folder / "server.properties").write_text(settings, encoding="utf-8")

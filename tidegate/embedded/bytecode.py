@@ -1,8 +1,8 @@
-"""Bytecode of the installed packages. Without it every process compiles what it imports again.
+"""Compiles the installed packages to bytecode. Without it, every process compiles its imports again.
 
-uv installs packages without compiling them, and where ``PYTHONDONTWRITEBYTECODE`` is set Python never writes what it
-compiled: then each import of Great Expectations takes 14 s of CPU instead of 6. ``python -m tidegate.embedded.bytecode``
-compiles what is not compiled yet; `scripts/setup.sh` runs it at every set-up.
+uv does not compile packages, and with ``PYTHONDONTWRITEBYTECODE`` Python does not store the bytecode of its imports: each
+import of Great Expectations then takes 14 s of CPU instead of 6. ``python -m tidegate.embedded.bytecode`` compiles what is
+not compiled yet; `scripts/setup.sh` runs it at every set-up.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from pathlib import Path
 log = logging.getLogger("tidegate.embedded")
 
 COMPLETE = 0.99
-"""A share of source files. Some packages ship templates that end in ``.py`` and are no Python."""
+"""Share of compiled source files that counts as complete. Some packages ship templates ``*.py`` that are not Python."""
 
 
 def share(folder: Path) -> float:
     """The share of the Python files below a folder that have bytecode for this Python; 1.0 when there are none."""
     sources = compiled = 0
-    for place, folders, names in os.walk(folder):
-        if place.endswith("__pycache__"):
+    for parent, folders, names in os.walk(folder):
+        if parent.endswith("__pycache__"):
             continue
         modules = [name for name in names if name.endswith(".py")]
         sources += len(modules)
         if modules and "__pycache__" in folders:
-            cached = {path.name for path in Path(place, "__pycache__").iterdir()}
+            cached = {path.name for path in Path(parent, "__pycache__").iterdir()}
             compiled += sum(Path(cache_from_source(name)).name in cached for name in modules)
     return compiled / sources if sources else 1.0
 
 
 def ensure(folder: Path, *, workers: int = 0) -> bool:
-    """Compile what lies below a folder, unless that was done.
+    """Compile the Python files below a folder, unless they are compiled.
 
     Args:
         folder: For example the ``site-packages`` of an environment.
-        workers: Processes that compile; 0 for as many as there are processors.
+        workers: Number of processes; 0 for one per processor.
 
     Returns:
         Whether there was anything to do.
@@ -53,7 +53,7 @@ def ensure(folder: Path, *, workers: int = 0) -> bool:
 
 
 def is_compiled(module: object) -> bool:
-    """Whether Python loaded a module from bytecode that lies on disk."""
+    """Whether Python loaded a module from bytecode on disk."""
     cached = getattr(module, "__cached__", None)
     return cached is not None and Path(cached).exists()
 

@@ -1,7 +1,7 @@
-"""Apache Ivy from the jar that PySpark ships, as a downloader of exactly named jars, without any other tool.
+"""Downloads jars by exact coordinates with Apache Ivy, whose jar ships with PySpark.
 
-Ivy resolves nothing here: no POM is read, so neither a half-filled local Maven repository nor a dependency of a
-dependency can change or break what is fetched.
+Ivy resolves no dependencies here and reads no POM, so neither an incomplete local Maven repository nor a transitive
+dependency can affect the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 from typing import IO, TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from tidegate.embedded import java, places
+from tidegate.embedded import java, paths
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -44,61 +44,61 @@ _OUTPUT_LINES_KEPT = 15
 
 
 class Progress:
-    """Is told about downloads; this one says nothing."""
+    """Reports the progress of downloads; this base class reports nothing."""
 
     def start(self, jars: int, size: int) -> None:
-        """So many jars and bytes will be downloaded."""
+        """The download of so many jars and bytes begins."""
 
-    def got(self, coordinate: str, size: int) -> None:
-        """One jar of so many bytes has arrived."""
+    def downloaded(self, coordinate: str, size: int) -> None:
+        """One jar of so many bytes was downloaded."""
 
 
 class _LogLines(Progress):
     def start(self, jars: int, size: int) -> None:
-        self._jars, self._arrived = jars, 0
+        self._jars, self._done = jars, 0
         log.info("downloading %d jars (%.0f MB)", jars, size / 1e6)
 
-    def got(self, coordinate: str, size: int) -> None:
-        self._arrived += 1
-        log.info("  %d/%d %s (%.1f MB)", self._arrived, self._jars, coordinate, size / 1e6)
+    def downloaded(self, coordinate: str, size: int) -> None:
+        self._done += 1
+        log.info("  %d/%d %s (%.1f MB)", self._done, self._jars, coordinate, size / 1e6)
 
 
 class _Bar(Progress):
-    def __init__(self, stream: IO[str], until_the_end: contextlib.ExitStack) -> None:
-        self._stream, self._until_the_end = stream, until_the_end
+    def __init__(self, stream: IO[str], exit_stack: contextlib.ExitStack) -> None:
+        self._stream, self._exit_stack = stream, exit_stack
 
     def start(self, jars: int, size: int) -> None:
-        # Imported late: rich costs as much as all the rest of a set-up that finds everything there.
+        # Imported here: importing rich takes as long as a whole set-up with nothing to do.
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
         from rich.progress import Progress as Bars
 
         columns = (TextColumn("jars"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         bars = Bars(*columns, TextColumn("{task.description}"), console=Console(file=self._stream), transient=True)
-        self._bars = self._until_the_end.enter_context(bars)
+        self._bars = self._exit_stack.enter_context(bars)
         self._task = bars.add_task("", total=size)
 
-    def got(self, coordinate: str, size: int) -> None:
+    def downloaded(self, coordinate: str, size: int) -> None:
         self._bars.update(self._task, advance=size, description=coordinate.split(":")[1])
 
 
 @contextlib.contextmanager
 def progress_for(stream: IO[str]) -> Iterator[Progress]:
-    """A progress bar when the stream is a terminal, log lines otherwise; nothing at all while nothing is downloaded."""
-    with contextlib.ExitStack() as until_the_end:
-        yield _Bar(stream, until_the_end) if stream.isatty() else _LogLines()
+    """A progress bar if the stream is a terminal, log lines otherwise; no output until a download starts."""
+    with contextlib.ExitStack() as exit_stack:
+        yield _Bar(stream, exit_stack) if stream.isatty() else _LogLines()
 
 
-def retrieve(coordinates: Sequence[str], scratch: Path, got: Callable[[str], None]) -> dict[str, Path]:
-    """Downloads jars by their exact coordinates.
+def retrieve(coordinates: Sequence[str], scratch: Path, on_download: Callable[[str], None]) -> dict[str, Path]:
+    """Download jars by their exact coordinates.
 
     Args:
         coordinates: ``group:artifact:version`` of each jar.
-        scratch: An empty folder of the caller's; everything is written in there, Ivy's cache too.
-        got: Called with the coordinate when a jar has arrived.
+        scratch: An empty folder for all files, including Ivy's cache.
+        on_download: Called with the coordinate of each downloaded jar.
 
     Returns:
-        Coordinate to file, for those that could be fetched.
+        Coordinate to file, for the jars that were downloaded.
 
     Raises:
         MissingJavaError: There is no Java to run Ivy with.
@@ -112,36 +112,36 @@ def retrieve(coordinates: Sequence[str], scratch: Path, got: Callable[[str], Non
         *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
         *("-settings", str(settings), "-ivy", str(module)),
     ]
-    arrived: set[str] = set()
+    reported: set[str] = set()
 
-    def told(coordinate: str) -> None:
-        if coordinate not in arrived:
-            arrived.add(coordinate)
-            got(coordinate)
+    def report_once(coordinate: str) -> None:
+        if coordinate not in reported:
+            reported.add(coordinate)
+            on_download(coordinate)
 
     files = {coordinate: cache.joinpath(*_file_of(coordinate)) for coordinate in coordinates}
     for attempt in range(1, _ATTEMPTS + 1):
-        # What has arrived stays in Ivy's cache of this call, so another attempt asks only for the rest.
-        last_lines = _run(command, told)
+        # Downloaded jars stay in Ivy's cache, so another attempt downloads only the missing ones.
+        last_lines = _run(command, report_once)
         if all(file.is_file() for file in files.values()):
             break
-        log.warning("attempt %d of %d to download jars did not get all of them", attempt, _ATTEMPTS)
+        log.warning("attempt %d of %d to download the jars was incomplete", attempt, _ATTEMPTS)
     else:
         log.error("%s", "\n".join(last_lines))
     return {coordinate: file for coordinate, file in files.items() if file.is_file()}
 
 
-def _run(command: list[str], told: Callable[[str], None]) -> list[str]:
-    """Runs Ivy and returns the end of what it said; its exit code says less than the files that are there."""
+def _run(command: list[str], on_download: Callable[[str], None]) -> list[str]:
+    """Run Ivy and return the end of its output. The caller checks the files instead of the exit code."""
     last_lines: list[str] = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as running:
-        for line in running.stdout or ():
+    ) as process:
+        for line in process.stdout or ():
             # Ivy: "[SUCCESSFUL ] io.delta#delta-storage;4.4.0!delta-storage.jar (99ms)"
-            if arrived := re.search(r"\[SUCCESSFUL \] ([^#\s]+)#([^;\s]+);([^!\s]+)!", line):
-                told(":".join(arrived.groups()))
-            # Its own progress is lines of dots.
+            if success := re.search(r"\[SUCCESSFUL \] ([^#\s]+)#([^;\s]+);([^!\s]+)!", line):
+                on_download(":".join(success.groups()))
+            # Ivy prints its own progress as lines of dots.
             if line.strip() and not line.startswith("."):
                 last_lines = [*last_lines[1 - _OUTPUT_LINES_KEPT :], line.rstrip()]
     return last_lines
@@ -158,7 +158,7 @@ def _file_of(coordinate: str) -> tuple[str, str]:
 
 
 def _ivy_jar() -> Path:
-    found = sorted((places.spark_home() / "jars").glob("ivy-*.jar"))
-    if not found:
-        raise SetupError("The installed PySpark has no Ivy jar: run `make setup` to install the pinned one.")
-    return found[-1]
+    candidates = sorted((paths.spark_home() / "jars").glob("ivy-*.jar"))
+    if not candidates:
+        raise SetupError("The installed PySpark has no Ivy jar: run `make setup` to install the pinned PySpark.")
+    return candidates[-1]

@@ -1,9 +1,9 @@
-"""Fetches the pinned jars once, at set-up, and puts class paths together from them. No job ever downloads anything.
+"""Fetches the pinned jars at set-up and builds class paths from them. Jobs download nothing.
 
-The jars come from Maven Central through Apache Ivy, whose own jar ships inside PySpark: a clean machine needs nothing
-but Java. They are kept in a cache that all clones share and are linked into the git-ignored ``jars/spark`` and
-``jars/broker``. Each one is checked against the sha256 in ``jars.lock.json``, every time. A machine without a network
-takes jars that were put into the cache by hand.
+The jars are downloaded from Maven Central with Apache Ivy, whose own jar ships with PySpark, so only Java has to be
+installed. They are stored in a cache that all clones share and linked into the git-ignored ``jars/spark`` and
+``jars/broker``. Each fetch compares every jar with the sha256 in ``jars.lock.json``. On a machine without a network, the jars
+can be copied into the cache by hand.
 
 Usable as ``python -m tidegate.embedded.jars``.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.embedded import ivy, places
+from tidegate.embedded import ivy, paths
 from tidegate.errors import SetupError, TidegateError
 
 if TYPE_CHECKING:
@@ -49,17 +49,17 @@ class Jar:
 
     @property
     def cached(self) -> Path:
-        """Its file in the cache outside the tree."""
-        return places.cache_dir() / "jars" / self.coordinate.split(":")[0] / self.file_name
+        """Its file in the shared cache."""
+        return paths.cache_dir() / "jars" / self.coordinate.split(":")[0] / self.file_name
 
 
 def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
     """The sets of ``jars.lock.json``: ``spark`` and ``broker``, each sorted by file name.
 
     Raises:
-        SetupError: The file is missing, or is not what it should be.
+        SetupError: The file is missing or cannot be parsed.
     """
-    path = places.lock_file(project_root)
+    path = paths.lock_file(project_root)
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         sets = {name: part["jars"] for name, part in stored.items() if isinstance(part, dict)}
@@ -78,32 +78,32 @@ def _jar(entry: dict[str, object]) -> Jar:
 
 
 def class_path(project_root: Path, set_name: str) -> str:
-    """The jars of one set as a class path: absolute, sorted by name, so that it is the same in every process.
+    """The jars of one set as a class path of absolute paths, sorted by name, so that it is the same in every process.
 
     Args:
         project_root: The root of the project.
         set_name: ``spark`` or ``broker``.
 
     Raises:
-        SetupError: There is no such set, or a jar of it is not there.
+        SetupError: There is no such set, or one of its jars is missing.
     """
     sets = pinned(project_root)
     if set_name not in sets:
         raise SetupError(f"jars.lock.json has no set {set_name!r}; it has: {', '.join(sorted(sets))}.")
     absent = [name for name in missing(project_root) if name.startswith(f"{set_name}/")]
     if absent:
-        raise SetupError(f"{len(absent)} jars are missing, {absent[0]} among them: run `make setup`.")
-    folder = places.jars_dir(project_root, set_name)
+        raise SetupError(f"{len(absent)} jars are missing, for example {absent[0]}: run `make setup`.")
+    folder = paths.jars_dir(project_root, set_name)
     return os.pathsep.join(str(folder / jar.file_name) for jar in sets[set_name])
 
 
 def missing(project_root: Path) -> list[str]:
-    """The pinned jars that are absent or have another size, as ``set/file``. Checksums are ``fetch``'s business."""
+    """The pinned jars that are missing or have another size, as ``set/file``. Only ``fetch`` compares checksums."""
     return [
         f"{set_name}/{jar.file_name}"
         for set_name, jars in pinned(project_root).items()
         for jar in jars
-        if not _has_size(places.jars_dir(project_root, set_name) / jar.file_name, jar.size)
+        if not _has_size(paths.jars_dir(project_root, set_name) / jar.file_name, jar.size)
     ]
 
 
@@ -115,30 +115,30 @@ def _has_size(path: Path, size: int) -> bool:
 
 
 def fetch(project_root: Path, progress: ivy.Progress | None = None) -> int:
-    """Makes ``jars/spark`` and ``jars/broker`` hold exactly the pinned jars.
+    """Fill ``jars/spark`` and ``jars/broker`` with exactly the pinned jars.
 
-    Nothing is put in place before all of a set was checked, and each file appears whole or not at all.
+    All jars are verified before the first one is installed. Each file is installed atomically.
 
     Args:
         project_root: The root of the project.
-        progress: Told about each download; none by default.
+        progress: Reports the downloads; by default they are not reported.
 
     Returns:
-        How many jars were put in place: 0 when all were there.
+        How many jars were installed: 0 when none was missing.
 
     Raises:
-        SetupError: A jar cannot be fetched, or is not the one that was pinned.
+        SetupError: A jar cannot be downloaded, or has another checksum.
     """
     sets = pinned(project_root)
     wanted = {
-        jar: places.jars_dir(project_root, set_name) / jar.file_name for set_name, jars in sets.items() for jar in jars
+        jar: paths.jars_dir(project_root, set_name) / jar.file_name for set_name, jars in sets.items() for jar in jars
     }
     lacking = {jar: target for jar, target in wanted.items() if _sha256(target) != jar.sha256}
     _download([jar for jar in lacking if _sha256(jar.cached) != jar.sha256], progress or ivy.Progress())
     for jar, target in lacking.items():
-        _put(jar.cached, target)
+        _install(jar.cached, target)
     for set_name in sets:
-        _remove_others(places.jars_dir(project_root, set_name), wanted.values())
+        _remove_others(paths.jars_dir(project_root, set_name), wanted.values())
     return len(lacking)
 
 
@@ -153,48 +153,49 @@ def _sha256(path: Path) -> str | None:
 def _download(jars: list[Jar], progress: ivy.Progress) -> None:
     if not jars:
         return
-    shared = places.cache_dir() / "jars"
+    shared = paths.cache_dir() / "jars"
     shared.mkdir(parents=True, exist_ok=True)
-    # Beside the cache and not in /tmp, so that moving a jar into the cache is one rename.
+    # In the cache and not in /tmp, so that a jar moves into the cache with one rename.
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=shared) as scratch:
         progress.start(len(jars), sum(jar.size for jar in jars))
         sizes = {jar.coordinate: jar.size for jar in jars}
-        fetched = ivy.retrieve(list(sizes), Path(scratch), lambda name: progress.got(name, sizes[name]))
+        fetched = ivy.retrieve(list(sizes), Path(scratch), lambda name: progress.downloaded(name, sizes[name]))
         problems = []
         for jar in jars:
             file = fetched.get(jar.coordinate)
-            found = file and _sha256(file)
+            checksum = file and _sha256(file)
             if file is None:
                 problems.append(f"{jar.coordinate} could not be downloaded")
-            elif found != jar.sha256:
-                problems.append(f"{jar.coordinate} has sha256 {found} ({file.stat().st_size} bytes), not {jar.sha256}")
+            elif checksum != jar.sha256:
+                size = file.stat().st_size
+                problems.append(f"{jar.coordinate} has sha256 {checksum} ({size} bytes), not {jar.sha256}")
             else:
-                # Even when another one fails: the next try then needs less of the network.
+                # Also when another jar fails, so that the next attempt downloads less.
                 jar.cached.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(jar.cached)
         if problems:
             raise SetupError(
-                f"{'; '.join(problems)}. Nothing was put in place. When the network is at fault, try again (proxy "
-                f"settings go into JAVA_TOOL_OPTIONS) or put the jar into {shared}/<group>/ by hand; a wrong checksum "
-                f"that stays needs an explanation before jars.lock.json may change."
+                f"{'; '.join(problems)}. No jar was installed. If the network is the cause, try again (proxy settings "
+                f"go into JAVA_TOOL_OPTIONS) or copy the jar into {shared}/<group>/. If a checksum is wrong repeatedly, "
+                f"find out why before you change jars.lock.json."
             )
 
 
-def _put(cached: Path, target: Path) -> None:
+def _install(cached: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A name of our own, then a rename: a job that starts now sees the old jar or the new one, never half of it.
+    # A temporary name and a rename, so that a starting job never reads an incomplete jar.
     part = target.with_name(f".{target.name}.{os.getpid()}")
     part.unlink(missing_ok=True)
     try:
         os.link(cached, part)
     except OSError:
-        # Another file system. The time of the file is kept: a class data archive is valid for one time only.
+        # Another file system. Keeps the modification time, for which class data archives are valid.
         shutil.copy2(cached, part)
     part.replace(target)
 
 
 def _remove_others(folder: Path, wanted: Iterable[Path]) -> None:
-    """Removes the jars of earlier versions: a class path by wildcard would hold both."""
+    """Remove the jars of earlier versions, which a wildcard class path would include."""
     keep = set(wanted)
     for path in folder.glob("*.jar"):
         if path not in keep:
@@ -202,7 +203,7 @@ def _remove_others(folder: Path, wanted: Iterable[Path]) -> None:
 
 
 def main(project_root: Path) -> int:
-    """Fetches what is missing and tells the outcome in one line; returns the exit code."""
+    """Fetch the missing jars and log the result in one line; returns the exit code."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     try:
         with ivy.progress_for(sys.stderr) as progress:
@@ -211,7 +212,7 @@ def main(project_root: Path) -> int:
         log.error("%s", error)
         return error.exit_code
     if count:
-        log.info("%d jars are in place", count)
+        log.info("%d jars were installed", count)
     return 0
 
 

@@ -1,6 +1,7 @@
-"""Finds the Java that Spark and the Kafka broker run on; one sentence says what to install when there is none.
+"""Finds the Java for Spark and the Kafka broker.
 
-``python -m tidegate.embedded.java`` says it, with nothing but the standard library: set-up runs it first of all.
+``python -m tidegate.embedded.java`` prints what to install if there is none. It needs only the standard library, because
+set-up runs it first.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ OLDEST = 17
 """The oldest Java that Spark 4.2 runs on; its jars are compiled for it."""
 
 _ADVICE = (
-    "install one (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
-    "java-17-openjdk-headless`, macOS: `brew install openjdk@17`) or let JAVA_HOME point to it."
+    "install it (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
+    "java-17-openjdk-headless`, macOS: `brew install openjdk@17`) or set JAVA_HOME to its folder."
 )
 
 
@@ -39,17 +40,17 @@ class Java:
 
     @property
     def major(self) -> int:
-        """The feature version: 17, 21, ... (8 for the old ``1.8`` way to write it)."""
+        """The feature version: 17, 21, ... (8 for the old form ``1.8``)."""
         first, _, rest = self.version.partition(".")
         leading = re.match(r"\d+", rest if first == "1" else first)
         return int(leading[0]) if leading else 0
 
 
 def find(environ: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark itself would take: the one of ``JAVA_HOME``, else the first on ``PATH``.
+    """The Java that Spark itself would use: the one of ``JAVA_HOME``, else the first on ``PATH``.
 
     Args:
-        environ: The environment to look in; this process's own by default.
+        environ: The environment to search; this process's own by default.
 
     Raises:
         MissingJavaError: There is none, it does not run, or it is older than Java 17.
@@ -61,10 +62,10 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
         if not os.access(executable, os.X_OK):
             raise MissingJavaError(f"JAVA_HOME is {home}, but there is no bin/java in it: correct it or {_ADVICE}")
     else:
-        found = shutil.which("java", path=environ.get("PATH", os.defpath))
-        if found is None:
-            raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer and found none: {_ADVICE}")
-        executable = Path(found)
+        command = shutil.which("java", path=environ.get("PATH", os.defpath))
+        if command is None:
+            raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but there is none: {_ADVICE}")
+        executable = Path(command)
     java = Java(executable=executable.absolute(), version=_version_of(executable))
     if java.major < OLDEST:
         raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but {executable} is {java.version}: {_ADVICE}")
@@ -72,33 +73,33 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
 
 
 def _version_of(executable: Path) -> str:
-    # The file `release` beside bin/ spares the start of a JVM (0.1 s, and every job asks); wrappers and the stub that
-    # macOS ships have none.
+    # Reading the file `release` next to bin/ avoids starting a JVM (0.1 s in every job). Wrappers and the stub of macOS
+    # have no such file.
     release = executable.resolve().parent.parent / "release"
     try:
-        told = release.read_text(encoding="utf-8", errors="replace")
+        properties = release.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        told = ""
+        properties = ""
     for key in ("JAVA_RUNTIME_VERSION", "JAVA_VERSION"):
-        if line := re.search(rf'^{key}="([^"]+)"', told, re.MULTILINE):
+        if line := re.search(rf'^{key}="([^"]+)"', properties, re.MULTILINE):
             return line[1]
-    return _ask(executable)
+    return _reported_version(executable)
 
 
-def _ask(executable: Path) -> str:
+def _reported_version(executable: Path) -> str:
     try:
-        answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=True)
+        process = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise MissingJavaError(f"{executable} does not run: {_ADVICE}") from error
-    if build := re.search(r"\(build (\d[^,)\s]*)", answer.stderr):
+    if build := re.search(r"\(build (\d[^,)\s]*)", process.stderr):
         return build[1]
-    if version := re.search(r'version "([^"]+)"', answer.stderr):
+    if version := re.search(r'version "([^"]+)"', process.stderr):
         return version[1]
-    raise MissingJavaError(f"{executable} does not tell its version: {_ADVICE}")
+    raise MissingJavaError(f"{executable} -version prints no version: {_ADVICE}")
 
 
 def main() -> int:
-    """Says what is missing, if anything; returns the exit code."""
+    """Print what is missing, if anything; returns the exit code."""
     try:
         find()
     except MissingJavaError as error:

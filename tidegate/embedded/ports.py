@@ -1,4 +1,4 @@
-"""Ports of this machine's loopback: which is free, and whether somebody answers on one."""
+"""Ports of the loopback interface: free ones, and whether a server listens on one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import socket
 
 LOOPBACK = "127.0.0.1"
 _SERVERS = range(20_000, 32_000)
-"""Below those that the system hands to whoever connects or asks for any: nobody else takes one before it is bound."""
+"""Below the ephemeral ports, so that the system assigns none of them to a client before the server binds it."""
 
 
-def free_port(*, taken: int = 0) -> int:
-    """A port that nobody has, and that is not ``taken``."""
-    while (port := random.choice(_SERVERS)) == taken or not is_free(port):
+def free_port(*, excluded: int = 0) -> int:
+    """A random free port other than ``excluded``."""
+    while (port := random.choice(_SERVERS)) == excluded or not is_free(port):
         pass
     return port
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could have this port."""
+    """Whether a server could bind this port."""
     with socket.socket() as probe:
-        # As Kafka and Airflow do: a port whose last connections are still winding down can be had again.
+        # As Kafka and Airflow do: ports with connections in TIME_WAIT can be bound.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -30,7 +30,7 @@ def is_free(port: int) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a server accepts connections on this port."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=1):
             return True

@@ -1,9 +1,8 @@
-"""A command that runs on when whoever started it has ended, and that can be found and stopped from anywhere.
+"""Background commands that keep running after their starter has ended, and that any process can find and stop.
 
-Its leader is known by a file (id and start time). Whatever it starts is known by its session, and by a variable that
-all of them inherit, so nothing is lost sight of: neither what left the session, as a Spark application does, nor what
-gave itself another title, as a worker of Airflow does (that overwrites the variables that others can see), nor what a
-killed parent left behind.
+The leader is recorded in a file (process id and start time). Its descendants are identified by their session or by an inherited
+environment variable. So a process is found if it left the session (a Spark application), if it changed its process title,
+which overwrites the environment that other processes can read (an Airflow worker), and if its parent was killed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import psutil
 
 MARK = "TIDEGATE_PART_OF"
-"""The variable: ``<service> of <folder>``."""
+"""The environment variable of all processes of a service. Its value is ``<service> of <folder>``."""
 _POLL_SECONDS = 0.05
 _KILL_SECONDS = 5.0
 _TAIL_CHARACTERS = 3000
@@ -33,29 +32,29 @@ _TAIL_CHARACTERS = 3000
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One command on one folder."""
+    """One background command with a folder for its files."""
 
     name: str
     command: tuple[str, ...]
     folder: Path
-    """Where its log and the file that says who runs it lie; readable by the owner alone."""
+    """The folder of its log and its process id file; readable only by the owner."""
 
     @property
     def log(self) -> Path:
-        """All that it says, of this start and of the one before."""
+        """Its output since the last start; the output before that is in ``.log.1``."""
         return self.folder / f"{self.name}.log"
 
     @property
     def leader(self) -> Process | None:
         """The process of the command; None when it does not run."""
-        found = Process.read(self.folder / f"{self.name}.pid")
-        return found if found is not None and found.alive else None
+        recorded = Process.read(self.folder / f"{self.name}.pid")
+        return recorded if recorded is not None and recorded.alive else None
 
     def start(self, environment: Mapping[str, str], cwd: Path) -> None:
-        """Start it in a session of its own, unless it runs. What a killed one left behind is stopped first.
+        """Start it in a session of its own, unless it runs. Orphans of an earlier start are stopped first.
 
         Args:
-            environment: Its whole environment.
+            environment: Its complete environment.
             cwd: Its working directory.
         """
         if self.leader is not None:
@@ -73,7 +72,7 @@ class Service:
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C in this terminal, and its end, are not for it.
+                # It must not receive SIGINT and SIGHUP of this terminal.
                 start_new_session=True,
                 umask=0o077,
             )
@@ -95,7 +94,7 @@ class Service:
 
     @property
     def _session(self) -> int | None:
-        """The session of the last start, also when its leader is gone; None when the id is somebody else's by now."""
+        """The session of the last start, also when its leader has ended; None when the id was reused."""
         leader = Process.read(self.folder / f"{self.name}.pid")
         if leader is None:
             return None
@@ -104,47 +103,47 @@ class Service:
 
 
 def stop(services: Iterable[Service], *, grace: float) -> int:
-    """Stop services with all that they started: SIGTERM to all of them at once, SIGKILL for what is left.
+    """Stop services and their descendants: SIGTERM to all processes, then SIGKILL to those that still run.
 
     Args:
-        services: Those that do not run are passed over.
-        grace: Seconds between the two.
+        services: The services; those that do not run are ignored.
+        grace: Seconds between the two signals.
 
     Returns:
-        How many processes there were.
+        The number of processes.
     """
     services = list(services)
-    known: set[int] = set()
+    signalled: set[int] = set()
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
         until = time.monotonic() + patience
-        while found := processes(services):
-            # Those that were started since the last look are asked too.
-            for process in found:
-                if number == signal.SIGKILL or process.pid not in known:
+        while running := processes(services):
+            # Includes processes that were started in the meantime.
+            for process in running:
+                if number == signal.SIGKILL or process.pid not in signalled:
                     with suppress(ProcessLookupError):
                         os.kill(process.pid, number)
-                known.add(process.pid)
+                signalled.add(process.pid)
             if time.monotonic() > until:
                 break
             time.sleep(_POLL_SECONDS)
     for service in services:
         (service.folder / f"{service.name}.pid").unlink(missing_ok=True)
-    return len(known)
+    return len(signalled)
 
 
 def processes(services: Iterable[Service]) -> list[psutil.Process]:
-    """Living processes that belong to some services, but for this one: by their session, or by the variable."""
+    """The living processes of services, found by session or environment variable, without the current process."""
     import psutil
 
     services = list(services)
     marks = {service._mark for service in services}
     sessions = {session for service in services if (session := service._session) is not None}
-    found = []
+    members = []
     for process in psutil.process_iter():
-        # Somebody else's process says nothing of its environment, and is none of ours.
+        # The environment of another user's process cannot be read; such a process is not part of a service.
         with suppress(psutil.Error, OSError):
             if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
                 continue
             if os.getsid(process.pid) in sessions or process.environ().get(MARK) in marks:
-                found.append(process)
-    return found
+                members.append(process)
+    return members

@@ -1,8 +1,8 @@
-"""The training run for the class data archive: once through all that a small increment loads.
+"""The training job for the class data archive: it loads the classes that a small increment loads.
 
 Run by ``spark-submit`` with Delta on the class path. It reads lines of text, parses them, writes a Delta table with a
-change feed, and streams that feed through ``foreachBatch`` into a MERGE, twice, as bronze and silver do. Which classes
-the JVM loads on the way is all that counts.
+change feed, and streams that feed through ``foreachBatch`` into a MERGE, twice, as bronze and silver do. Its results are
+deleted; only the set of classes that the JVM loads matters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROWS = 200
 
 
 def session() -> SparkSession:
-    """A local session with Delta, on what spark-submit gave it."""
+    """A local session with Delta, with the settings of spark-submit."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("tidegate-archive-training")
@@ -38,7 +38,7 @@ def session() -> SparkSession:
 
 
 def increment(spark: SparkSession, folder: Path) -> None:
-    """One file through bronze and silver below a folder; call it again and it takes the next file."""
+    """Write one file and run it through bronze and silver below a folder. Each call adds the next file."""
     number = len(list(folder.glob("landing/*")))
     (folder / "landing").mkdir(exist_ok=True)
     lines = "".join(f"{number * _ROWS + row},name {row},2026-01-{row % 28 + 1:02}\n" for row in range(_ROWS))
@@ -85,7 +85,7 @@ def _merge(frame: DataFrame, batch: int, folder: Path) -> None:
 
 
 def main() -> int:
-    """Trains in a folder of its own and leaves nothing behind."""
+    """Run the training job in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tidegate-training-") as folder:
         spark = session()
         spark.sparkContext.setLogLevel("ERROR")

@@ -1,1 +1,1 @@
-"""Suites without a JVM: what a table looks like, and the suite that it suggests."""
+"""Proposes a suite from the profile of a table. Starts no JVM."""

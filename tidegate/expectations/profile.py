@@ -1,4 +1,4 @@
-"""What the columns of a table look like: the query that measures them, and what it found."""
+"""The profile of a table: queries of column statistics, and their results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 Kind = Literal["text", "number", "day", "instant", "other"]
 
-SET_AT_MOST = 20
-"""Different texts beyond which a column is no longer a list of choices."""
+MAX_CHOICES = 20
+"""A column with more distinct texts is not a set of choices."""
 _ROWS_PER_CHOICE = 20
-"""Fewer rows for each text, and the next batch brings new ones."""
+"""With fewer rows per distinct text, later batches are likely to contain new texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,63 +26,63 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What was found in a column."""
+    """Statistics of a column."""
 
     column: Column
     rows: int
     nulls: int
     distinct: int
-    """Different values, estimated."""
-    least: float | date | datetime | None = None
-    """Of numbers and times; of texts the shortest length. None when there is no value."""
-    most: float | date | datetime | None = None
+    """Distinct values, estimated."""
+    minimum: float | date | datetime | None = None
+    """Of a text column the shortest length. None without a value, or for another type."""
+    maximum: float | date | datetime | None = None
     choices: tuple[str, ...] = ()
-    """All texts of a column that has few of them."""
+    """All distinct texts of a column that `is_choice`."""
 
     def is_choice(self) -> bool:
-        """Whether the column's texts look like a list of choices."""
+        """Whether the column's texts look like a set of choices."""
         enough = self.distinct * _ROWS_PER_CHOICE <= self.rows - self.nulls
-        return self.column.kind == "text" and 0 < self.distinct <= SET_AT_MOST and enough
+        return self.column.kind == "text" and 0 < self.distinct <= MAX_CHOICES and enough
 
 
 def columns(schema: str) -> tuple[Column, ...]:
-    """The columns that a transform made, from a Delta schema's JSON; ours begin with ``_`` and are left out."""
+    """The columns of a Delta schema in JSON, without the platform's own, whose names begin with ``_``."""
     fields = json.loads(schema)["fields"]
     return tuple(
         Column(name=field["name"], kind=_kind(field["type"])) for field in fields if not field["name"].startswith("_")
     )
 
 
-def measuring(found: Sequence[Column]) -> str:
-    """DuckDB's SQL that measures columns of the table ``held`` in one row."""
-    return f"SELECT count(*) AS rows, {', '.join(part for column in found for part in _measures(column))} FROM held"
+def statistics_query(columns: Sequence[Column]) -> str:
+    """DuckDB SQL: statistics of columns of the table ``delta_table``, in one row."""
+    return f"SELECT count(*) AS rows, {', '.join(part for column in columns for part in _measures(column))} FROM delta_table"
 
 
-def choosing(found: Sequence[Profile]) -> str:
-    """DuckDB's SQL that lists the choices of columns of the table ``held`` in one row."""
+def choices_query(profiles: Sequence[Profile]) -> str:
+    """DuckDB SQL: the distinct texts of columns of the table ``delta_table``, in one row."""
     return (
         "SELECT "
         + ", ".join(
             f'list_sort(array_agg(DISTINCT "{profile.column.name}")'
             f' FILTER (WHERE "{profile.column.name}" IS NOT NULL)) AS "{profile.column.name}"'
-            for profile in found
+            for profile in profiles
         )
-        + " FROM held"
+        + " FROM delta_table"
     )
 
 
-def profiles(found: Sequence[Column], measured: Mapping[str, Any]) -> tuple[Profile, ...]:
-    """What `measuring` found, column by column."""
+def profiles(columns: Sequence[Column], statistics: Mapping[str, Any]) -> tuple[Profile, ...]:
+    """The profiles of columns from the row of `statistics_query`."""
     return tuple(
         Profile(
             column=column,
-            rows=measured["rows"],
-            nulls=measured["rows"] - measured[f"{column.name}.count"],
-            distinct=measured[f"{column.name}.distinct"],
-            least=_plain(measured.get(f"{column.name}.least")),
-            most=_plain(measured.get(f"{column.name}.most")),
+            rows=statistics["rows"],
+            nulls=statistics["rows"] - statistics[f"{column.name}.count"],
+            distinct=statistics[f"{column.name}.distinct"],
+            minimum=_plain(statistics.get(f"{column.name}.minimum")),
+            maximum=_plain(statistics.get(f"{column.name}.maximum")),
         )
-        for column in found
+        for column in columns
     )
 
 
@@ -94,17 +94,17 @@ def _measures(column: Column) -> list[str]:
     ]
     if column.kind != "other":
         value = f"length({quoted})" if column.kind == "text" else quoted
-        parts += [f'min({value}) AS "{column.name}.least"', f'max({value}) AS "{column.name}.most"']
+        parts += [f'min({value}) AS "{column.name}.minimum"', f'max({value}) AS "{column.name}.maximum"']
     return parts
 
 
-def _kind(told: Any) -> Kind:
-    if not isinstance(told, str):
+def _kind(delta_type: Any) -> Kind:
+    if not isinstance(delta_type, str):
         return "other"
-    if told in ("byte", "short", "integer", "long", "float", "double") or told.startswith("decimal"):
+    if delta_type in ("byte", "short", "integer", "long", "float", "double") or delta_type.startswith("decimal"):
         return "number"
     kinds: dict[str, Kind] = {"string": "text", "date": "day", "timestamp": "instant", "timestamp_ntz": "instant"}
-    return kinds.get(told, "other")
+    return kinds.get(delta_type, "other")
 
 
 def _plain(value: Any) -> float | date | datetime | None:

@@ -1,4 +1,4 @@
-"""A suite that a table suggests: a draft for a person to correct, with a note of what each rule was taken from."""
+"""Proposes a suite from the profile of a table: a draft to be edited, with a note on the origin of each rule."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from tidegate.expectations.profile import Profile
 
 
 def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequence_by: Sequence[str]) -> dict[str, Any]:
-    """A suite in Great Expectations' form.
+    """A suite in Great Expectations' format.
 
-    Nothing is critical: what refuses a batch is a person's decision. Keys and sequence need no rule against nulls,
-    because a row without them is refused anyway.
+    No rule is critical: a person has to decide what refuses a batch. Key and sequence columns need no rule against nulls,
+    because a row with such a null is refused anyway.
 
     Args:
         name: ``<pipeline>/<flow>``.
-        profiles: What the table holds.
-        keys: The table's keys.
+        profiles: The profiles of the table's columns.
+        keys: The table's key columns.
         sequence_by: The columns that order versions of a key.
     """
-    given = {*keys, *sequence_by}
-    rules = [_rule("expect_table_row_count_to_be_near_earlier_batches", "info", "how large batches are", tolerance=0.5)]
+    required = {*keys, *sequence_by}
+    rules = [
+        _rule("expect_table_row_count_to_be_near_earlier_batches", "info", "the size of earlier batches", tolerance=0.5)
+    ]
     for profile in profiles:
-        rules += _nulls(profile, profile.column.name in given)
+        rules += _nulls(profile, profile.column.name in required)
         rules += _values(profile, profile.column.name in keys)
     return {"name": name, "expectations": rules, "meta": {}}
 
 
-def _nulls(profile: Profile, given: bool) -> Iterator[dict[str, Any]]:
+def _nulls(profile: Profile, required: bool) -> Iterator[dict[str, Any]]:
     column = profile.column.name
-    if profile.nulls == profile.rows or given:
+    if profile.nulls == profile.rows or required:
         return
     if not profile.nulls:
         yield _rule(
@@ -49,15 +51,15 @@ def _nulls(profile: Profile, given: bool) -> Iterator[dict[str, Any]]:
 
 
 def _values(profile: Profile, is_key: bool) -> Iterator[dict[str, Any]]:
-    column, least, most = profile.column.name, profile.least, profile.most
-    if least is None or most is None:
+    column, minimum, maximum = profile.column.name, profile.minimum, profile.maximum
+    if minimum is None or maximum is None:
         return
     if profile.column.kind == "number" and not is_key:
-        low, high = _widened(float(least), float(most))  # type: ignore[arg-type]  # of a number column
+        low, high = _widened(float(minimum), float(maximum))  # type: ignore[arg-type]  # of a number column
         yield _rule(
             "expect_column_values_to_be_between",
             "warning",
-            f"seen from {least:,g} to {most:,g}",
+            f"observed from {minimum:,g} to {maximum:,g}",
             column=column,
             min_value=low,
             max_value=high,
@@ -66,49 +68,49 @@ def _values(profile: Profile, is_key: bool) -> Iterator[dict[str, Any]]:
         yield _rule(
             "expect_column_values_to_be_in_set",
             "warning",
-            f"all that were seen in {profile.rows:,} rows",
+            f"all values in {profile.rows:,} rows",
             column=column,
             value_set=list(profile.choices),
         )
     elif profile.column.kind == "text":
-        yield from _lengths(column, int(least), int(most))  # type: ignore[arg-type]  # lengths
-    elif isinstance(least, date | datetime):
+        yield from _lengths(column, int(minimum), int(maximum))  # type: ignore[arg-type]  # lengths
+    elif isinstance(minimum, date | datetime):
         yield _rule(
             "expect_column_values_to_be_between",
             "warning",
-            f"the oldest is of {least:%Y-%m-%d}",
+            f"the oldest is of {minimum:%Y-%m-%d}",
             column=column,
-            min_value=f"{least.year}-01-01" if profile.column.kind == "day" else f"{least.year}-01-01 00:00:00",
+            min_value=f"{minimum.year}-01-01" if profile.column.kind == "day" else f"{minimum.year}-01-01 00:00:00",
         )
 
 
-def _lengths(column: str, least: int, most: int) -> Iterator[dict[str, Any]]:
-    note = f"lengths from {least:,} to {most:,} were seen"
-    if least == most:
-        yield _rule("expect_column_value_lengths_to_equal", "warning", note, column=column, value=least)
+def _lengths(column: str, minimum: int, maximum: int) -> Iterator[dict[str, Any]]:
+    note = f"observed lengths from {minimum:,} to {maximum:,}"
+    if minimum == maximum:
+        yield _rule("expect_column_value_lengths_to_equal", "warning", note, column=column, value=minimum)
     else:
         yield _rule(
             "expect_column_value_lengths_to_be_between",
             "warning",
             note,
             column=column,
-            min_value=least,
-            max_value=2 * most,
+            min_value=minimum,
+            max_value=2 * maximum,
         )
 
 
-def _widened(least: float, most: float) -> tuple[float, float]:
-    """Half the range more at both ends, in two digits; never below 0 for what never was."""
-    margin = (most - least) / 2 or abs(most) / 2 or 1.0
-    low = 0.0 if least >= 0 and least - margin < 0 else _rounded(least - margin, math.floor)
-    return low, _rounded(most + margin, math.ceil)
+def _widened(minimum: float, maximum: float) -> tuple[float, float]:
+    """The range widened by half its size at both ends, to two digits; stays at or above 0 if all values are."""
+    margin = (maximum - minimum) / 2 or abs(maximum) / 2 or 1.0
+    low = 0.0 if minimum >= 0 and minimum - margin < 0 else _rounded(minimum - margin, math.floor)
+    return low, _rounded(maximum + margin, math.ceil)
 
 
 def _rounded(number: float, towards: Any) -> float:
     if not number or not math.isfinite(number):
         return number
     step = 10.0 ** (math.floor(math.log10(abs(number))) - 1)
-    # Again to digits: 13 * 0.1 is 1.3000000000000001.
+    # Rounded again, because 13 * 0.1 is 1.3000000000000001.
     return float(f"{towards(number / step) * step:.12g}")
 
 

@@ -1,1 +1,1 @@
-"""The platform's own small Delta tables, ``_ops/<pipeline>/`` in the lake, and how they are read; no JVM."""
+"""Reads and writes Tidegate's own small Delta tables, ``_ops/<pipeline>/`` in the lake. Starts no JVM."""

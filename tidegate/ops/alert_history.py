@@ -1,7 +1,7 @@
 """Reads and appends the history of a pipeline's alerts: ``_ops/<pipeline>/alerts``, written with delta-rs.
 
-Lines are added and never changed: one when an episode opens, one when it is resolved, and one for each of these that a
-channel was told. What they mean is in `tidegate.alerting.episodes`.
+Lines are only appended: one when an episode opens, one when it is resolved, and one for each notification of these that was
+sent to a channel. `tidegate.alerting.episodes` interprets them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,16 @@ if TYPE_CHECKING:
 
 
 def episodes(layout: Layout, pipeline: str) -> tuple[Episode, ...]:
-    """Every episode of a pipeline, oldest first."""
+    """All episodes of a pipeline, oldest first."""
     columns = ", ".join(("flow", "rule", "kind", "opened_at", "recorded_at", "message", "channel"))
-    rows = store.select(_path(layout, pipeline), f"SELECT {columns} FROM held")
+    rows = store.select(_path(layout, pipeline), f"SELECT {columns} FROM delta_table")
     return episodes_of(
         Event(**{name: row[name] for name in row if name != "recorded_at"}, at=row["recorded_at"]) for row in rows
     )
 
 
 def append(layout: Layout, pipeline: str, events: Iterable[Event]) -> None:
-    """Add lines in one commit.
-
-    Args:
-        layout: The paths of the lake.
-        pipeline: Its name.
-        events: None is no commit.
-    """
+    """Append lines in one commit; without ``events`` there is no commit."""
     lines = [
         {
             "flow": event.flow,
@@ -54,17 +48,17 @@ def append(layout: Layout, pipeline: str, events: Iterable[Event]) -> None:
 
 
 def schema() -> pyarrow.Schema:
-    """Names and types of the columns."""
+    """The columns of the table."""
     import pyarrow as pa
 
-    text, moment = pa.string(), pa.timestamp("us", tz="UTC")
+    text, instant = pa.string(), pa.timestamp("us", tz="UTC")
     return pa.schema(
         [
             ("flow", text),
             ("rule", text),
             ("kind", text),
-            ("opened_at", moment),
-            ("recorded_at", moment),
+            ("opened_at", instant),
+            ("recorded_at", instant),
             ("message", text),
             ("channel", text),
         ]

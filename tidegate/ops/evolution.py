@@ -1,7 +1,7 @@
-"""The history of a pipeline's schemas: what changed, what was done about it, and who said so.
+"""The history of a pipeline's schema changes, with the decision about each change and who made it.
 
 A Delta table per pipeline, ``_ops/<pipeline>/evolution``, written with delta-rs like the ledger: by jobs, by the DAG
-`schema_approval` and by ``tidegate contract``. Lines are added and never changed. Starts no JVM.
+`schema_approval` and by ``tidegate contract``. Lines are only appended. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidegate.errors import RequestError
 from tidegate.fingerprints import fingerprint
 from tidegate.ops import store
 from tidegate.report import now
+from tidegate.schema.changes import Change
 from tidegate.schema.contract import Action, Answer, Terms
 from tidegate.schema.ddl import parse_ddl
-from tidegate.schema.drift import Change
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,62 +32,62 @@ if TYPE_CHECKING:
     from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 
 Event = Literal["declared", "observed", "refused", "answered"]
-"""``declared``: a person changed the schema. ``observed``: a batch brought it, and the contract decided. ``refused``: the
-batch waits for an answer. ``answered``: a person gave it."""
+"""``declared``: the declared schema changed. ``observed``: a batch has the change, and the contract decided. ``refused``: the
+contract refused a batch with the change, which waits for an answer. ``answered``: a person answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One change, and what was done about it."""
+    """One change of a schema, and the decision about it."""
 
     flow: str
     event: Event
     change: Change
     decision: Action | Literal["keep_checkpoint", "new_version"]
-    """What was done; for ``declared``: whether the checkpoint version went on."""
-    drift: str = ""
-    """Which drift it is part of (`tidegate.schema.drift.fingerprint`); empty for a declared change."""
+    """The action of the contract or the answer; for ``declared``, whether the change needed a new checkpoint version."""
+    schema_change_id: str = ""
+    """Id of the refused schema change that this change is part of (`tidegate.schema.changes.fingerprint`); else empty."""
     decided_by: str = ""
-    """Who answered; empty where the contract or the declaration decided."""
+    """The person who answered; empty if the contract or the declaration decided."""
     version_before: int
     """Checkpoint version."""
     version_after: int
     breaks: tuple[str, ...] = ()
-    """``<pipeline>/<flow>`` of those who read the flow's table and may rely on what changed."""
+    """``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on the changed field."""
     app_id: str | None = None
-    """Under which transaction id the batch counts (`tidegate.identity`); None in lines of older versions."""
+    """The transaction id that ``batch_id`` belongs to (`tidegate.identity`); None in lines of older versions."""
     batch_id: int | None = None
     run_key: str = ""
     recorded_at: str = dataclasses.field(default_factory=now)
 
     def same_as(self, other: Line) -> bool:
-        """Whether both say the same, whenever and by which batch."""
-        aside = {"app_id": None, "batch_id": None, "run_key": "", "recorded_at": "", "breaks": ()}
-        return dataclasses.replace(self, **aside) == dataclasses.replace(other, **aside)  # type: ignore[arg-type]  # known names
+        """Whether both describe the same change and decision, regardless of the batch and the time."""
+        ignored = {"app_id": None, "batch_id": None, "run_key": "", "recorded_at": "", "breaks": ()}
+        return dataclasses.replace(self, **ignored) == dataclasses.replace(other, **ignored)  # type: ignore[arg-type]  # known names
 
 
 def read(layout: Layout, pipeline: str) -> list[Line]:
-    """Every line, oldest first; none before the first change."""
-    rows = store.select(_path(layout, pipeline), "SELECT * FROM held")
-    # Not in SQL: what was recorded at one moment stays in the order in which it was written.
+    """All lines, oldest first; none before the first change."""
+    rows = store.select(_path(layout, pipeline), "SELECT * FROM delta_table")
+    # Not in SQL: this sort is stable, so lines with the same timestamp keep the order in which they were written.
     return [_line(row) for row in sorted(rows, key=lambda row: cast("pendulum.DateTime", row["recorded_at"]))]
 
 
 def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
-    """Add the lines that are not there yet, in one commit, and return those."""
+    """Append the lines that the table does not have yet, in one commit, and return them."""
     wanted = list(lines)
-    held = read(layout, pipeline) if wanted else []
-    fresh: list[Line] = []
+    existing = read(layout, pipeline) if wanted else []
+    new: list[Line] = []
     for line in wanted:
-        if not any(line.same_as(other) for other in [*held, *fresh]):
-            fresh.append(line)
-    if fresh:
-        store.append(_path(layout, pipeline), table_schema(), [_row(line) for line in fresh])
-    return fresh
+        if not any(line.same_as(other) for other in [*existing, *new]):
+            new.append(line)
+    if new:
+        store.append(_path(layout, pipeline), table_schema(), [_row(line) for line in new])
+    return new
 
 
 def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSource) -> Terms:
-    """The contract of a flow's landing source, with what became of earlier drift."""
+    """The contract of a flow's landing source, with the decisions about earlier schema changes."""
     columns = parse_ddl("schema", source.schema)
     declared = {column.name.lower() for column in columns}
     evolved: dict[str, str] = {}
@@ -106,84 +106,91 @@ def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSo
     return Terms(contract=source.contract, evolved=evolved, added=frozenset(added), answers=answers, columns=columns)
 
 
-def waiting(layout: Layout, pipeline: Pipeline) -> dict[str, list[Line]]:
-    """Drifts for whose answer a batch waits: the lines of each, by its name."""
-    drifts = {waits_for(layout, pipeline, flow) for flow in pipeline.flows} - {None}
-    found: dict[str, list[Line]] = {}
-    for line in read(layout, pipeline.name) if drifts else ():
-        if line.event == "refused" and line.drift in drifts:
-            found.setdefault(line.drift, []).append(line)
-    return found
+def open_schema_changes(layout: Layout, pipeline: Pipeline) -> dict[str, list[Line]]:
+    """The refused schema changes for whose answer a batch waits: id to the lines of the change."""
+    ids = {open_schema_change(layout, pipeline, flow) for flow in pipeline.flows} - {None}
+    lines: dict[str, list[Line]] = {}
+    for line in read(layout, pipeline.name) if ids else ():
+        if line.event == "refused" and line.schema_change_id in ids:
+            lines.setdefault(line.schema_change_id, []).append(line)
+    return lines
 
 
-def waits_for(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
-    """The drift for whose answer a flow's pending batch waits; None when the next run tries it.
+def open_schema_change(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
+    """The id of the schema change for whose answer a flow's pending batch waits; None if the next run tries the batch.
 
-    A batch that was refused waits no more once its drift is answered, or the schema or contract that refused it changed.
-    The refusal's note is a small file, so that asking costs little where nothing waits.
+    A refused batch no longer waits once its schema change is answered, or the schema or contract that refused it has changed.
+    The refusal is recorded in a small file, so the check is cheap when nothing waits.
     """
     ref = checkpoint.current(layout, pipeline, flow)
-    told = refusal.noted(layout, ref)
-    if "drift" not in told or told.get("batch_id") != progress.read(ref.path(layout)).pending_batch:
+    recorded = refusal.recorded(layout, ref)
+    if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(ref.path(layout)).pending_batch:
         return None
-    source = registry.landing_behind(flow, pipeline)
-    if source is None or told.get("declared") != declared_fingerprint(source):
+    source = registry.landing_source_of(flow, pipeline)
+    if source is None or recorded.get("declared") != declared_fingerprint(source):
         return None
-    drift = str(told["drift"])
-    return None if is_answered(layout, pipeline.name, drift) else drift
+    schema_change_id = str(recorded["schema_change_id"])
+    return None if is_answered(layout, pipeline.name, schema_change_id) else schema_change_id
 
 
-def is_answered(layout: Layout, pipeline: str, drift: str) -> bool:
-    """Whether a person has answered a drift."""
-    return any(line.event == "answered" and line.drift == drift for line in read(layout, pipeline))
+def is_answered(layout: Layout, pipeline: str, schema_change_id: str) -> bool:
+    """Whether a person has answered a schema change."""
+    return any(
+        line.event == "answered" and line.schema_change_id == schema_change_id for line in read(layout, pipeline)
+    )
 
 
-def answer(layout: Layout, pipeline: str, drift: str, given: Answer, by: str) -> Sequence[Line]:
-    """Write down what a person decided about a drift; the flow's next run acts on it.
+def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answer, by: str) -> Sequence[Line]:
+    """Record a person's answer to a refused schema change; the flow's next run applies it.
 
     Args:
         layout: The lake's.
-        pipeline: Its name.
-        drift: Which one.
-        given: ``evolve`` or ``quarantine``.
-        by: Who.
+        pipeline: The pipeline's name.
+        schema_change_id: From the refusal.
+        decision: ``evolve`` or ``quarantine``.
+        by: The person's name.
 
     Returns:
-        The lines: none when the same was answered before.
+        The appended lines; none if the same answer was given before.
 
     Raises:
-        RequestError: There is no such drift, or it was answered otherwise before.
+        RequestError: There is no such schema change, or it already has a different answer.
     """
     lines = read(layout, pipeline)
-    earlier = [line for line in lines if line.event == "answered" and line.drift == drift]
-    if any(line.decision != given for line in earlier):
-        told = (
-            f"{earlier[0].decided_by or 'somebody'} answered {earlier[0].decision!r} on {earlier[0].recorded_at[:16]}"
-        )
+    earlier = [line for line in lines if line.event == "answered" and line.schema_change_id == schema_change_id]
+    if any(line.decision != decision for line in earlier):
+        decided_by, at = earlier[0].decided_by or "a person", earlier[0].recorded_at[:16]
         raise RequestError(
-            f"drift {drift!r} of {pipeline!r} has its answer: {told}. To decide anew, change the source's contract."
+            f"schema change {schema_change_id!r} of {pipeline!r} has been answered: {decided_by} answered "
+            f"{earlier[0].decision!r} on {at}. To decide differently, change the source's contract."
         )
     if earlier:
         return []
-    refused = [line for line in lines if line.event == "refused" and line.drift == drift]
+    refused = [line for line in lines if line.event == "refused" and line.schema_change_id == schema_change_id]
     if not refused:
-        answered = {line.drift for line in lines if line.event == "answered"}
-        known = {line.drift: None for line in lines if line.event == "refused" and line.drift not in answered}
-        told = ", ".join(known) or "none"
-        raise RequestError(f"no batch of {pipeline!r} was refused for drift {drift!r}; without an answer: {told}.")
-    moment = now()
+        answered = {line.schema_change_id for line in lines if line.event == "answered"}
+        open_ids = {
+            line.schema_change_id: None
+            for line in lines
+            if line.event == "refused" and line.schema_change_id not in answered
+        }
+        raise RequestError(
+            f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}; "
+            f"without an answer: {', '.join(open_ids) or 'none'}."
+        )
+    recorded_at = now()
     return record(
         layout,
         pipeline,
         [
-            dataclasses.replace(line, event="answered", decision=given, decided_by=by, recorded_at=moment)
+            dataclasses.replace(line, event="answered", decision=decision, decided_by=by, recorded_at=recorded_at)
             for line in refused
         ],
     )
 
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:
-    """Of what refuses a batch: the schema, its contract, and how values are written. When it changed, the same may pass."""
+    """Hash of the schema, its contract and the formats of its values. When it has changed, a refused batch may pass."""
     declared = {"schema": source.schema, "contract": source.contract.to_json()}
     return fingerprint(declared | ({"formats": formats} if (formats := source.formats.to_json()) else {}))
 
@@ -192,7 +199,18 @@ def table_schema() -> pyarrow.Schema:
     """The columns of the table."""
     import pyarrow as pa
 
-    texts = ["flow", "event", "kind", "field", "formerly", "before", "after", "decision", "drift", "decided_by"]
+    texts = [
+        "flow",
+        "event",
+        "kind",
+        "field",
+        "formerly",
+        "before",
+        "after",
+        "decision",
+        "schema_change_id",
+        "decided_by",
+    ]
     return pa.schema(
         [
             ("recorded_at", pa.timestamp("us", tz="UTC")),
@@ -214,8 +232,8 @@ def _path(layout: Layout, pipeline: str) -> Path:
 def _row(line: Line) -> dict[str, Any]:
     plain = {name: getattr(line, name) for name in (field.name for field in dataclasses.fields(line))}
     del plain["change"]
-    moment = pendulum.parse(line.recorded_at)
-    return {**plain, **line.change.to_json(), "breaks": list(line.breaks), "recorded_at": moment}
+    recorded_at = pendulum.parse(line.recorded_at)
+    return {**plain, **line.change.to_json(), "breaks": list(line.breaks), "recorded_at": recorded_at}
 
 
 def _line(row: dict[str, Any]) -> Line:

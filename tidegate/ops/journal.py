@@ -1,7 +1,7 @@
-"""What the batches of all pipelines did, for people who look: summaries, lines, trends and counts. Starts no JVM.
+"""Reads the history of batches for pages: summaries, lines, trends and counts. Starts no JVM.
 
-Made of the platform's own tables (ledger, verdicts) and of the quarantine tables. Rule names and counts only, never a
-value of the data.
+The sources are Tidegate's own tables (ledger, verdicts) and the quarantine tables. Results have names of rules and counts,
+never a value of the data.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import identity, wording
+from tidegate import formatting, identity
 from tidegate.ops.ledger import COUNTS
-from tidegate.ops.mirror import Copied, Mirror
 from tidegate.ops.query import query
+from tidegate.ops.table_cache import CachedTable, TableCache
 from tidegate.report import BatchRecord
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
 TREND = 30
-"""How many of the newest batches a trend line shows."""
+"""Length of a trend line, in batches."""
 
 _ATTEMPT = {
     **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),
@@ -29,7 +29,7 @@ _ATTEMPT = {
     "refresh": "INTEGER",
     "recorded_at": "TIMESTAMPTZ",
 }
-_LEDGER = Copied(
+_LEDGER = CachedTable(
     name="ledger",
     columns={
         **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
@@ -40,7 +40,7 @@ _LEDGER = Copied(
     },
 )
 _RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"""
-_VERDICTS = Copied(
+_VERDICTS = CachedTable(
     name="verdicts",
     columns={
         **dict.fromkeys(("flow", "app_id", "suite", "outcome"), "VARCHAR"),
@@ -70,8 +70,8 @@ SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
 FROM newest GROUP BY ALL
 """
 
-# A refused batch has no line in the ledger, and a swap has the transaction and the number of the batch before it. A
-# verdict of an older version does not name its transaction, and is taken for a batch's (`tidegate.identity.app_id`).
+# A refused batch has no line in the ledger, and a swap has the transaction id and the number of the batch before it. A
+# verdict of an older version has no transaction id and counts as a batch's (`tidegate.identity.app_id`).
 _EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
 _LINES = f"""
 WITH named AS (
@@ -101,21 +101,21 @@ SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS fir
 FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH} GROUP BY ALL ORDER BY ALL DESC
 """
 
-_OPEN = "SELECT count(DISTINCT _row_id) AS entries FROM held WHERE state = 'open'"
+_OPEN = "SELECT count(DISTINCT _row_id) AS entries FROM delta_table WHERE state = 'open'"
 _BY_RULE = """
 SELECT rule, level, state, count(DISTINCT _row_id) AS entries
-FROM (SELECT level, state, _row_id, unnest(rules) AS rule FROM held)
+FROM (SELECT level, state, _row_id, unnest(rules) AS rule FROM delta_table)
 GROUP BY ALL ORDER BY entries DESC, rule, state
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A flow in one line: the batches of its stream. Swaps, replays and decisions are none."""
+    """Summary of the batches of a flow's stream. Swaps, backfills, replays and decisions do not count."""
 
     batches: int
     at: datetime
-    """When its last batch was recorded."""
+    """Time at which the last batch was recorded."""
     batch_id: int
     checkpoint_version: int
     refresh: int
@@ -124,43 +124,43 @@ class Summary:
     """Rows of the last 24 hours."""
     quarantined_today: int
     trend: tuple[int, ...]
-    """Rows of each of the newest batches, the oldest first."""
+    """Rows read by each of the newest batches, the oldest first."""
     trend_quarantined: tuple[int, ...]
-    """How many of them went to quarantine."""
+    """Quarantined rows of the same batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A batch, a swap, a replay or a decision: its line in the ledger, if it has one, and its last verdict, if it was judged."""
+    """A batch, swap, backfill, replay or decision: its ledger line, if any, and its last verdict, if any."""
 
     flow: str
     app_id: str
-    """The transaction, under which ``batch_id`` counts."""
+    """The transaction id that ``batch_id`` belongs to."""
     batch_id: int
     checkpoint_version: int | None
-    """None, as ``refresh``: a decision about quarantined entries, of whatever checkpoint."""
+    """None, like ``refresh``, for a decision about quarantine entries, which belongs to no checkpoint."""
     refresh: int | None
     at: datetime
     run_key: str | None
     attempt: str | None
     mode: str | None
-    """What was asked for, and ``requested_by`` by whom; None where an older version wrote the line."""
+    """Mode of the request; None, like ``requested_by``, in lines of older versions."""
     requested_by: str | None
     record: BatchRecord | None
-    """None: a gate refused it. A batch waits then; a replay does not."""
+    """None if a gate refused it. A refused batch waits; a backfill does not."""
     suite: str | None
     outcome: str | None
-    """``passed``, ``split``, ``refused``; None without a gate."""
+    """``passed``, ``split`` or ``refused``; None without a gate."""
     expectations: int
     unmet: tuple[str, ...]
-    """The rules that were not met."""
+    """Rules of the expectations that were not met."""
     judgements: int
-    """How often it was judged."""
+    """Number of verdicts about it."""
 
     @property
-    def called(self) -> str:
-        """``batch 3``, ``replay 3``, ``swap``, ``waive``."""
-        return identity.called(self.app_id, self.batch_id, self.record.kind if self.record else None)
+    def label(self) -> str:
+        """``batch 3``, ``backfill 3``, ``replay 3``, ``swap``, ``waive``."""
+        return identity.label(self.app_id, self.batch_id, self.record.kind if self.record else None)
 
     @property
     def is_batch(self) -> bool:
@@ -168,14 +168,14 @@ class Line:
         return self.record.is_batch if self.record else identity.is_stream(self.app_id)
 
     @property
-    def asked(self) -> str:
-        """What was asked for that is no increment, and by whom, in a phrase; empty for an increment."""
-        return wording.asked(self.mode, self.requested_by)
+    def request_label(self) -> str:
+        """Mode and author of the request; empty for an increment (`tidegate.formatting.request_label`)."""
+        return formatting.request_label(self.mode, self.requested_by)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quarantined:
-    """How many entries of a quarantine table broke a rule, by state; an entry that broke two counts in both."""
+class QuarantineCount:
+    """Number of quarantine entries that broke one rule and are in one state; an entry with two rules counts twice."""
 
     rule: str
     level: str
@@ -186,7 +186,7 @@ class Quarantined:
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """One checkpoint of a flow, by what the ledger says of it."""
+    """One checkpoint of a flow, summarized from the ledger."""
 
     checkpoint_version: int
     refresh: int
@@ -196,17 +196,17 @@ class Version:
 
 
 class Journal:
-    """Reads for pages; made once for a process that serves them."""
+    """Queries for pages over a cache of the tables; create one per serving process."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._mirror = Mirror((_LEDGER, _VERDICTS))
+        self._tables = TableCache((_LEDGER, _VERDICTS))
 
     def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
-        """Every flow of some pipelines that has a batch, by pipeline and flow."""
+        """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""
         for pipeline in pipelines:
-            self._mirror.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
-        rows = self._mirror.query(_SUMMARIES, [list(pipelines), TREND, TREND])
+            self._tables.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
+        rows = self._tables.query(_SUMMARIES, [list(pipelines), TREND, TREND])
         return {
             (row.pop("pipeline"), row.pop("flow")): Summary(
                 **row | {name: tuple(row[name]) for name in ("trend", "trend_quarantined")}
@@ -217,45 +217,45 @@ class Journal:
     def lines(
         self, pipeline: str, *, flow: str | None = None, run_key: str | None = None, limit: int, offset: int = 0
     ) -> list[Line]:
-        """Batches, swaps, replays and decisions, the newest first.
+        """Batches, swaps, backfills, replays and decisions, the newest first.
 
         Args:
-            pipeline: Its name.
-            flow: Only this flow's.
-            run_key: Only what this run recorded or judged last.
-            limit: At most so many.
-            offset: Leave out so many newer ones.
+            pipeline: The pipeline's name.
+            flow: Only lines of this flow.
+            run_key: Only lines that this run recorded, or judged last.
+            limit: Maximum number of lines.
+            offset: Number of newer lines to skip.
         """
         for kind in ("ledger", "verdicts"):
-            self._mirror.refresh(kind, pipeline, self._layout.ops(pipeline, kind))
-        asked = {"pipeline": pipeline, "flow": flow, "run_key": run_key, "limit": limit, "offset": offset}
-        return [_line(row) for row in self._mirror.query(_LINES, asked)]
+            self._tables.refresh(kind, pipeline, self._layout.ops(pipeline, kind))
+        parameters = {"pipeline": pipeline, "flow": flow, "run_key": run_key, "limit": limit, "offset": offset}
+        return [_line(row) for row in self._tables.query(_LINES, parameters)]
 
     def versions(self, pipeline: str, flow: str) -> list[Version]:
-        """The checkpoints that recorded batches of a flow, the newest first."""
-        self._mirror.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
-        return [Version(**row) for row in self._mirror.query(_VERSIONS, [pipeline, flow])]
+        """The checkpoints with recorded batches of a flow, the newest first."""
+        self._tables.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
+        return [Version(**row) for row in self._tables.query(_VERSIONS, [pipeline, flow])]
 
 
-def quarantined(layout: Layout, pipeline: str, flow: str) -> list[Quarantined]:
-    """What a flow set aside, by rule and state, the most first."""
+def quarantine_counts(layout: Layout, pipeline: str, flow: str) -> list[QuarantineCount]:
+    """A flow's quarantine entries by rule and state, the highest count first."""
     columns = ("_row_id", "level", "rules", "state")
-    return [Quarantined(**row) for row in query(layout.quarantine(pipeline, flow), columns, _BY_RULE)]
+    return [QuarantineCount(**row) for row in query(layout.quarantine(pipeline, flow), columns, _BY_RULE)]
 
 
-def still_open(layout: Layout, pipeline: str, flow: str) -> int:
-    """How many entries of a flow's quarantine are open; each counts once."""
-    found = query(layout.quarantine(pipeline, flow), ("_row_id", "state"), _OPEN)
-    return int(found[0]["entries"]) if found else 0
+def open_entries(layout: Layout, pipeline: str, flow: str) -> int:
+    """The number of open entries in a flow's quarantine; each counts once."""
+    rows = query(layout.quarantine(pipeline, flow), ("_row_id", "state"), _OPEN)
+    return int(rows[0]["entries"]) if rows else 0
 
 
 def _line(row: dict[str, Any]) -> Line:
     names = ("kind", "filtered", "rules", "target_version", "seconds", *COUNTS)
-    told = {name: row.pop(name) for name in names}
+    recorded = {name: row.pop(name) for name in names}
     record = None
-    if told["kind"] is not None:
-        own = {name: row[name] for name in ("flow", "app_id", "batch_id")}
-        maps = {name: dict(told[name] or {}) for name in ("filtered", "rules")}
-        record = BatchRecord.from_json({**told, **own, **maps})
+    if recorded["kind"] is not None:
+        key = {name: row[name] for name in ("flow", "app_id", "batch_id")}
+        maps = {name: dict(recorded[name] or {}) for name in ("filtered", "rules")}
+        record = BatchRecord.from_json({**recorded, **key, **maps})
     row |= {"unmet": tuple(row["unmet"] or ()), "expectations": row["expectations"] or 0}
     return Line(**row | {"judgements": row["judgements"] or 0}, record=record)

@@ -1,7 +1,7 @@
-"""The ledger and the verdicts of a pipeline: one line per batch, replay, swap and decision, one line per judgement.
+"""The ledger and the verdicts of a pipeline: one line per batch, backfill, replay, swap and decision; one per verdict.
 
-Written with delta-rs and not with Spark: a line costs milliseconds instead of a second, and its commit is a rename
-that fails when the name exists, so two drivers of one pipeline cannot both be acknowledged (docs/adr/0002).
+Written with delta-rs and not with Spark: a line costs milliseconds instead of a second, and its commit is a rename that
+fails if the name exists, so of two concurrent drivers of one pipeline only one succeeds (docs/adr/0002).
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ COUNTS = (
     *("groups", "upserted", "deleted", "unchanged"),
     *("files_listed", "files_opened", "files_quarantined", "files_already_read", "closed"),
 )
-"""The counts of a line, in the order of its columns."""
+"""The columns of a line that are counts, in the order of the table."""
 
-UNKNOWN: dict[str, Any] = dict.fromkeys(("run_key", "mode", "requested_by", "attempt", "checkpoint_version", "refresh"))
-"""Columns that say who asked for a line and which checkpoint it is of; a decision has no run and no checkpoint."""
+NO_RUN: dict[str, Any] = dict.fromkeys(("run_key", "mode", "requested_by", "attempt", "checkpoint_version", "refresh"))
+"""The columns about the run and the checkpoint of a line, all None; a decision has neither."""
 
 
-def record(layout: Layout, pipeline: str, batch: BatchRecord, asked: Mapping[str, Any]) -> None:
-    """Add a line once, however often it is recorded.
+def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mapping[str, Any]) -> None:
+    """Append a line; recording the same line again has no effect.
 
     Args:
         layout: The lake.
-        pipeline: Its name.
+        pipeline: The pipeline's name.
         batch: A line that balances.
-        asked: Values of the columns in `UNKNOWN`.
+        run_columns: Values of the columns in `NO_RUN`.
     """
     from deltalake import CommitProperties, Transaction
 
     path = layout.ops(pipeline, "ledger")
     app_id = f"{batch.app_id}/swap" if batch.kind == "swap" else batch.app_id
-    held = delta.transaction_version(path, app_id)
-    if held is not None and held >= batch.batch_id:
+    recorded = delta.transaction_version(path, app_id)
+    if recorded is not None and recorded >= batch.batch_id:
         return
     commit = CommitProperties(app_transactions=[Transaction(app_id=app_id, version=batch.batch_id)])
-    _append(path, schema(), {**batch.to_json(), **UNKNOWN, **asked}, commit)
+    _append(path, schema(), {**batch.to_json(), **NO_RUN, **run_columns}, commit)
 
 
 def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
-    """Add a line for each decision to give up messages that has none, in the order of the decisions.
+    """Append a line for each accepted gap that has none, in the order of the decisions.
 
     Args:
         layout: The lake; the caller holds the flow's lease.
-        pipeline: Its name.
-        flow: The flow's.
+        pipeline: The pipeline's name.
+        flow: The flow's name.
     """
-    for number, decided in enumerate(gap.accepted(layout, pipeline, flow)):
+    for number, decision in enumerate(gap.accepted(layout, pipeline, flow)):
         lost = {
-            f"{identity.GAP}({decided.topic} {partition}:{first}-{last})": last - first + 1
-            for partition, (first, last) in (decided.offsets or {}).items()
+            f"{identity.GAP}({decision.topic} {partition}:{first}-{last})": last - first + 1
+            for partition, (first, last) in (decision.offsets or {}).items()
         }
         line = BatchRecord(
             flow=flow,
@@ -77,16 +77,16 @@ def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
             read=sum(lost.values()),
             filtered=lost,
         )
-        record(layout, pipeline, line, {"mode": line.kind, "requested_by": decided.by})
+        record(layout, pipeline, line, {"mode": line.kind, "requested_by": decision.by})
 
 
-def judged(layout: Layout, pipeline: str, verdict: Verdict, asked: Mapping[str, Any]) -> None:
-    """Add a judgement; every attempt at a batch has its own, and none carries the batch's transaction id.
+def record_verdict(layout: Layout, pipeline: str, verdict: Verdict, run_columns: Mapping[str, Any]) -> None:
+    """Append a verdict. Every attempt at a batch has its own, so the commit carries no transaction id.
 
-    A refusal recorded under that id would swallow the later pass of the same batch.
+    With the batch's id, a recorded refusal would suppress the verdict of a later attempt at the same batch.
     """
     plain = verdict.to_json()
-    line = {**plain, "app_id": verdict.app_id or None, "results": json.dumps(plain["results"]), **UNKNOWN, **asked}
+    line = {**plain, "app_id": verdict.app_id or None, "results": json.dumps(plain["results"]), **NO_RUN, **run_columns}
     _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line, None)
 
 
@@ -105,7 +105,7 @@ def schema() -> pyarrow.Schema:
             ("rules", pa.map_(pa.string(), pa.int64())),
             ("target_version", pa.int64()),
             ("seconds", pa.float64()),
-            *_asked(),
+            *_run_columns(),
         ]
     )
 
@@ -115,7 +115,7 @@ def verdict_schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     texts = ["flow", "app_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "results"]
-    return pa.schema([*[(name, pa.string()) for name in texts], ("batch_id", pa.int64()), *_asked()])
+    return pa.schema([*[(name, pa.string()) for name in texts], ("batch_id", pa.int64()), *_run_columns()])
 
 
 def _append(path: Path, columns: pyarrow.Schema, line: Mapping[str, Any], commit: Any) -> None:
@@ -123,7 +123,7 @@ def _append(path: Path, columns: pyarrow.Schema, line: Mapping[str, Any], commit
     store.append(path, columns, [{name: row[name] for name in columns.names}], commit)
 
 
-def _asked() -> list[tuple[str, pyarrow.DataType]]:
+def _run_columns() -> list[tuple[str, pyarrow.DataType]]:
     import pyarrow as pa
 
     return [

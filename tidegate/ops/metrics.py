@@ -1,7 +1,7 @@
-"""What Spark tells of every micro-batch: rates, durations, state, offsets; one line each in ``_ops/<pipeline>/progress``.
+"""Spark's progress of each micro-batch: rates, durations, state, offsets; one line each in ``_ops/<pipeline>/progress``.
 
-The ledger says what became of the rows, these lines say how fast and how late. Its numbers of rows are the ledger's to
-tell: Spark counts a row as often as a batch reads it.
+The ledger records the disposition of rows; these lines record speed and lateness. Use the ledger for numbers of rows: Spark
+counts a row as often as the batch scans it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryProgress:
-    """One line: what Spark's ``StreamingQueryProgress`` told of one micro-batch."""
+    """One line: Spark's ``StreamingQueryProgress`` of one micro-batch."""
 
     flow: str
     app_id: str
@@ -34,48 +34,48 @@ class QueryProgress:
     run_key: str
     attempt: str
     mode: str
-    """What the run was asked to do."""
+    """Mode of the run's request."""
     started_at: datetime
-    """When the trigger began."""
+    """Start of the trigger."""
     input_rows: int
-    """As Spark counts them: a row as often as the batch reads it, and none of files that a landing batch opens itself."""
+    """Spark's count: a row counts as often as the batch scans it; rows of files that a landing batch opens itself do not count."""
     input_rows_per_second: float | None
-    """Since the trigger before, in the same run; None for its first, and where Spark saw no row."""
+    """Since the previous trigger of the same run; None for the first trigger and for a batch without rows."""
     processed_rows_per_second: float | None
     trigger_ms: int
-    """The whole micro-batch."""
+    """Duration of the whole micro-batch."""
     duration_ms: Mapping[str, int]
-    """Its parts, as Spark names them: ``latestOffset``, ``queryPlanning``, ``addBatch``, ``walCommit``, …"""
+    """Duration of its parts by Spark's names: ``latestOffset``, ``queryPlanning``, ``addBatch``, ``walCommit``, …"""
     state_rows: int
     state_bytes: int
     late_rows: int
-    """Dropped behind the watermark."""
+    """Rows dropped because they were older than the watermark."""
     watermark: datetime | None
     start_offset: str | None
-    """As JSON, in the form of the checkpoint."""
+    """JSON, as in the checkpoint."""
     end_offset: str | None
     offsets_behind: int | None
-    """Messages of the topic between the end of this batch and the newest that the run saw; None for other sources."""
+    """Messages between the end of this batch and the newest offset that Spark knew; None if the source is not a topic."""
     recorded_at: datetime
 
     @classmethod
-    def from_spark(cls, told: Mapping[str, Any], **of_run: Any) -> Self:
-        """From the JSON of Spark's progress.
+    def from_spark(cls, progress: Mapping[str, Any], **of_run: Any) -> Self:
+        """Convert Spark's progress.
 
         Args:
-            told: The JSON as plain values.
+            progress: The JSON of ``StreamingQueryProgress``, parsed.
             of_run: ``flow``, ``app_id``, ``run_key``, ``attempt``, ``mode`` and ``recorded_at``.
         """
-        durations = {name: int(ms) for name, ms in (told.get("durationMs") or {}).items()}
-        operators = told.get("stateOperators") or []
-        source = (told.get("sources") or [{}])[0]
-        watermark = (told.get("eventTime") or {}).get("watermark")
+        durations = {name: int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
+        operators = progress.get("stateOperators") or []
+        source = (progress.get("sources") or [{}])[0]
+        watermark = (progress.get("eventTime") or {}).get("watermark")
         return cls(
-            batch_id=int(told["batchId"]),
-            started_at=_instant(told["timestamp"]),
-            input_rows=int(told.get("numInputRows") or 0),
-            input_rows_per_second=_rate(told.get("inputRowsPerSecond")),
-            processed_rows_per_second=_rate(told.get("processedRowsPerSecond")),
+            batch_id=int(progress["batchId"]),
+            started_at=_instant(progress["timestamp"]),
+            input_rows=int(progress.get("numInputRows") or 0),
+            input_rows_per_second=_rate(progress.get("inputRowsPerSecond")),
+            processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
             trigger_ms=durations.pop("triggerExecution", 0),
             duration_ms=durations,
             state_rows=sum(int(each.get("numRowsTotal") or 0) for each in operators),
@@ -90,63 +90,52 @@ class QueryProgress:
 
 
 def append(path: Path, lines: Iterable[QueryProgress]) -> None:
-    """Add lines to a pipeline's progress.
-
-    Args:
-        path: `Layout.ops` of ``progress``.
-        lines: One or more.
-    """
+    """Append lines to a pipeline's table ``progress``, in one commit."""
     store.append(
         path, schema(), [{**dataclasses.asdict(line), "duration_ms": dict(line.duration_ms)} for line in lines]
     )
 
 
 def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
-    """What one attempt's batches of a flow told, oldest first: the columns that gauges are made of.
-
-    Args:
-        path: `Layout.ops` of ``progress``.
-        flow: Its name.
-        attempt: The id of the attempt.
-    """
+    """The lines of one attempt's batches of a flow, oldest first, with the columns that Airflow's gauges need."""
     columns = "trigger_ms, state_rows, late_rows, offsets_behind"
-    # Both are names of ours, so neither can end the literal that it stands in.
+    # Safe in SQL literals: names of flows and ids of attempts are validated and have no quotes.
     return store.select(
-        path, f"SELECT {columns} FROM held WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
+        path, f"SELECT {columns} FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
     )
 
 
 def now() -> datetime:
-    """The instant, in UTC."""
+    """The current time in UTC."""
     return pendulum.now("UTC")
 
 
 def schema() -> pyarrow.Schema:
-    """Names and types of the columns, in the order of `QueryProgress`."""
+    """The columns of the table, in the order of `QueryProgress`."""
     import pyarrow as pa
 
-    moment = pa.timestamp("us", tz="UTC")
+    instant = pa.timestamp("us", tz="UTC")
     types = {
         "int": pa.int64(),
         "int | None": pa.int64(),
         "float | None": pa.float64(),
         "str": pa.string(),
         "str | None": pa.string(),
-        "datetime": moment,
-        "datetime | None": moment,
+        "datetime": instant,
+        "datetime | None": instant,
         "Mapping[str, int]": pa.map_(pa.string(), pa.int64()),
     }
     return pa.schema([(field.name, types[str(field.type)]) for field in dataclasses.fields(QueryProgress)])
 
 
 def _instant(text: str) -> datetime:
-    found = pendulum.parse(text)
-    assert isinstance(found, datetime)
-    return found
+    instant = pendulum.parse(text)
+    assert isinstance(instant, datetime)
+    return instant
 
 
 def _rate(value: object) -> float | None:
-    # The first trigger of a run has none: Spark tells 0, NaN or nothing.
+    # The first trigger of a run has no rate: Spark reports 0, NaN or nothing.
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
 
 
@@ -155,7 +144,7 @@ def _offset(value: object) -> str | None:
 
 
 def _behind(end: object, latest: object) -> int | None:
-    """Between two offsets of a topic, ``{topic: {partition: offset}}``."""
+    """Number of messages between two offsets of a topic, ``{topic: {partition: offset}}``; None for other offsets."""
     if not isinstance(end, Mapping) or not isinstance(latest, Mapping):
         return None
     behind = 0

@@ -1,6 +1,6 @@
-"""What `plan` found before each run, for rules about several runs in a row. Starts no JVM.
+"""Records the result of each `plan`, for alert rules about several runs in a row. Starts no JVM.
 
-A text file per pipeline with a line of JSON a plan, and not a table: a plan that finds nothing has to cost milliseconds.
+A text file per pipeline with one line of JSON per plan, not a table: a plan that finds no new input must cost milliseconds.
 """
 
 from __future__ import annotations
@@ -22,83 +22,85 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
     from tidegate.status.lag import Lag
 
-KEPT = 500
-"""Lines that stay when a file with twice as many is cut."""
+MAX_LINES = 500
+"""When a file has more than twice as many lines, it is cut to this number."""
 
 log = logging.getLogger("tidegate")
 
 
 def record(layout: Layout, pipeline: str, lags: Iterable[Lag]) -> None:
-    """Add what a plan found.
+    """Record the result of a plan.
 
     Args:
         layout: The paths of the lake.
-        pipeline: Its name.
-        lags: Of the flows that were asked.
+        pipeline: The pipeline's name.
+        lags: The lags of the planned flows.
     """
-    _add(layout.plans(pipeline), {"flows": {lag.flow: _told(lag) for lag in lags}})
+    _append(layout.plans(pipeline), {"flows": {lag.flow: _entry(lag) for lag in lags}})
 
 
 def record_failure(layout: Layout, pipeline: str) -> None:
-    """Add that a plan was made and did not get to an answer."""
-    _add(layout.plans(pipeline), {"flows": None})
+    """Record that a plan failed."""
+    _append(layout.plans(pipeline), {"flows": None})
 
 
-def look(layout: Layout, pipeline: str) -> None:
-    """Add that somebody watches, if nothing is noted yet: a pipeline that is never planned is to be missed one day."""
+def record_watched(layout: Layout, pipeline: str) -> None:
+    """Record that alerts watch the pipeline, if nothing is recorded yet, so that a pipeline without any plan raises an alert."""
     if not layout.plans(pipeline).exists():
-        _add(layout.plans(pipeline), {"flows": {}})
+        _append(layout.plans(pipeline), {"flows": {}})
 
 
-def last_sign(layout: Layout, pipeline: str) -> datetime | None:
-    """When any flow of a pipeline was planned last, or before that: when somebody first looked."""
+def last_activity(layout: Layout, pipeline: str) -> datetime | None:
+    """Time of a pipeline's last plan; before the first plan, the time since which alerts watch the pipeline."""
     lines = list(_lines(layout, pipeline))
     return lines[-1][0] if lines else None
 
 
 def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
-    """What the plans of a flow found, oldest first; those that failed are among them."""
-    found = []
+    """The results of a flow's plans, oldest first, including failed ones."""
+    results = []
     for at, flows in _lines(layout, pipeline):
         if flows is None:
-            found.append(PlannedLag(at=at, behind=None, rows=None))
+            results.append(PlannedLag(at=at, behind=None, rows=None))
         elif flow in flows:
-            told = flows[flow]
-            begins = {int(partition): offset for partition, offset in told.get("begins", {}).items()}
-            found.append(PlannedLag(at=at, behind=told["behind"], rows=told["rows"], begins=begins))
-    return tuple(found)
+            entry = flows[flow]
+            first_offsets = {int(partition): offset for partition, offset in entry.get("first_offsets", {}).items()}
+            results.append(PlannedLag(at=at, behind=entry["behind"], rows=entry["rows"], first_offsets=first_offsets))
+    return tuple(results)
 
 
-def _told(lag: Lag) -> dict[str, Any]:
-    told: dict[str, Any] = {"behind": lag.behind if lag.error is None else None, "rows": lag.rows}
-    return told | {"begins": lag.begins} if lag.begins else told
+def _entry(lag: Lag) -> dict[str, Any]:
+    entry: dict[str, Any] = {"behind": lag.behind if lag.error is None else None, "rows": lag.rows}
+    return entry | {"first_offsets": lag.first_offsets} if lag.first_offsets else entry
 
 
 def _lines(layout: Layout, pipeline: str) -> Iterator[tuple[datetime, Mapping[str, Any] | None]]:
-    """Each plan, the oldest first: when it was, and what it found of each flow, None where it failed."""
+    """Time and result of each plan, the oldest first: entries by flow, or None if the plan failed."""
     try:
         text = layout.plans(pipeline).read_text(encoding="utf-8")
     except FileNotFoundError:
         return
     for line in text.splitlines():
         try:
-            told = json.loads(line)
-            at, flows = datetime.fromisoformat(told["at"]), told["flows"]
+            values = json.loads(line)
+            at, flows = datetime.fromisoformat(values["at"]), values["flows"]
         except (ValueError, KeyError, TypeError):
-            # Half a line: the disk was full.
+            # An incomplete line, written when the disk was full.
             continue
         yield at, flows
 
 
-def _add(path: Path, told: dict[str, Any]) -> None:
-    """Never fails a plan: what could not be noted is told in the log."""
-    line = json.dumps({"at": pendulum.now("UTC").isoformat(), **told}) + "\n"
+def _append(path: Path, values: dict[str, Any]) -> None:
+    """Append a line. An I/O error is logged and does not fail the plan."""
+    line = json.dumps({"at": pendulum.now("UTC").isoformat(), **values}) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(line)
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        if len(lines) > 2 * KEPT:
-            atomic.write_text(path, "".join(lines[-KEPT:]))
+        if len(lines) > 2 * MAX_LINES:
+            atomic.write_text(path, "".join(lines[-MAX_LINES:]))
     except OSError as error:
-        log.warning("what the plan found could not be noted for alerts: %s", error.strerror or type(error).__name__)
+        log.warning(
+            "the result of the plan could not be recorded for alerts: %s", error.strerror or type(error).__name__
+        )

@@ -1,4 +1,4 @@
-"""SQL over one Delta table with delta-rs and DuckDB: no JVM, and not pyarrow or pandas, which take a second to load."""
+"""Queries one Delta table with delta-rs and DuckDB. Starts no JVM, and does not import pyarrow or pandas, which takes a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.ops import store
 
 def columns(path: Path) -> tuple[str, ...]:
     """The names of a table's columns; none when there is no table."""
-    table = store.opened(path)
+    table = store.open_table(path)
     return () if table is None else tuple(field.name for field in table.schema().fields)
 
 
@@ -22,22 +22,22 @@ def query(
 
     Args:
         path: The Delta table.
-        columns: What is read of it; nothing else leaves the files.
-        sql: DuckDB's SQL over these columns of the table ``held``.
-        values: For each ``?`` in it, or by name for each ``$name``.
-        where: Which rows are read, as a condition that delta-rs pushes down to the files.
+        columns: The columns to read.
+        sql: DuckDB's SQL over the table ``delta_table``, which has these columns.
+        values: Parameters: one for each ``?``, or by name for each ``$name``.
+        where: Condition on the rows to read; delta-rs pushes it down to the files.
     """
-    table = store.opened(path)
+    table = store.open_table(path)
     if table is None:
         return []
     import duckdb
     from deltalake import QueryBuilder
 
-    wanted = ", ".join(f'"{column}"' for column in columns)
-    rows = QueryBuilder().register("source", table).execute(f"SELECT {wanted} FROM source WHERE {where}")
+    selected = ", ".join(f'"{column}"' for column in columns)
+    rows = QueryBuilder().register("source", table).execute(f"SELECT {selected} FROM source WHERE {where}")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("held", rows)
+        connection.register("delta_table", rows)
         cursor = connection.execute(sql, values)
         names = [column[0] for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -1,7 +1,7 @@
-"""The platform's own small Delta tables about a pipeline: appended and read with delta-rs, without a JVM.
+"""Appends to and reads Tidegate's own small Delta tables with delta-rs. Starts no JVM.
 
-A commit is a rename that fails when the name exists, so writers in different processes do not lose each other's lines
-(docs/adr/0002).
+A commit is a rename that fails if the name exists, so concurrent writers in different processes do not lose each other's
+lines (docs/adr/0002).
 """
 
 from __future__ import annotations
@@ -20,54 +20,56 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
-FILES_AT_MOST = 100
-"""A commit that makes more of them writes the small ones together: each costs a reader about a millisecond."""
+MAX_FILES = 100
+"""A commit that leaves more files compacts the table: each file costs a reader about a millisecond."""
 
 
 def append(path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]], commit: Any = None) -> None:
-    """Add rows in one commit; columns that the table lacks are added to it, and small files are written together in time.
+    """Append rows in one commit. Columns that the table lacks are added to it; too many small files are compacted.
 
     Args:
-        path: `Layout.ops`.
-        schema: Names and types of the columns.
+        path: A table of `Layout.ops`.
+        schema: The columns.
         rows: Each with a value for every column.
-        commit: delta-rs' ``CommitProperties``, for a commit that carries a transaction id.
+        commit: delta-rs' ``CommitProperties``, for a commit with a transaction id.
     """
     import pyarrow
     from deltalake import write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    held = opened(path)
-    place = str(path) if held is None else held
-    write_deltalake(place, lines, mode="append", schema_mode="merge", commit_properties=commit)
-    if held is not None and len(held.file_uris()) > FILES_AT_MOST:
+    table = open_table(path)
+    write_deltalake(
+        str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
+    )
+    if table is not None and len(table.file_uris()) > MAX_FILES:
         _compact(path)
 
 
 def _compact(path: Path) -> None:
-    """Write small files together; those that they replace stay for a week, for readers that are under way.
+    """Compact the table and vacuum. Replaced files stay for a week, for concurrent readers.
 
-    The rows that were to be added are there by now, so nothing that fails here may look as if they were not.
+    The caller's rows are committed already, so an error here is only logged.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        with _alone(path) as we_are:
-            if we_are:
+        with _compaction_lock(path) as locked:
+            if locked:
                 table = DeltaTable(str(path))
                 table.optimize.compact()
                 table.vacuum(dry_run=False)
     except (DeltaError, OSError) as error:
-        log.warning("%s: its small files were not written together (%s); the next line tries again", path.name, error)
+        log.warning("%s: small files were not compacted (%s); the next commit tries again", path.name, error)
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Whether nobody else compacts the table meanwhile: of two that do, delta-rs lets both commit, and lines double.
+def _compaction_lock(path: Path) -> Iterator[bool]:
+    """Try to lock the table against a concurrent compaction; yields whether it is locked.
 
-    https://github.com/delta-io/delta-rs/pull/3982 takes a removal that changes no data for no conflict.
+    delta-rs lets two concurrent compactions both commit, which duplicates lines: since
+    https://github.com/delta-io/delta-rs/pull/3982 a removal without data change is not a conflict.
     """
     with (path / "_compaction.lock").open("w") as lock:
         try:
@@ -78,8 +80,8 @@ def _alone(path: Path) -> Iterator[bool]:
             yield True
 
 
-def opened(path: Path) -> DeltaTable | None:
-    """A table as it is now; None when there is none, or when somebody makes its first version just now."""
+def open_table(path: Path) -> DeltaTable | None:
+    """A table at its newest version; None if it does not exist, or its first version is not committed yet."""
     if not (path / "_delta_log").is_dir():
         return None
     from deltalake import DeltaTable
@@ -92,18 +94,18 @@ def opened(path: Path) -> DeltaTable | None:
 
 
 def select(path: Path, sql: str) -> list[dict[str, Any]]:
-    """The rows of a query over the table ``held``; none when there is no table.
+    """The rows of a query over the table ``delta_table``; none when there is no table.
 
     Args:
         path: The Delta table.
-        sql: With names and numbers of ours only; nothing that a person typed may end a literal in it.
+        sql: DataFusion's SQL. It takes no parameters, so literals must never come from user input.
     """
-    table = opened(path)
+    table = open_table(path)
     if table is None:
         return []
     from deltalake import QueryBuilder
 
-    found: Any = QueryBuilder().register("held", table).execute(sql).read_all()
-    # As the reader hands them over: pyarrow would take longer to load than the query takes.
-    rows: list[dict[str, Any]] = found.to_struct_array().to_pylist()
+    batches: Any = QueryBuilder().register("delta_table", table).execute(sql).read_all()
+    # Without pyarrow, whose import takes longer than the query.
+    rows: list[dict[str, Any]] = batches.to_struct_array().to_pylist()
     return rows

@@ -1,4 +1,4 @@
-"""One batch as its page tells it, and the shorter entry that the history of its flow keeps of it."""
+"""The data of one batch's page, and the shorter entry in the history of its flow."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any, Literal, Self
 from tidegate.report import BatchRecord, Verdict
 
 Outcome = Literal["passed", "split", "refused", "written"]
-"""``written``: no gate judged it, and nothing was set aside. ``split``: something is in quarantine, the rest passed."""
+"""``written``: no gate, and nothing was quarantined. ``split``: some rows or files were quarantined, the others passed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What a gate said of a batch in one attempt, in short."""
+    """Short form of a gate's verdict about a batch in one attempt."""
 
     at: str
-    """When, as ISO 8601 in UTC."""
+    """Time of the verdict, ISO 8601 in UTC."""
     run_key: str
     outcome: str
     """``passed``, ``split`` or ``refused``."""
     met: int
-    """Expectations that were met."""
+    """Number of expectations that were met."""
     unmet: tuple[str, ...]
-    """The others, each in a phrase (`ExpectationResult.told`)."""
+    """The expectations that were not met, one phrase each (`ExpectationResult.summary`)."""
 
     @classmethod
     def of(cls, verdict: Verdict, at: str, run_key: str) -> Self:
         """The short form of a verdict."""
-        unmet = tuple(result.told() for result in verdict.results if not result.success)
+        unmet = tuple(result.summary() for result in verdict.results if not result.success)
         return cls(at=at, run_key=run_key, outcome=verdict.outcome, met=len(verdict.results) - len(unmet), unmet=unmet)
 
 
@@ -43,23 +43,23 @@ class Entry:
     refresh: int
     batch_id: int
     run_key: str
-    """The run that recorded it, or that judged it last."""
+    """The run that recorded the batch, or judged it last."""
     attempt: str
     at: str
-    """When that was, as ISO 8601 in UTC."""
+    """Time of that, ISO 8601 in UTC."""
     record: BatchRecord | None
-    """Its line in the ledger; None while it waits, refused."""
+    """Its ledger line; None while it waits after a refusal."""
     judgements: tuple[Judgement, ...] = ()
-    """Every judgement, the first one first."""
+    """All judgements, the oldest first."""
 
     @property
     def swap(self) -> bool:
-        """Whether it is the swap of a new version, which has no batch id of its own."""
+        """Whether it is the swap of a new version; a swap has the id of the batch before it."""
         return self.record is not None and self.record.kind == "swap"
 
     @property
     def identity(self) -> tuple[int, int, bool, int]:
-        """What tells it from the flow's other batches: ids begin at 0 again with each checkpoint."""
+        """A key that is unique in the flow: batch ids restart at 0 with each checkpoint."""
         return (self.checkpoint_version, self.refresh, self.swap, self.batch_id)
 
     @property
@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended."""
+        """The outcome of the batch."""
         if self.record is None:
             return "refused"
         if self.record.quarantined or self.record.files_quarantined:
@@ -78,7 +78,7 @@ class Entry:
         return "passed" if self.judgements else "written"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """As JSON values."""
         record = None if self.record is None else self.record.to_json()
         return {**dataclasses.asdict(dataclasses.replace(self, record=None)), "record": record}
 
@@ -92,15 +92,15 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Entry):
-    """All that is known of one batch: its entry, and what its own page tells beside it."""
+    """All data of one batch: its entry, and what only its own page shows."""
 
     verdict: Verdict | None = None
-    """What the gate said last; None where no gate judged it."""
+    """The last verdict; None without a gate."""
     changes: Sequence[Mapping[str, str]] = ()
-    """Changes of schema that came with it, each as texts by what they tell."""
-    drift: str = ""
-    """The drift for which its frozen contract refused it, and that somebody has to answer; empty for any other batch."""
+    """Schema changes in this batch, each as column title to text."""
+    schema_change_id: str = ""
+    """The schema change for which a frozen contract refused the batch, which a person has to answer; else empty."""
 
     def entry(self) -> Entry:
-        """What the history keeps of it."""
+        """The entry for the history."""
         return Entry(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Entry)})

@@ -1,7 +1,7 @@
-"""The history of a flow: its newest batches in one small file, the older ones on pages that are never read again.
+"""The history of a flow: its newest batches in one small file, the older ones on pages that are written once.
 
-The file holds 50 to 99 entries. When there would be 100, the older 50 become a page of their own and leave the file, so
-adding a batch costs the same after ten thousand batches as after ten.
+The file has 50 to 99 entries. At 100, the older 50 are moved to a page, so the cost of adding a batch does not grow with the
+number of batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.atomic import write_text
 from tidegate.pages.batch import Entry
 
 PER_PAGE = 50
-"""Batches on a page of earlier ones."""
+"""Batches on a page of earlier batches."""
 
 FORMAT = 1
 _FILE = "history.json"
@@ -26,16 +26,16 @@ class History:
     """The newest batches of a flow."""
 
     closed: int = 0
-    """How many pages of earlier batches there are: ``batches-1.html`` is the oldest."""
+    """Number of pages of earlier batches; ``batches-1.html`` is the oldest."""
     entries: list[Entry] = field(default_factory=list)
     """The newest batches, the newest last."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The history that lies in a flow's folder; an empty one if there is none, or none that can be read.
+        """The history in a flow's folder; an empty one if the file does not exist or cannot be read.
 
-        One that cannot be read (made by a newer version, or damaged) is begun anew: ledger and verdicts hold everything,
-        and `tidegate.pages.rebuild` makes the pages from them.
+        A file of a newer version or a damaged file is replaced: `tidegate.pages.rebuild` restores everything from ledger and
+        verdicts.
         """
         try:
             plain = json.loads((folder / _FILE).read_text(encoding="utf-8"))
@@ -46,24 +46,24 @@ class History:
             return cls()
 
     def write(self, folder: Path) -> None:
-        """Keep it in a flow's folder."""
+        """Write it to a flow's folder."""
         entries = [entry.to_json() for entry in self.entries]
         write_text(folder / _FILE, json.dumps({"format": FORMAT, "closed": self.closed, "entries": entries}))
 
     def find(self, entry: Entry) -> Entry | None:
-        """The same batch as it was told before, for example when it was refused."""
-        return next((known for known in reversed(self.entries) if known.identity == entry.identity), None)
+        """An earlier entry of the same batch, for example from when it was refused."""
+        return next((other for other in reversed(self.entries) if other.identity == entry.identity), None)
 
     def add(self, entry: Entry) -> list[Entry] | None:
-        """Add a batch, in the place of what was told of it before.
+        """Add a batch and remove its earlier entry.
 
         Returns:
-            The fifty batches that no longer fit and are to become page ``closed``; None in most cases.
+            The fifty batches to write to the page number ``closed`` when the file was full; else None.
         """
-        self.entries = [known for known in self.entries if known.identity != entry.identity]
+        self.entries = [other for other in self.entries if other.identity != entry.identity]
         self.entries.append(entry)
         if len(self.entries) < 2 * PER_PAGE:
             return None
-        leaving, self.entries = self.entries[:PER_PAGE], self.entries[PER_PAGE:]
+        moved, self.entries = self.entries[:PER_PAGE], self.entries[PER_PAGE:]
         self.closed += 1
-        return leaving
+        return moved

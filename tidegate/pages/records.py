@@ -1,4 +1,4 @@
-"""Batches as the lake's own tables tell of them: ledger, verdicts and changes of schema, read with delta-rs."""
+"""Reads the data of batches from Tidegate's tables (ledger, verdicts, evolution) with delta-rs."""
 
 from __future__ import annotations
 
@@ -15,99 +15,97 @@ from tidegate.ops import store
 from tidegate.pages.batch import Batch, Judgement
 from tidegate.report import BatchRecord, ExpectationResult, Verdict
 
-_Identity = tuple[str, int]
-"""Transaction id and number: what all tables call a batch."""
+_Key = tuple[str, int]
+"""Transaction id and number: identifies a batch in all tables."""
 
 _CHANGE = ("field", "formerly", "kind", "before", "after", "event", "decision", "decided_by", "breaks")
-"""What is told of a change of schema, in this order: names, types and decisions."""
+"""Columns of a schema change that a page shows, in this order: names, types and decisions."""
 
 
 def batches(layout: Layout, pipeline: str) -> list[Batch]:
     """Every batch of a pipeline that was recorded, judged, or refused by its contract, the oldest first.
 
-    Replays have numbers of their own, and are none.
-
-    Args:
-        layout: The lake.
-        pipeline: Its name.
+    Backfills and replays have numbers of their own, and are not batches.
     """
-    judged = _by_batch(_lines(layout.ops(pipeline, "verdicts")), pipeline)
-    evolved = _lines(layout.ops(pipeline, "evolution"))
-    found = []
+    verdicts = _by_batch(_lines(layout.ops(pipeline, "verdicts")), pipeline)
+    evolution = _lines(layout.ops(pipeline, "evolution"))
+    batches = []
     recorded = set()
     for line in _lines(layout.ops(pipeline, "ledger")):
-        own = _identity(line, pipeline)
-        if not identity.is_stream(own[0]):
+        key = _key(line, pipeline)
+        if not identity.is_stream(key[0]):
             continue
         swap = line["kind"] == "swap"
-        told = [] if swap else judged.pop(own, [])
-        recorded.add(own)
-        found.append(_batch(line, BatchRecord.from_json(line), told))
-    found += [_batch(told[-1], None, told) for told in judged.values()]
-    recorded |= set(judged)
-    found += _drifted(evolved, pipeline, recorded)
+        judged = [] if swap else verdicts.pop(key, [])
+        recorded.add(key)
+        batches.append(_batch(line, BatchRecord.from_json(line), judged))
+    batches += [_batch(judged[-1], None, judged) for judged in verdicts.values()]
+    recorded |= set(verdicts)
+    batches += _refused_by_contract(evolution, pipeline, recorded)
     return [
-        dataclasses.replace(batch, changes=_changes(evolved, pipeline, batch))
-        for batch in sorted(found, key=lambda batch: batch.at)
+        dataclasses.replace(batch, changes=_changes(evolution, pipeline, batch))
+        for batch in sorted(batches, key=lambda batch: batch.at)
     ]
 
 
 def complete(layout: Layout, pipeline: str, batch: Batch, *, judged: bool) -> Batch:
-    """A batch with what only the tables know of it: the changes of schema, and its judgements if they are asked for.
+    """A batch with the data that only the tables have: its schema changes, and earlier verdicts if requested.
 
     Args:
         layout: The lake.
-        pipeline: Its name.
-        batch: What the driver knows of it.
-        judged: Whether an earlier attempt judged it, so that its verdict is to be read.
+        pipeline: The pipeline's name.
+        batch: The batch with the driver's data.
+        judged: Whether an earlier attempt judged the batch, so that its verdicts must be read.
     """
     batch = dataclasses.replace(batch, changes=_changes(_lines(layout.ops(pipeline, "evolution")), pipeline, batch))
     lines = _lines(layout.ops(pipeline, "verdicts"), batch) if judged else []
-    told = _by_batch(lines, pipeline).get(_own(pipeline, batch))
-    if not told:
+    verdicts = _by_batch(lines, pipeline).get(_key_of(pipeline, batch))
+    if not verdicts:
         return batch
-    return dataclasses.replace(batch, verdict=_verdict(told[-1]), judgements=tuple(_judgement(line) for line in told))
+    judgements = tuple(_judgement(line) for line in verdicts)
+    return dataclasses.replace(batch, verdict=_verdict(verdicts[-1]), judgements=judgements)
 
 
 def _lines(path: Path, of: Batch | None = None) -> list[dict[str, Any]]:
     """The lines of one table, the oldest first; none when there is no table."""
-    wanted = "true"
+    condition = "true"
     if of is not None:
         number = f"checkpoint_version = {of.checkpoint_version} AND refresh = {of.refresh} AND batch_id = {of.batch_id}"
-        wanted = f"flow = '{of.flow}' AND {number}"
-    # Not in SQL: what was recorded at one moment stays in the order in which it was written.
-    return sorted(store.select(path, f"SELECT * FROM held WHERE {wanted}"), key=lambda line: line["recorded_at"])
+        condition = f"flow = '{of.flow}' AND {number}"
+    # Not in SQL: this sort is stable, so lines with the same timestamp keep the order in which they were written.
+    lines = store.select(path, f"SELECT * FROM delta_table WHERE {condition}")
+    return sorted(lines, key=lambda line: line["recorded_at"])
 
 
-def _by_batch(lines: Sequence[Mapping[str, Any]], pipeline: str) -> dict[_Identity, list[Mapping[str, Any]]]:
-    """Lines of the stream's batches; those of replays are left out."""
-    found: dict[_Identity, list[Mapping[str, Any]]] = {}
+def _by_batch(lines: Sequence[Mapping[str, Any]], pipeline: str) -> dict[_Key, list[Mapping[str, Any]]]:
+    """Lines of the stream's batches; those of backfills and replays are left out."""
+    by_batch: dict[_Key, list[Mapping[str, Any]]] = {}
     for line in lines:
-        own = _identity(line, pipeline)
-        if identity.is_stream(own[0]):
-            found.setdefault(own, []).append(line)
-    return found
+        key = _key(line, pipeline)
+        if identity.is_stream(key[0]):
+            by_batch.setdefault(key, []).append(line)
+    return by_batch
 
 
-def _identity(line: Mapping[str, Any], pipeline: str) -> _Identity:
+def _key(line: Mapping[str, Any], pipeline: str) -> _Key:
     return identity.app_id(line, pipeline), line["batch_id"]
 
 
-def _own(pipeline: str, batch: Batch) -> _Identity:
-    return _identity(vars(batch), pipeline)
+def _key_of(pipeline: str, batch: Batch) -> _Key:
+    return _key(vars(batch), pipeline)
 
 
-def _drifted(lines: Sequence[Mapping[str, Any]], pipeline: str, others: Container[_Identity]) -> Iterator[Batch]:
-    """Batches that a frozen contract refused, of which nothing else is recorded."""
-    refused: dict[_Identity, Mapping[str, Any]] = {}
+def _refused_by_contract(lines: Sequence[Mapping[str, Any]], pipeline: str, others: Container[_Key]) -> Iterator[Batch]:
+    """Batches that a frozen contract refused and that have neither a ledger line nor a verdict."""
+    refused: dict[_Key, Mapping[str, Any]] = {}
     for line in lines:
         app_id = line.get("app_id")
-        # Older lines do not say whose batch it was: a refresh has a batch of the same number.
+        # Lines of older versions have no transaction id, and the batch id alone is ambiguous.
         if line.get("event") == "refused" and app_id is not None and identity.is_stream(app_id):
             refused[app_id, line["batch_id"]] = line
-    for own, line in refused.items():
-        if own not in others:
-            version, refresh = own[0].removeprefix(f"{pipeline}/{line['flow']}/v").split("/")
+    for key, line in refused.items():
+        if key not in others:
+            version, refresh = key[0].removeprefix(f"{pipeline}/{line['flow']}/v").split("/")
             yield Batch(
                 flow=line["flow"],
                 checkpoint_version=int(version),
@@ -117,14 +115,14 @@ def _drifted(lines: Sequence[Mapping[str, Any]], pipeline: str, others: Containe
                 attempt="",
                 at=_instant(line["recorded_at"]),
                 record=None,
-                drift=line["drift"],
+                schema_change_id=line["schema_change_id"],
             )
 
 
 def _batch(
     line: Mapping[str, Any],
     record: BatchRecord | None,
-    told: Sequence[Mapping[str, Any]],
+    verdicts: Sequence[Mapping[str, Any]],
 ) -> Batch:
     return Batch(
         flow=line["flow"],
@@ -135,15 +133,15 @@ def _batch(
         attempt=line["attempt"],
         at=_instant(line["recorded_at"]),
         record=record,
-        verdict=_verdict(told[-1]) if told else None,
-        judgements=tuple(_judgement(one) for one in told),
+        verdict=_verdict(verdicts[-1]) if verdicts else None,
+        judgements=tuple(_judgement(line) for line in verdicts),
     )
 
 
 def _verdict(line: Mapping[str, Any]) -> Verdict:
-    known = {field.name for field in dataclasses.fields(ExpectationResult)}
+    fields = {field.name for field in dataclasses.fields(ExpectationResult)}
     plain = json.loads(line["results"])
-    results = tuple(ExpectationResult(**{k: v for k, v in one.items() if k in known}) for one in plain)
+    results = tuple(ExpectationResult(**{k: v for k, v in one.items() if k in fields}) for one in plain)
     names = {field.name for field in dataclasses.fields(Verdict)} - {"app_id", "results"}
     return Verdict(**{name: line[name] for name in names}, app_id=line.get("app_id") or "", results=results)
 
@@ -153,22 +151,22 @@ def _judgement(line: Mapping[str, Any]) -> Judgement:
 
 
 def _changes(lines: Sequence[Mapping[str, Any]], pipeline: str, batch: Batch) -> tuple[dict[str, str], ...]:
-    """The changes of schema that came with a batch; what none of them tells is left out."""
+    """The schema changes in a batch; columns that are empty in all of them are omitted."""
     if batch.record is not None and batch.record.kind == "swap":
         return ()
-    own = [line for line in lines if _brought(line, pipeline, batch)]
-    told = [name for name in _CHANGE if any(_text(line.get(name)) for line in own)]
-    return tuple({name: _text(line.get(name)) for name in told} for line in own)
+    changes = [line for line in lines if _is_in(line, pipeline, batch)]
+    columns = [name for name in _CHANGE if any(_text(line.get(name)) for line in changes)]
+    return tuple({name: _text(line.get(name)) for name in columns} for line in changes)
 
 
-def _brought(line: Mapping[str, Any], pipeline: str, batch: Batch) -> bool:
-    """Whether a change came with a batch; a line of an older version does not say in which refresh."""
-    if batch.drift and line.get("drift") == batch.drift:
+def _is_in(line: Mapping[str, Any], pipeline: str, batch: Batch) -> bool:
+    """Whether a change was in this batch; a line of an older version does not name the refresh."""
+    if batch.schema_change_id and line.get("schema_change_id") == batch.schema_change_id:
         return True
     if line.get("app_id"):
-        return (line["app_id"], line["batch_id"]) == _own(pipeline, batch)
-    told = (line["flow"], line["version_after"], line["batch_id"])
-    return told == (batch.flow, batch.checkpoint_version, batch.batch_id)
+        return (line["app_id"], line["batch_id"]) == _key_of(pipeline, batch)
+    key = (line["flow"], line["version_after"], line["batch_id"])
+    return key == (batch.flow, batch.checkpoint_version, batch.batch_id)
 
 
 def _text(value: Any) -> str:
@@ -177,5 +175,5 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _instant(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Turns batches into HTML by the templates beside this module; whatever they are given is escaped."""
+"""Renders the data of batches as HTML with the templates in this package. All values are escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from tidegate import wording
+from tidegate import formatting
 from tidegate.pages.batch import Batch, Entry
 from tidegate.pages.history import History
 from tidegate.pages.trend import FILLS, SHOWN, draw
@@ -17,15 +17,15 @@ from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:"
-"""The content security policy that every page keeps, and carries as a ``<meta>`` for when no server sends it."""
+"""The content security policy of every page, which has it as a ``<meta>`` in case the server does not send it."""
 
 RUNS = 30
-"""How many of the newest runs the pipeline's page lists."""
+"""Number of newest runs on the pipeline's page."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """The style sheet; its name holds a hash of it, so pages of an earlier Tidegate keep theirs."""
+    """The style sheet; its name has a hash of its content, so pages of an earlier Tidegate keep their own."""
 
     name: str
     text: str
@@ -33,22 +33,22 @@ class Style:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """One line of a balance."""
+    """One line of a table of shares: a count and its share of a total."""
 
     label: str
     count: int
     of: int
-    """What it is a part of."""
+    """The total."""
     kind: str = ""
-    """A class of the style sheet: the colour of its bar."""
+    """Class of the bar in the style sheet, which defines its colour."""
     note: str = ""
-    """What the label means."""
+    """Explanation of the label."""
     inner: bool = False
-    """Whether it is a part of the line above."""
+    """Whether it is a part of a line above, and shown indented."""
 
     @property
     def percent(self) -> str:
-        """For people: neither 0 nor 100 unless it is exactly that."""
+        """The share as text; ``0 %`` and ``100 %`` only if they are exact."""
         if not self.of or self.count in (0, self.of):
             return "100 %" if self.count else "0 %"
         share = 100 * self.count / self.of
@@ -56,13 +56,13 @@ class Share:
 
     @property
     def width(self) -> float:
-        """Of its bar, in hundredths; what is there at all can be seen."""
+        """Width of the bar in percent; at least 0.8 if the count is not 0, so that it is visible."""
         return 0 if not self.of or not self.count else max(round(100 * self.count / self.of, 2), 0.8)
 
 
 @functools.cache
 def style() -> Style:
-    """The one asset of a site."""
+    """The style sheet, the only asset of a site."""
     text = resources.files("tidegate.pages").joinpath("assets", "pages.css").read_text(encoding="utf-8")
     return Style(f"pages-{hashlib.sha256(text.encode()).hexdigest()[:8]}.css", text)
 
@@ -72,8 +72,8 @@ def batch_page(pipeline: Pipeline, batch: Batch, entries: Sequence[Entry]) -> st
 
     Args:
         pipeline: The declaration.
-        batch: What is told.
-        entries: The newest batches of its flow, itself the last of them.
+        batch: The batch.
+        entries: The newest batches of its flow, in ascending order, including this one.
     """
     entry = batch.entry()
     earlier = [other for other in entries if other.identity != entry.identity]
@@ -94,7 +94,7 @@ def batch_page(pipeline: Pipeline, batch: Batch, entries: Sequence[Entry]) -> st
 
 
 def flow_page(pipeline: Pipeline, flow: str, history: History) -> str:
-    """The newest batches of a flow, the newest first, and their trend."""
+    """The page of a flow: its newest batches, the newest first, and their trend."""
     entries = history.entries
     return _render(
         "flow.html",
@@ -109,14 +109,14 @@ def flow_page(pipeline: Pipeline, flow: str, history: History) -> str:
 
 
 def earlier_page(pipeline: Pipeline, flow: str, entries: Sequence[Entry], number: int, *, newer: int | None) -> str:
-    """Fifty earlier batches of a flow.
+    """The page of fifty earlier batches of a flow.
 
     Args:
         pipeline: The declaration.
         flow: The flow.
         entries: The batches, the newest last.
-        number: Of the page, from 1 for the oldest.
-        newer: The page that follows; None if the flow's newest batches do.
+        number: Number of the page; 1 is the oldest.
+        newer: Number of the next page; None if the next one is the flow's own page.
     """
     return _render(
         "earlier.html",
@@ -130,19 +130,19 @@ def earlier_page(pipeline: Pipeline, flow: str, entries: Sequence[Entry], number
     )
 
 
-def pipeline_page(pipeline: Pipeline, told: Mapping[str, Sequence[Entry]]) -> str:
-    """The flows of a pipeline and its newest runs.
+def pipeline_page(pipeline: Pipeline, history: Mapping[str, Sequence[Entry]]) -> str:
+    """The page of a pipeline: its flows and its newest runs.
 
     Args:
         pipeline: The declaration.
-        told: The newest batches of each flow, the newest last; flows in the order in which they are shown.
+        history: Flow to its newest batches, the newest last; the flows are shown in this order.
     """
-    flows = [(flow, _target(pipeline, flow), _newest(entries)) for flow, entries in told.items()]
-    return _render("pipeline.html", pipeline=pipeline.name, flows=flows, runs=_runs(told), up="")
+    flows = [(flow, _target(pipeline, flow), _newest(entries)) for flow, entries in history.items()]
+    return _render("pipeline.html", pipeline=pipeline.name, flows=flows, runs=_runs(history), up="")
 
 
 def _row_shares(record: BatchRecord) -> Iterator[Share]:
-    """Where the rows that were read went; nothing for a flow that recomputes groups."""
+    """The dispositions of the rows read; none for a flow that recomputes groups."""
     if record.kind in ("recompute", "swap"):
         return
     yield Share(label="written", count=record.written, of=record.read, kind="written", note="in the target")
@@ -151,30 +151,30 @@ def _row_shares(record: BatchRecord) -> Iterator[Share]:
         count=record.quarantined,
         of=record.read,
         kind="quarantined",
-        note="broke a rule, and stays in the quarantine table",
+        note="broke a rule; see the quarantine table",
     )
-    aside = (
-        ("filtered", sum(record.filtered.values()), "set aside by a rule of the transform"),
+    others = (
+        ("filtered", sum(record.filtered.values()), "excluded by a rule of the transform"),
         ("deduplicated", record.deduplicated, "another row of the batch has the same key and a higher order"),
-        ("superseded", record.superseded, "the table held a newer row of the key"),
+        ("superseded", record.superseded, "the table has a newer row with the key"),
         ("already read", record.already_read, "by an earlier version"),
     )
-    for label, count, note in aside:
-        # Fates of keyed tables, of which others need no line.
+    for label, count, note in others:
+        # Upserts always have these dispositions; for other kinds a count of 0 is not shown.
         if count or (record.kind == "upsert" and label != "already read"):
-            yield Share(label=label, count=count, of=record.read, kind="aside", note=note)
+            yield Share(label=label, count=count, of=record.read, kind="other", note=note)
         if label == "filtered":
-            for rule, rows in _most_first(record.filtered):
-                yield Share(label=rule, count=rows, of=record.read, kind="aside", inner=True)
+            for rule, rows in _highest_first(record.filtered):
+                yield Share(label=rule, count=rows, of=record.read, kind="other", inner=True)
 
 
 def _group_shares(record: BatchRecord) -> Iterator[Share]:
     if record.kind not in ("recompute", "swap"):
         return
-    notes = ("written anew or for the first time", "have no rows any more", "came out the same, and were left alone")
-    kinds = ("written", "quarantined", "aside")
+    notes = ("new or changed", "no longer have rows", "recomputed with the same result, not written")
+    kinds = ("written", "quarantined", "other")
     if record.kind == "swap":
-        kinds = ("written", "aside", "aside")
+        kinds = ("written", "other", "other")
     for name, kind, note in zip(("upserted", "deleted", "unchanged"), kinds, notes, strict=True):
         yield Share(label=name, count=getattr(record, name), of=record.groups, kind=kind, note=note)
 
@@ -189,22 +189,22 @@ def _file_shares(record: BatchRecord) -> Iterator[Share]:
         count=record.files_quarantined,
         of=total,
         kind="quarantined",
-        note="could not be read whole; the others went on",
+        note="could not be read completely; the other files were processed",
     )
     if record.files_already_read:
         yield Share(
-            label="already read", count=record.files_already_read, of=total, kind="aside", note="by an earlier version"
+            label="already read", count=record.files_already_read, of=total, kind="other", note="by an earlier version"
         )
 
 
 def _rule_shares(record: BatchRecord) -> Iterator[Share]:
-    """By the rules that were broken; of all rows read, or of all files listed where rules speak of files."""
+    """Quarantined rows by rule as shares of the rows read, or files as shares of the files listed."""
     of = record.read if record.quarantined else record.files_listed
-    for rule, count in _most_first(record.rules):
+    for rule, count in _highest_first(record.rules):
         yield Share(label=rule, count=count, of=of, kind="quarantined")
 
 
-def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _highest_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
@@ -216,10 +216,10 @@ def _target(pipeline: Pipeline, flow: str) -> str:
     return next((declared.target.name for declared in pipeline.flows if declared.name == flow), "")
 
 
-def _runs(told: Mapping[str, Sequence[Entry]]) -> list[dict[str, Any]]:
+def _runs(history: Mapping[str, Sequence[Entry]]) -> list[dict[str, Any]]:
     """The newest runs, the newest first, each with its batches by flow."""
     runs: dict[str, dict[str, Any]] = {}
-    for flow, entries in told.items():
+    for flow, entries in history.items():
         for entry in entries:
             run = runs.setdefault(entry.run_key, {"key": entry.run_key, "at": entry.at, "flows": {}})
             run["at"] = max(run["at"], entry.at)
@@ -227,45 +227,45 @@ def _runs(told: Mapping[str, Sequence[Entry]]) -> list[dict[str, Any]]:
     return sorted(runs.values(), key=lambda run: str(run["at"]), reverse=True)[:RUNS]
 
 
-def _told_in_short(entry: Entry) -> str:
-    """What became of a batch, in one phrase for lists."""
+def _summary(entry: Entry) -> str:
+    """The result of a batch in one phrase, for lists."""
     record = entry.record
     if record is None:
         return "nothing written; the batch waits"
     if record.kind == "swap":
-        return f"{record.upserted:,} rows changed, {record.deleted:,} deleted, {record.unchanged:,} as before"
+        return f"{record.upserted:,} rows changed, {record.deleted:,} deleted, {record.unchanged:,} unchanged"
     if record.kind == "recompute":
-        return f"{wording.count(record.groups, 'group')}: {record.upserted:,} upserted, {record.deleted:,} deleted"
-    told = [f"{record.read:,} read", f"{record.written:,} written"]
+        return f"{formatting.count(record.groups, 'group')}: {record.upserted:,} upserted, {record.deleted:,} deleted"
+    counts = [f"{record.read:,} read", f"{record.written:,} written"]
     if record.quarantined:
-        told.append(f"{record.quarantined:,} quarantined")
+        counts.append(f"{record.quarantined:,} quarantined")
     if record.files_quarantined:
-        told.append(f"{wording.count(record.files_quarantined, 'file')} quarantined")
-    return ", ".join(told)
+        counts.append(f"{formatting.count(record.files_quarantined, 'file')} quarantined")
+    return ", ".join(counts)
 
 
 @functools.cache
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("tidegate.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
+    environment.filters.update(
         number=lambda count: f"{count:,}",
         moment=lambda at: f"{at[:10]} {at[11:16]}",
         share=lambda part, whole: Share(label="", count=part, of=whole).percent,
-        in_short=_told_in_short,
-        said=lambda name: name.replace("_", " "),
+        summary=_summary,
+        spaced=lambda name: name.replace("_", " "),
     )
-    made.globals.update(policy=POLICY, style=style().name, fills=FILLS)
-    return made
+    environment.globals.update(policy=POLICY, style=style().name, fills=FILLS)
+    return environment
 
 
-def _render(template: str, **told: Any) -> str:
-    text: str = _environment().get_template(template).render(told)
+def _render(template: str, **values: Any) -> str:
+    text: str = _environment().get_template(template).render(values)
     return text

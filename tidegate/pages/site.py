@@ -1,4 +1,4 @@
-"""The site of a pipeline in the lake: which files there are, and when each is written."""
+"""Writes the site of a pipeline in the lake."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tidegate.spec import Pipeline
 
 
 def publish(layout: Layout, pipeline: Pipeline, batch: Batch) -> Path:
-    """Add a batch to its pipeline's site: its page, the lists that begin with it, and nothing else.
+    """Add a batch to its pipeline's site: write its page and the lists of the newest batches.
 
-    A batch that was refused and is told again takes the place of what was told of it.
+    If the site already has the batch, for example because it was refused before, its page and entry are replaced.
 
     Args:
         layout: The lake.
         pipeline: The declaration.
-        batch: What this attempt knows of it; earlier judgements and changes of schema are found here.
+        batch: The data of this attempt; this function adds earlier judgements and schema changes.
 
     Returns:
         The batch's page.
     """
     site = _Site(layout, pipeline)
-    known = site.history(batch.flow).find(batch.entry())
-    judgements = () if known is None else known.judgements
+    existing = site.history(batch.flow).find(batch.entry())
+    judgements = () if existing is None else existing.judgements
     if batch.verdict is not None:
         judgements = (*judgements, Judgement.of(batch.verdict, batch.at, batch.run_key))
     batch = dataclasses.replace(batch, judgements=judgements)
-    # A batch that an earlier attempt judged and wrote to quarantine is not judged again.
+    # If an earlier attempt judged the batch and wrote its quarantine entries, this attempt has no verdict.
     gated = any(flow.name == batch.flow and flow.gate is not None for flow in pipeline.flows)
     swap = batch.record is not None and batch.record.kind == "swap"
     batch = records.complete(layout, pipeline.name, batch, judged=gated and not swap and batch.verdict is None)
@@ -44,11 +44,11 @@ def publish(layout: Layout, pipeline: Pipeline, batch: Batch) -> Path:
 
 
 def rebuild(layout: Layout, pipeline: Pipeline) -> Path:
-    """Make a pipeline's whole site anew from ledger and verdicts, and take it in the place of the old one.
+    """Create a pipeline's whole site from ledger and verdicts, and replace the old one.
 
     Args:
         layout: The lake.
-        pipeline: The declaration; flows that it no longer names keep their pages.
+        pipeline: The declaration; flows that are no longer declared keep their pages.
 
     Returns:
         The site's ``index.html``.
@@ -70,7 +70,7 @@ def rebuild(layout: Layout, pipeline: Pipeline) -> Path:
 
 
 class _Site:
-    """A site while batches are added to it."""
+    """A site to which batches are added; `write` completes it."""
 
     def __init__(self, layout: Layout, pipeline: Pipeline, folder: Path | None = None) -> None:
         self.pipeline = pipeline
@@ -83,42 +83,42 @@ class _Site:
             write_text(self.folder / self.style.name, self.style.text)
 
     def history(self, flow: str) -> History:
-        """A flow's history, read once."""
+        """A flow's history, which is read only once."""
         if flow not in self.histories:
             self.histories[flow] = History.read(self.folder / flow)
         return self.histories[flow]
 
     def add(self, batch: Batch) -> Path:
-        """Write a batch's page, and the pages of earlier batches when another fifty have gathered."""
+        """Write a batch's page; when the history is full, also a page of earlier batches."""
         entry, history, folder = batch.entry(), self.history(batch.flow), self.folder / batch.flow
         folder.mkdir(exist_ok=True)
-        leaving = history.add(entry)
+        moved = history.add(entry)
         page = folder / entry.page
         write_text(page, render.batch_page(self.pipeline, batch, history.entries))
         self.changed.add(batch.flow)
-        if leaving is not None:
-            self._close(folder, batch.flow, history, leaving)
+        if moved is not None:
+            self._close(folder, batch.flow, history, moved)
         return page
 
     def write(self) -> None:
-        """Write the lists, after all batches were added."""
+        """Write the lists, after all batches have been added."""
         for flow in sorted(self.changed):
             history, folder = self.histories[flow], self.folder / flow
             write_text(folder / "index.html", render.flow_page(self.pipeline, flow, history))
-            # Last: whatever is torn before it is written again with the flow's next batch.
+            # Last: after a failure before this line, the flow's next batch writes the other files again.
             history.write(folder)
-        told = {flow: self.history(flow).entries for flow in self._flows()}
-        write_text(self.folder / "index.html", render.pipeline_page(self.pipeline, told))
+        entries = {flow: self.history(flow).entries for flow in self._flows()}
+        write_text(self.folder / "index.html", render.pipeline_page(self.pipeline, entries))
 
     def _flows(self) -> list[str]:
-        """The declared flows in their order, then those that have pages from an earlier declaration."""
+        """The declared flows in their order, then flows that have pages but are no longer declared."""
         declared = [flow.name for flow in self.pipeline.flows]
         others = {path.parent.name for path in self.folder.glob("*/history.json")} | set(self.histories)
         return [*declared, *sorted(others - set(declared))]
 
-    def _close(self, folder: Path, flow: str, history: History, leaving: Sequence[Entry]) -> None:
-        """Write the page of batches that left the history, and already the next one, so that its link leads somewhere."""
-        for number, entries in ((history.closed, leaving), (history.closed + 1, history.entries)):
+    def _close(self, folder: Path, flow: str, history: History, moved: Sequence[Entry]) -> None:
+        """Write the page of the moved batches and a first version of the next page, so that the link to it works."""
+        for number, entries in ((history.closed, moved), (history.closed + 1, history.entries)):
             last = number > history.closed
             text = render.earlier_page(self.pipeline, flow, entries, number, newer=None if last else number + 1)
             write_text(folder / f"batches-{number}.html", text)

@@ -1,1 +1,1 @@
-"""What a run would do before it does it; no JVM."""
+"""The preview of a run: what it would read and write. Starts no JVM."""

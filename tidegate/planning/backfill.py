@@ -1,8 +1,8 @@
-"""The exact commands that start what a person asks for: a trigger, our own command, and a backfill by intervals.
+"""The commands that start a request: ``airflow dags trigger``, ``tidegate run`` and ``airflow backfill create``.
 
-Airflow's backfill makes the runs whose data interval *begins* between two instants, both included, and is over. So the
-intervals are counted here as Airflow's ``CronDataIntervalTimetable`` cuts them, and the instants are printed with their
-offset from UTC: Airflow takes a bare date for midnight in UTC, whatever the pipeline's time zone.
+``airflow backfill create`` starts a run for each data interval that *begins* between two instants, both included, and has
+ended. The intervals are computed here like those of Airflow's ``CronDataIntervalTimetable``. The instants are printed with
+their offset from UTC, because Airflow reads a date without a time as midnight in UTC, whatever the pipeline's time zone.
 """
 
 from __future__ import annotations
@@ -20,98 +20,98 @@ if TYPE_CHECKING:
     from tidegate.spec import Pipeline
     from tidegate.window import Window
 
-MANY = 100
-"""More runs than a backfill should make: each one reads the source table twice and starts a JVM."""
-_COUNTED = 10_000
-"""Intervals are counted up to here; a window of years in steps of minutes has no end."""
+MAX_RUNS = 100
+"""With more runs, `airflow backfill create` is not recommended: each run starts a JVM and reads the source table twice."""
+_MAX_COUNT = 10_000
+"""Intervals are counted up to this number, because a window of years may contain millions of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """How to start a request."""
+    """The commands that start a request."""
 
     single: tuple[str, ...]
-    """One run for everything: by Airflow, and without it."""
+    """One run for the whole request: with Airflow, and without it."""
     by_interval: str | None = None
-    """A backfill: one run for each data interval."""
+    """``airflow backfill create``: one run for each data interval."""
     runs: int | None = None
-    """How many runs the backfill would make; None where there is no cron schedule, or nothing to replay by intervals."""
+    """Its number of runs; None without a cron schedule, or if the request cannot be split into intervals."""
     note: str = ""
-    """What is to be known of the backfill, or why there is none."""
+    """A remark about `by_interval`, or why it is None."""
 
     @property
-    def every(self) -> tuple[str, ...]:
-        """All of them."""
+    def all(self) -> tuple[str, ...]:
+        """All commands."""
         return self.single if self.by_interval is None else (*self.single, self.by_interval)
 
     def lines(self) -> list[str]:
-        """For people."""
-        told = [f"to start it: {command}" for command in self.single]
+        """Lines of text for messages."""
+        lines = [f"to start it: {command}" for command in self.single]
         if self.by_interval is not None and self.runs is not None:
             runs = "1 run" if self.runs == 1 else f"{self.runs:,} runs"
-            told.append(f"or in {runs}, one for each interval: {self.by_interval}")
-        return [*told, self.note] if self.note else told
+            lines.append(f"or in {runs}, one for each interval: {self.by_interval}")
+        return [*lines, self.note] if self.note else lines
 
 
 def commands(pipeline: Pipeline, request: RunRequest, now: datetime | None = None) -> Commands:
     """The commands for a request.
 
     Args:
-        pipeline: Its schedule and its time zone say which intervals a backfill makes.
-        request: Checked.
-        now: An interval that is not over then has no run; None means the present.
+        pipeline: The pipeline, with its schedule and time zone.
+        request: The request.
+        now: An interval that ends later has no run; None means the present.
     """
     single = _single(request)
     window = request.window
-    # Neither can a run of a backfill be told which flows the others left out, nor does it do anything but replay.
-    if request.mode != "replay" or window is None or request.flows or not isinstance(pipeline.schedule, str):
+    # Runs of `airflow backfill create` have the mode backfill, and no parameter `flows`.
+    if request.mode != "backfill" or window is None or request.flows or not isinstance(pipeline.schedule, str):
         return Commands(single=single)
     present = pendulum.instance(now) if now is not None else pendulum.now("UTC")
-    found = intervals(pipeline.schedule, pipeline.timezone, window, present)
+    due = intervals(pipeline.schedule, pipeline.timezone, window, present)
     schedule = f"{pipeline.schedule} ({pipeline.timezone})"
-    if not found:
-        note = f"a backfill would make no run: no interval of {schedule} begins in this window and is over"
+    if not due:
+        note = f"`airflow backfill create` would start no run: no interval of {schedule} begins in this window and has ended"
         return Commands(single=single, runs=0, note=note)
-    if len(found) > MANY:
-        count = f"more than {_COUNTED:,}" if len(found) > _COUNTED else f"{len(found):,}"
-        note = f"a backfill would make {count} runs, one for each interval of {schedule}; one run for all is cheaper"
-        return Commands(single=single, runs=len(found), note=note)
-    first, last = window.first, window.behind.subtract(seconds=1)
+    if len(due) > MAX_RUNS:
+        count = f"more than {_MAX_COUNT:,}" if len(due) > _MAX_COUNT else f"{len(due):,}"
+        note = f"`airflow backfill create` would start {count} runs, one for each interval of {schedule}; a single run is cheaper"
+        return Commands(single=single, runs=len(due), note=note)
+    first, last = window.since, window.until.subtract(seconds=1)
     command = (
-        f"airflow backfill create --dag-id {request.dag_id} --from-date {_told(first)} --to-date {_told(last)} "
+        f"airflow backfill create --dag-id {request.dag_id} --from-date {_with_offset(first)} --to-date {_with_offset(last)} "
         "--reprocess-behavior completed --max-active-runs 1"
     )
-    return Commands(single=single, by_interval=command, runs=len(found), note=_beside(window, found))
+    return Commands(single=single, by_interval=command, runs=len(due), note=_deviation(window, due))
 
 
 def intervals(
     schedule: str, timezone: str, window: Window, now: pendulum.DateTime
 ) -> list[tuple[pendulum.DateTime, pendulum.DateTime]]:
-    """The data intervals that begin in a window and were over at an instant, oldest first, start and end each.
+    """The data intervals (start and end) that begin in a window and end before an instant, oldest first.
 
     Args:
-        schedule: Cron's five fields, or a name such as ``@daily``.
-        timezone: In which it is read.
-        window: Where they begin.
-        now: When the last one must be over.
+        schedule: The five fields of cron, or a name such as ``@daily``.
+        timezone: The time zone of the schedule.
+        window: Each interval begins in it.
+        now: Each interval ends before it.
 
     Returns:
-        At most 10,001 of them, which means: more than 10,000.
+        At most 10,001 intervals, which means more than 10,000.
     """
     ticks = _Ticks(schedule, timezone)
-    found: list[tuple[pendulum.DateTime, pendulum.DateTime]] = []
-    start = ticks.after(window.first.subtract(seconds=1))
-    while start < window.behind and len(found) <= _COUNTED:
+    due: list[tuple[pendulum.DateTime, pendulum.DateTime]] = []
+    start = ticks.after(window.since.subtract(seconds=1))
+    while start < window.until and len(due) <= _MAX_COUNT:
         end = ticks.after(start)
         if end >= now:
             break
-        found.append((start, end))
+        due.append((start, end))
         start = end
-    return found
+    return due
 
 
 class _Ticks:
-    """A cron schedule on the wall clock of a time zone, stepped as Airflow's ``CronMixin`` does."""
+    """The instants of a cron schedule in a time zone, computed like in Airflow's ``CronMixin``."""
 
     def __init__(self, schedule: str, timezone: str) -> None:
         from croniter import croniter
@@ -119,7 +119,7 @@ class _Ticks:
         self._croniter = croniter
         self._schedule = schedule
         self._timezone = timezone
-        # Of a schedule with ticks in every hour, the hour that the clock shows twice has them twice.
+        # A schedule with ticks in every hour has them twice in the hour that is repeated when the clock is set back.
         self._every_hour = croniter(schedule).expanded[1] == ["*"]
 
     def after(self, moment: pendulum.DateTime) -> pendulum.DateTime:
@@ -128,9 +128,9 @@ class _Ticks:
         following: datetime = self._croniter(self._schedule, start_time=wall).get_next(datetime)
         if self._every_hour:
             step: timedelta = following - wall
-            # In seconds that pass, not on the wall clock.
+            # Elapsed time, not wall-clock time.
             return local.in_timezone("UTC").add(seconds=int(step.total_seconds())).in_timezone(self._timezone)
-        # Of an hour that the clock shows twice it is the second, of one that it leaves out the one behind it.
+        # In a repeated hour it is the second occurrence, in a skipped hour the hour after it.
         return pendulum.instance(following.replace(fold=1), tz=self._timezone)
 
 
@@ -148,14 +148,14 @@ def _single(request: RunRequest) -> tuple[str, ...]:
     return trigger, shlex.join(["tidegate", "run", request.dag_id, *options])
 
 
-def _beside(window: Window, found: list[tuple[pendulum.DateTime, pendulum.DateTime]]) -> str:
-    """What of the window the intervals leave out, or take beyond it."""
-    begin, end = found[0][0], found[-1][1]
-    if (begin, end) == (window.first, window.behind):
+def _deviation(window: Window, due: list[tuple[pendulum.DateTime, pendulum.DateTime]]) -> str:
+    """A remark if the intervals do not cover exactly the window."""
+    begin, end = due[0][0], due[-1][1]
+    if (begin, end) == (window.since, window.until):
         return ""
-    return f"the intervals of the backfill go from {_told(begin)} up to {_told(end)}, which is not the whole window and nothing else"
+    return f"these intervals cover {_with_offset(begin)} up to {_with_offset(end)}, which is not exactly the window"
 
 
-def _told(moment: pendulum.DateTime) -> str:
-    """With the offset from UTC, which ``Z`` would hide from people who read local times."""
+def _with_offset(moment: pendulum.DateTime) -> str:
+    """ISO 8601 in local time with the offset from UTC."""
     return moment.format("YYYY-MM-DDTHH:mm:ssZ")

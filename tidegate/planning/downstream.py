@@ -1,4 +1,4 @@
-"""Whom a change of a table reaches: the flows that read its change feed, and the pipelines that run after it."""
+"""What is downstream of a table: flows that read its change feed, and pipelines that Airflow starts after it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Downstream:
-    """What lies below one table, in all pipelines."""
+    """What is downstream of one table, in all pipelines."""
 
     flows: tuple[str, ...]
-    """``<pipeline>/<flow>`` of those that read the table's change feed, and of those below them."""
+    """``<pipeline>/<flow>`` of the flows that read the table's change feed, and of those downstream of them."""
     tables: tuple[str, ...]
-    """What these flows write."""
+    """The tables that these flows write."""
     starts: tuple[str, ...]
-    """Pipelines that Airflow starts when the table, or one below it, has new rows (`AfterTables`)."""
+    """Pipelines that Airflow starts when the table, or one downstream of it, has new rows (`AfterTables`)."""
 
     def lines(self) -> list[str]:
-        """For people; nothing when nobody is below."""
-        told = []
+        """Lines of text for messages; empty if nothing is downstream."""
+        lines = []
         if self.flows:
-            told.append(f"what changes reaches {', '.join(self.flows)}, which write {', '.join(self.tables)}")
+            lines.append(f"its changes are read by {', '.join(self.flows)}, which write {', '.join(self.tables)}")
         if self.starts:
-            told.append(f"in Airflow new rows start {', '.join(self.starts)}")
-        return told
+            lines.append(f"in Airflow new rows start {', '.join(self.starts)}")
+        return lines
 
 
-def below(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> Downstream:
-    """Follow a table through all declarations.
+def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> Downstream:
+    """What is downstream of a table such as ``silver.flights``.
 
     Args:
-        table: For example ``silver.flights``.
-        declared: Every pipeline, or why its file does not load (`tidegate.registry.declarations`).
+        table: The table.
+        declared: Every pipeline, or the error of loading its file (`tidegate.registry.declarations`).
     """
     pipelines = [each for each in declared.values() if not isinstance(each, TidegateError)]
     flows: list[str] = []
@@ -50,7 +50,7 @@ def below(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> Downs
                 if isinstance(flow.source, ChangeFeed) and flow.source.table == current:
                     flows.append(f"{pipeline.name}/{flow.name}")
                     if flow.target.name not in reached:
-                        # The loop goes on through it.
+                        # The loop continues with it.
                         reached.append(flow.target.name)
     starts = [
         pipeline.name

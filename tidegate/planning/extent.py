@@ -1,7 +1,7 @@
-"""What a replay, a reingest or a full refresh would read of its source: files, offsets or a version, rows and bytes.
+"""What a backfill, a reingest or a full refresh would read of its source: files, offsets or a version, rows and bytes.
 
-Read from the tables' logs and statistics, the landing zone and the broker; of bronze only the columns that say what it
-holds. Starts no JVM.
+Taken from the tables' logs and statistics, the landing zone and the broker; of bronze, only the columns of origin are
+read. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import topic
 from tidegate.errors import TidegateError
+from tidegate.formatting import approximate, count
+from tidegate.formatting import size as size_told
 from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, files, kafka
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status.lag import SMALL_FIRST_BYTES
-from tidegate.status.topic_backlog import BYTES_PER_MESSAGE, of_that_topic, offsets_told
-from tidegate.wording import count, marked
-from tidegate.wording import size as size_told
+from tidegate.status.topic_backlog import BYTES_PER_MESSAGE, format_offsets, topic_condition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,35 +33,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """What is read."""
+    """What a flow would read of its source."""
 
     what: str
-    """For people: ``bronze.flights at version 12``, ``2 of 40 landed files, which bronze lacks``."""
+    """For messages, for example ``bronze.flights at version 12``."""
     rows: int | None
-    """None where nothing tells."""
+    """None if unknown."""
     size: int | None
-    """Bytes."""
+    """Bytes; None if unknown."""
     rows_exact: bool = True
     size_exact: bool = True
 
-    def told(self) -> str:
-        """For people, with rows and bytes; estimates with ``~``."""
-        rows = "" if self.rows is None else f", {marked(f'{self.rows:,}', self.rows_exact)} rows"
-        return self.what + rows + ("" if self.size is None else f", {marked(size_told(self.size), self.size_exact)}")
+    def summary(self) -> str:
+        """For messages, with rows and bytes; estimates are marked with ``~``."""
+        rows = "" if self.rows is None else f", {approximate(f'{self.rows:,}', self.rows_exact)} rows"
+        return (
+            self.what + rows + ("" if self.size is None else f", {approximate(size_told(self.size), self.size_exact)}")
+        )
 
 
-def of_source(environment: Environment, layout: Layout, pipeline: str, flow: Flow, window: Window | None) -> Extent:
-    """What a manual mode reads of a flow's source.
+def source_extent(environment: Environment, layout: Layout, pipeline: str, flow: Flow, window: Window | None) -> Extent:
+    """What a backfill, a reingest or a full refresh reads of a flow's source.
 
     Args:
-        environment: Where the broker is.
-        layout: Where files and tables are.
-        pipeline: Whose flow it is.
+        environment: The environment, with the address of the broker.
+        layout: The lake and the landing zone.
+        pipeline: The pipeline's name.
         flow: The flow.
-        window: Of a reingest: when files were changed, or messages sent. Of tables all is read, whatever the window.
+        window: Of a reingest: modification times of files, or timestamps of messages. A source table is always read
+            completely.
 
     Raises:
-        SourceError: A landing folder or a topic is not there.
+        SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
     """
     match flow.source:
@@ -70,50 +73,49 @@ def of_source(environment: Environment, layout: Layout, pipeline: str, flow: Flo
         case FileSource():
             return _of_files(layout, pipeline, flow, flow.source, window)
         case KafkaSource():
-            known = topic.noted(layout, pipeline, flow.name, flow.checkpoint_version)
-            return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window, known)
+            recorded = topic.recorded(layout, pipeline, flow.name, flow.checkpoint_version)
+            return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window, recorded)
 
 
-def sized(
+def with_size(
     environment: Environment, pipeline: Pipeline, request: RunRequest, extents: Iterable[Extent] | None = None
 ) -> RunRequest:
-    """A request of a manual mode, completed: whether it reads so little that C1-only compilation pays.
+    """The request with `RunRequest.small` set: whether it reads so little that C1-only compilation is faster.
 
-    Of tables all rows count, not those of the window: the log tells their size without a look at them. What cannot be
-    measured is not small.
+    A source table counts with all of its rows, whatever the window. A source of unknown size is not small.
 
     Args:
-        environment: Places, and where the broker is.
+        environment: The environment.
         pipeline: The pipeline.
-        request: Checked.
-        extents: What its flows read, if `tidegate.planning.preview.preview` has measured it.
+        request: A request of a mode other than ``incremental``.
+        extents: What its flows read, if `tidegate.planning.preview.preview` has measured it before.
     """
     layout = Layout.of(environment)
     try:
         if extents is None:
-            concerned = [flow for flow in request.chosen(pipeline) if request.concerns(flow)]
-            extents = [of_source(environment, layout, pipeline.name, flow, request.window) for flow in concerned]
+            flows = [flow for flow in request.selected(pipeline) if request.applies_to(flow)]
+            extents = [source_extent(environment, layout, pipeline.name, flow, request.window) for flow in flows]
         sizes = [extent.size for extent in extents]
     except TidegateError:
-        # The run itself says what is wrong.
+        # The run itself reports the error.
         sizes = [None]
     small = None not in sizes and sum(size or 0 for size in sizes) < SMALL_FIRST_BYTES
     return dataclasses.replace(request, small=small)
 
 
 def rows_and_bytes(path: Path) -> tuple[int | None, int | None]:
-    """Of a table, by its log; None where there is no table, or a file's statistics are missing."""
+    """Rows and bytes of a table by its log; None without the table, or if a file has no statistics."""
     if delta.current_version(path) is None:
         return None, None
-    found = delta.snapshot_files(path)
-    rows = None if any(file.rows is None for file in found) else sum(file.rows or 0 for file in found)
-    return rows, sum(file.size for file in found)
+    data_files = delta.snapshot_files(path)
+    rows = None if any(file.rows is None for file in data_files) else sum(file.rows or 0 for file in data_files)
+    return rows, sum(file.size for file in data_files)
 
 
 def _of_table(path: Path, table: str) -> Extent:
     rows, size = rows_and_bytes(path)
     version = delta.current_version(path)
-    what = f"{table}, which is not there yet" if version is None else f"{table} at version {version}"
+    what = f"{table}, which does not exist yet" if version is None else f"{table} at version {version}"
     return Extent(what=what, rows=rows, size=size)
 
 
@@ -121,65 +123,66 @@ def _of_files(layout: Layout, pipeline: str, flow: Flow, source: FileSource, win
     landed = files.list_files(layout.landing(source.path), source.glob).files
     if window is not None:
         landed = files.modified_within(landed, window)
-    held = _held_files(layout.table(flow.target.name), layout.quarantine(pipeline, flow.name), window)
-    lacking = tuple(file for file in landed if (file.path, file.modified_ms) not in held)
-    when = f" of {window.told()}" if window is not None else ""
-    rows = 0 if not lacking else None
-    if lacking and source.format in ("csv", "json"):
-        rows = files.estimate_rows(lacking, has_header=source.format == "csv" and source.dialect.header)
+    ingested = _ingested_files(layout.table(flow.target.name), layout.quarantine(pipeline, flow.name), window)
+    missing = tuple(file for file in landed if (file.path, file.modified_ms) not in ingested)
+    when = f" of {window.summary()}" if window is not None else ""
+    rows = 0 if not missing else None
+    if missing and source.format in ("csv", "json"):
+        rows = files.estimate_rows(missing, has_header=source.format == "csv" and source.dialect.header)
     return Extent(
-        what=f"{len(lacking):,} of {count(len(landed), 'landed file')}{when}, those that bronze lacks",
+        what=f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze",
         rows=rows,
-        size=sum(file.size for file in lacking),
-        rows_exact=not lacking,
+        size=sum(file.size for file in missing),
+        rows_exact=not missing,
     )
 
 
-def _held_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:
-    """Path and modification time (milliseconds) of the files that bronze, in the window, or its quarantine hold."""
-    held: set[tuple[str, int]] = set()
+def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:
+    """Path and modification time (milliseconds) of the files in bronze (of the window) and in its quarantine."""
+    ingested: set[tuple[str, int]] = set()
     if {"_path", "_modified_at"} <= set(query.columns(bronze)):
         where = "true"
         if window is not None:
-            # The log's statistics tell which files of the table need not be read.
-            first, behind = (
-                moment.in_timezone("UTC").format("YYYY-MM-DD HH:mm:ss") for moment in (window.first, window.behind)
+            # With this condition, files of the table are skipped by their statistics.
+            since, until = (
+                moment.in_timezone("UTC").format("YYYY-MM-DD HH:mm:ss") for moment in (window.since, window.until)
             )
-            where = f"_modified_at >= TIMESTAMP '{first}' AND _modified_at < TIMESTAMP '{behind}'"
-        for row in store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM held WHERE {where}"):
-            held.add((row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)))
-    for row in store.select(quarantine, "SELECT _row_id FROM held WHERE level = 'file'"):
+            where = f"_modified_at >= TIMESTAMP '{since}' AND _modified_at < TIMESTAMP '{until}'"
+        for row in store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM delta_table WHERE {where}"):
+            ingested.add((row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)))
+    for row in store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'"):
         path, _, modified_ms = row["_row_id"].rpartition("@")
-        held.add((path, int(modified_ms)))
-    return held
+        ingested.add((path, int(modified_ms)))
+    return ingested
 
 
 def _of_topic(
-    bootstrap: str, source: KafkaSource, bronze: Path, window: Window | None, known: topic.Noted | None
+    bootstrap: str, source: KafkaSource, bronze: Path, window: Window | None, recorded: topic.CheckpointTopic | None
 ) -> Extent:
     if window is None:
         ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     else:
-        ranges = kafka.offsets_within(bootstrap, source.topic, window.first, window.behind, isolation=source.isolation)
+        ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
     offsets = sum(end - begin for begin, end in ranges.values())
-    told = offsets_told(ranges)
-    # Compaction and transactions leave offsets without a message, which bronze will never hold.
-    lacking = max(0, offsets - _held_messages(bronze, source.topic, ranges, known))
+    # Compaction and transactions leave offsets without a message, which never arrive in bronze.
+    missing = max(0, offsets - _ingested_messages(bronze, source.topic, ranges, recorded))
     return Extent(
-        what=f"offsets {told or 'none'} of {source.topic}, of which bronze lacks {lacking:,} or fewer",
+        what=f"offsets {format_offsets(ranges) or 'none'} of {source.topic}, at most {missing:,} of which are not in bronze",
         rows=offsets,
         size=round(offsets * (delta.row_bytes(bronze) or BYTES_PER_MESSAGE)),
         size_exact=not offsets,
     )
 
 
-def _held_messages(bronze: Path, name: str, ranges: dict[int, tuple[int, int]], known: topic.Noted | None) -> int:
+def _ingested_messages(
+    bronze: Path, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
+) -> int:
     if not {"_topic", "_partition", "_offset"} <= set(query.columns(bronze)) or not ranges:
         return 0
     within = " OR ".join(
         f"(_partition = {partition} AND _offset >= {begin} AND _offset < {end})"
         for partition, (begin, end) in ranges.items()
     )
-    own = f"_topic = '{name}'" if known is None else of_that_topic(bronze, known)
-    found = store.select(bronze, f"SELECT count(*) AS messages FROM held WHERE {own} AND ({within})")
-    return sum(int(row["messages"]) for row in found)
+    of_topic = f"_topic = '{name}'" if recorded is None else topic_condition(bronze, recorded)
+    counts = store.select(bronze, f"SELECT count(*) AS messages FROM delta_table WHERE {of_topic} AND ({within})")
+    return sum(int(row["messages"]) for row in counts)

@@ -1,7 +1,7 @@
-"""What a run would do, worked out before anything runs: an increment, a replay, a reingest or a full refresh.
+"""What an increment, a backfill, a reingest or a full refresh would read and write, computed before it runs.
 
-Read from the tables' logs and statistics, the landing zone and the broker; starts no JVM. It is advice: what is estimated
-says so, and a neighbour's declaration that does not load is told and left out.
+Taken from the tables' logs and statistics, the landing zone and the broker; starts no JVM. Estimates are marked as such.
+Other pipelines whose declaration does not load are listed and left out.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from tidegate import registry
 from tidegate.checkpoints import lease
 from tidegate.errors import TidegateError
+from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.planning.backfill import Commands, commands
-from tidegate.planning.downstream import Downstream, below
+from tidegate.planning.downstream import Downstream, downstream_of
 from tidegate.planning.estimate import Estimate, estimate
-from tidegate.planning.extent import Extent, of_source, rows_and_bytes
-from tidegate.request import event_time, timed_table
+from tidegate.planning.extent import Extent, rows_and_bytes, source_extent
+from tidegate.request import event_time, event_time_table
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 from tidegate.status.lag import Lag, measure
-from tidegate.wording import count
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
@@ -36,18 +36,18 @@ class FlowPreview:
     flow: str
     reads: Extent
     rewrites: str
-    """What gives way: keys or groups, or the whole table; empty where rows are only added."""
+    """The keys, groups or table whose rows are replaced; empty if rows are only added."""
     keys: int | None
-    """Keys or groups that the window names in the table as it stands; the new code may name more."""
-    first: str
-    """What an ordinary increment does before it, or what stops it; empty when there is nothing."""
-    touches: Downstream
-    busy: str | None
-    """Who holds the flow's checkpoint or its table now."""
+    """Keys or groups with rows of the window in the present table; the present code may derive more."""
+    before: str
+    """The increment that runs before, or the error that stops the flow; empty without either."""
+    downstream: Downstream
+    lease_holder: str | None
+    """Who holds the lease of the flow's checkpoint or table now."""
     time: Estimate | None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """As JSON values."""
         return {
             "flow": self.flow,
             "reads": self.reads.what,
@@ -57,30 +57,31 @@ class FlowPreview:
             "bytes_exact": self.reads.size_exact,
             "rewrites": self.rewrites,
             "keys": self.keys,
-            "first": self.first,
-            "touches": list(self.touches.flows),
-            "tables": list(self.touches.tables),
-            "starts": list(self.touches.starts),
-            "busy": self.busy,
+            "first": self.before,
+            "touches": list(self.downstream.flows),
+            "tables": list(self.downstream.tables),
+            "starts": list(self.downstream.starts),
+            "busy": self.lease_holder,
             "seconds": None if self.time is None else self.time.seconds,
             "estimate": None if self.time is None else asdict(self.time),
         }
 
     def lines(self) -> list[str]:
-        """For people."""
-        what = [f"reads {self.reads.told()}"]
+        """Lines of text for messages."""
+        what = [f"reads {self.reads.summary()}"]
         if self.rewrites:
             what.append(f"rewrites {self.rewrites}")
-        what.append("no history to estimate from" if self.time is None else self.time.told())
-        told = ["; ".join(what)]
-        if self.first:
-            told.append(f"before that: {self.first}")
-        told += self.touches.lines()
-        if self.busy:
-            told.append(
-                f"it is held by {self.busy}: now `tidegate run` would end with 75, and Airflow would try again later"
+        what.append("no history to estimate from" if self.time is None else self.time.summary())
+        lines = ["; ".join(what)]
+        if self.before:
+            lines.append(f"before that: {self.before}")
+        lines += self.downstream.lines()
+        if self.lease_holder:
+            lines.append(
+                f"its lease is held by {self.lease_holder}: at present `tidegate run` would end with exit code 75, "
+                "and Airflow would retry later"
             )
-        return [f"{self.flow}: {line}" for line in told]
+        return [f"{self.flow}: {line}" for line in lines]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,54 +91,54 @@ class Preview:
     flows: tuple[FlowPreview, ...]
     commands: Commands
     unknown: tuple[str, ...] = ()
-    """Pipelines whose files do not load: nobody can tell whether they read these tables."""
+    """Pipelines whose files do not load, so that it is unknown whether they read these tables."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """As JSON values."""
         return {
             "flows": [flow.to_json() for flow in self.flows],
             "unknown": list(self.unknown),
-            "commands": list(self.commands.every),
+            "commands": list(self.commands.all),
             "backfill_runs": self.commands.runs,
         }
 
     def lines(self) -> list[str]:
-        """For people: a few lines per flow, then the commands."""
-        told = [line for flow in self.flows for line in flow.lines()]
-        told += [f"{name} does not load; whether it reads these tables is not known" for name in self.unknown]
-        return told + self.commands.lines()
+        """Lines of text for messages: a few per flow, then the commands."""
+        lines = [line for flow in self.flows for line in flow.lines()]
+        lines += [f"{name} does not load; it is unknown whether it reads these tables" for name in self.unknown]
+        return lines + self.commands.lines()
 
 
 def preview(
     environment: Environment, pipeline: Pipeline, request: RunRequest, lags: tuple[Lag, ...] | None = None
 ) -> Preview:
-    """Work out what a request would do.
+    """What a request would do.
 
     Args:
-        environment: Places, and where the broker is.
+        environment: The environment.
         pipeline: The pipeline.
-        request: Checked.
-        lags: Of an increment: what `tidegate.status.lag.plan` found.
+        request: The request.
+        lags: For an increment: the lags of `tidegate.status.lag.plan`.
 
     Raises:
-        SourceError: A landing folder or a topic is not there.
+        SourceError: A landing folder or a topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
     """
     layout = Layout.of(environment)
     declared = registry.declarations() | {pipeline.name: pipeline}
-    seen = (
+    flows = (
         tuple(_of_increment(layout, pipeline, declared, lag, lags) for lag in lags if lag.has_work)
         if lags is not None
         else tuple(
             _of_mode(environment, layout, pipeline, declared, flow, request)
-            for flow in request.chosen(pipeline)
-            if request.concerns(flow)
+            for flow in request.selected(pipeline)
+            if request.applies_to(flow)
         )
     )
     return Preview(
-        flows=seen,
+        flows=flows,
         commands=commands(pipeline, request),
-        unknown=tuple(name for name, found in declared.items() if isinstance(found, TidegateError)),
+        unknown=tuple(name for name, declaration in declared.items() if isinstance(declaration, TidegateError)),
     )
 
 
@@ -152,12 +153,12 @@ def _of_increment(
     above = pipeline.upstream_of(flow)
     rows = lag.rows
     if not rows and above is not None:
-        # About as many as the flow above takes in.
+        # About as many as the upstream flow reads.
         rows = next((other.rows for other in lags if other.flow == above.name), rows)
     return FlowPreview(
         flow=flow.name,
         reads=Extent(
-            what=_news(lag),
+            what=_unread(lag),
             rows=lag.rows,
             size=lag.bytes,
             rows_exact=lag.rows_exact,
@@ -165,25 +166,25 @@ def _of_increment(
         ),
         rewrites=_of_rows(flow, rows),
         keys=None,
-        first="",
-        touches=below(flow.target.name, declared),
-        busy=_busy(layout, pipeline, flow),
+        before="",
+        downstream=downstream_of(flow.target.name, declared),
+        lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, "incremental", rows, None),
     )
 
 
-def _news(lag: Lag) -> str:
-    """What an increment reads, for a sentence that begins with "reads"; names of files stand by the files that are read."""
+def _unread(lag: Lag) -> str:
+    """What an increment reads, to follow "reads"; the names of files follow their number."""
     what, passed_over, rest = lag.reason.removeprefix("reads ").partition("; not read: ")
     return f"{what}: {lag.ahead}{passed_over}{rest}" if lag.ahead else what + passed_over + rest
 
 
 def _of_rows(flow: Flow, rows: int | None) -> str:
-    """What rows of an increment may change in a flow's table."""
+    """The keys or groups that the rows of an increment may change."""
     if not flow.target.keys:
         return ""
     what = "groups" if flow.target.write_mode == "recompute" else "keys"
-    return f"{what} of {flow.target.name} that these rows name" + (f", {rows:,} at most" if rows else "")
+    return f"{what} of {flow.target.name} of these rows" + (f", {rows:,} at most" if rows else "")
 
 
 def _of_mode(
@@ -194,54 +195,54 @@ def _of_mode(
     flow: Flow,
     request: RunRequest,
 ) -> FlowPreview:
-    reads = of_source(environment, layout, pipeline.name, flow, request.window)
-    held = rows_and_bytes(layout.table(flow.target.name))[0]
-    keys = named = None
+    reads = source_extent(environment, layout, pipeline.name, flow, request.window)
+    existing = rows_and_bytes(layout.table(flow.target.name))[0]
+    keys = affected = None
     if not isinstance(flow.source, ChangeFeed):
-        rewrites = f"nothing: {flow.target.name} takes what it lacks"
-    elif request.mode == "replay" and request.window is not None:
+        rewrites = f"nothing: only missing rows are added to {flow.target.name}"
+    elif request.mode == "backfill" and request.window is not None:
         keys = _keys_within(layout, pipeline, flow, request.window)
         what = "group" if flow.target.write_mode == "recompute" else "key"
-        told = f"an unknown number of {what}s" if keys is None else count(keys, what)
-        rewrites = f"{told} of {flow.target.name} in {request.window.told()}, where the result differs"
+        quantity = f"an unknown number of {what}s" if keys is None else count(keys, what)
+        rewrites = f"{quantity} of {flow.target.name} in {request.window.summary()}, where the result differs"
         if flow.target.write_mode == "recompute":
-            named = keys
-        elif keys is not None and held and reads.rows is not None:
-            named = round(reads.rows * min(1, keys / held))
+            affected = keys
+        elif keys is not None and existing and reads.rows is not None:
+            affected = round(reads.rows * min(1, keys / existing))
     else:
-        rewrites = f"{flow.target.name} ({0 if held is None else held:,} rows), where the result differs"
+        rewrites = f"{flow.target.name} ({0 if existing is None else existing:,} rows), where the result differs"
     return FlowPreview(
         flow=flow.name,
         reads=reads,
         rewrites=rewrites,
         keys=keys,
-        first=_first(environment, pipeline, flow, windowed=request.window is not None),
-        touches=below(flow.target.name, declared),
-        busy=_busy(layout, pipeline, flow),
-        time=estimate(layout, pipeline.name, flow.name, request.mode, reads.rows, named),
+        before=_before(environment, pipeline, flow, windowed=request.window is not None),
+        downstream=downstream_of(flow.target.name, declared),
+        lease_holder=_lease_holder(layout, pipeline, flow),
+        time=estimate(layout, pipeline.name, flow.name, request.mode, reads.rows, affected),
     )
 
 
-def _first(environment: Environment, pipeline: Pipeline, flow: Flow, *, windowed: bool) -> str:
-    """The increment before what is asked for a window; without a window all is read anyway."""
+def _before(environment: Environment, pipeline: Pipeline, flow: Flow, *, windowed: bool) -> str:
+    """The increment that runs before a window is read; without a window everything is read anyway."""
     try:
         lag = measure(environment, pipeline, flow)
     except TidegateError as error:
-        return f"it would stop: {error.message}"
+        return f"it would fail: {error.message}"
     return f"an increment, {lag.reason}" if lag.has_work and windowed else ""
 
 
-def _busy(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
-    """The live run, or whoever else works on the flow now."""
+def _lease_holder(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
+    """Who holds the lease of the flow's checkpoint or table."""
     resources = (lease.checkpoint_resource(pipeline.name, flow.name), lease.table_resource(flow.target.name))
-    return next((who for each in resources if (who := lease.holder(layout, each)) is not None), None)
+    return next((holder for each in resources if (holder := lease.holder(layout, each)) is not None), None)
 
 
 def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window) -> int | None:
-    """Keys, or groups of the source, that have a row in the window; None when the table or its column is not there."""
+    """The number of keys or groups with a row in the window; None without the table or its columns."""
     from tidegate.probes import delta
 
-    path, column = layout.table(timed_table(pipeline, flow)), event_time(pipeline, flow)
+    path, column = layout.table(event_time_table(pipeline, flow)), event_time(pipeline, flow)
     if column is None or delta.current_version(path) is None:
         return None
     import pyarrow as pa
@@ -257,8 +258,8 @@ def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window)
         within = (field >= pa.scalar(first)) & (field <= pa.scalar(last))
     else:
         start, end = (
-            pa.scalar(moment, type=pa.timestamp("us", tz="UTC")).cast(kind) for moment in (window.first, window.behind)
+            pa.scalar(moment, type=pa.timestamp("us", tz="UTC")).cast(kind) for moment in (window.since, window.until)
         )
         within = (field >= start) & (field < end)
-    named = dataset.to_table(columns=list(flow.target.keys), filter=within)
-    return int(named.group_by(list(flow.target.keys)).aggregate([]).num_rows)
+    keys = dataset.to_table(columns=list(flow.target.keys), filter=within)
+    return int(keys.group_by(list(flow.target.keys)).aggregate([]).num_rows)

@@ -1,4 +1,4 @@
-"""What the sources hold now, asked without a JVM: landing folders, Kafka topics, Delta tables.
+"""Reads the current state of sources without a JVM: landing folders, Kafka topics, Delta tables.
 
-Each client is imported inside the functions that need it, so that whoever imports a probe pays for nothing.
+Client libraries are imported inside the functions that need them, so that importing a probe is cheap.
 """

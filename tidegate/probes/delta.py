@@ -1,7 +1,7 @@
-"""What a Delta table holds and what each commit changed, read from its log.
+"""Reads the content of a Delta table and the changes of each commit from its log.
 
-Commits become visible by a rename, so a log can be read while jobs write to the table. Which files of a commit the
-change feed serves follows Delta's ``CDCReader``: change files when there are some, else the files added and removed.
+Commits become visible by a rename, so the log can be read while jobs write to the table. The files that the change feed reads
+for a commit follow Delta's ``CDCReader``: change files if there are any, else the files added and removed.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parqu
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedFile:
-    """One file that the change feed, or the table's first snapshot, serves."""
+    """A file that a stream reads from the change feed, or from its first snapshot of the table."""
 
     rows: int | None
-    """None where the log does not tell: change files have no statistics."""
+    """Number of rows; None if the log has no statistics, as for change files."""
     size: int
-    """Bytes."""
+    """In bytes."""
     name: str = ""
-    """As the log names it: its place below the table's folder, percent-encoded."""
+    """Path from the log, relative to the table's folder and percent-encoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """What one commit means to a reader of the change feed."""
+    """A commit as a reader of the change feed sees it."""
 
     version: int
     files: tuple[ChangedFile, ...]
-    """In the order of the log, which is the order of the stream's ``index``; empty when no row changed."""
+    """In log order, which is the order of the stream's ``index``; empty when no row changed."""
     rows: int | None
-    """Rows inserted, deleted and updated (an update once); None where the log does not tell."""
-    whole: bool
-    """It has change files, so the stream admits it as a whole."""
+    """Number of rows inserted, deleted and updated (an update counts once); None if the log has no statistics."""
+    has_change_files: bool
+    """Whether it has change files; the stream then reads the commit in a single batch."""
     table_id: str | None
-    """The table's id, in a commit that sets it."""
+    """The table's id, if the commit sets it."""
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Total size of its files in bytes."""
         return sum(file.size for file in self.files)
 
 
 def current_version(path: Path) -> int | None:
-    """The table's newest version; None without a table."""
-    return max(_logged(path), default=None)
+    """The newest version of a table; None if there is no table."""
+    return max(_versions_in_log(path), default=None)
 
 
 def transaction_version(path: Path, app_id: str) -> int | None:
-    """The last batch that the application ``app_id`` wrote to the table; None without one, or without a table."""
+    """The last batch that the application ``app_id`` wrote to a table; None if there is no batch or no table."""
     if current_version(path) is None:
         return None
     from deltalake import DeltaTable
@@ -64,41 +64,41 @@ def transaction_version(path: Path, app_id: str) -> int | None:
 
 
 def user_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What the transaction that made a commit said of itself; nothing where it said none, or is not ours.
+    """The JSON object in the ``userMetadata`` of a commit; empty if there is none or it is not a JSON object.
 
     Args:
-        info: Of the commit, as Delta's log or delta-rs' history tells it.
+        info: The ``commitInfo`` action from Delta's log, or an entry of delta-rs' history.
     """
     try:
-        told = json.loads(info.get("userMetadata") or "{}")
+        metadata = json.loads(info.get("userMetadata") or "{}")
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def table_id(path: Path) -> str:
-    """The id that the table was given when it was created or replaced. There must be a table."""
+    """The id that a table got when it was created or replaced. The table must exist."""
     from deltalake import DeltaTable
 
     return str(DeltaTable(str(path)).metadata().id)
 
 
 def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
-    """The files of one version in the order in which a stream serves its first snapshot: by time, then by path.
+    """The files of a version in the order in which a stream reads its first snapshot: by time, then by path.
 
     Args:
-        path: The table.
-        version: None for the newest.
+        path: The table's folder.
+        version: The version; None for the newest.
 
     Raises:
         deltalake.exceptions.DeltaError: The log no longer goes back to that version.
     """
     from deltalake import DeltaTable
 
-    found = DeltaTable(str(path), version=version).get_add_actions(flatten=True)
-    names = found.schema.names
+    actions = DeltaTable(str(path), version=version).get_add_actions(flatten=True)
+    names = actions.schema.names
     columns = {
-        name: found.column(name).to_pylist() if name in names else [None] * found.num_rows
+        name: actions.column(name).to_pylist() if name in names else [None] * actions.num_rows
         for name in ("modification_time", "path", "num_records", "size_bytes")
     }
     files = sorted(zip(*columns.values(), strict=True), key=lambda file: file[:2])
@@ -109,7 +109,7 @@ def commits_since(path: Path, version: int) -> list[Commit]:
     """Every commit from ``version`` to the newest, oldest first.
 
     Raises:
-        FileNotFoundError: The log no longer holds one of them.
+        FileNotFoundError: The log no longer has one of them.
     """
     newest = current_version(path)
     if newest is None:
@@ -118,7 +118,7 @@ def commits_since(path: Path, version: int) -> list[Commit]:
 
 
 def row_bytes(path: Path) -> float | None:
-    """How many bytes a row of the table takes in its newest commits; None when none of the last ten tells."""
+    """Bytes per row, from the newest of the last ten commits with statistics; None if there is none."""
     newest = current_version(path)
     if newest is None:
         return None
@@ -127,16 +127,16 @@ def row_bytes(path: Path) -> float | None:
             commit = read_commit(path, version)
         except FileNotFoundError:
             return None
-        if commit.rows and not commit.whole:
+        if commit.rows and not commit.has_change_files:
             return commit.size / commit.rows
     return None
 
 
 def read_commit(path: Path, version: int) -> Commit:
-    """One commit.
+    """Read one commit from the log.
 
     Raises:
-        FileNotFoundError: The log no longer holds it.
+        FileNotFoundError: The log no longer has it.
     """
     info: dict[str, Any] = {}
     cdc: list[ChangedFile] = []
@@ -157,47 +157,47 @@ def read_commit(path: Path, version: int) -> Commit:
     if _changed_nothing(info.get("operation"), metrics):
         cdc, changed = [], []
     files = tuple(cdc) if cdc else tuple(_data_file(action) for _, _, action in changed)
-    rows = _rows_told(metrics) if cdc else _rows_of(changed)
-    return Commit(version=version, files=files, rows=rows, whole=bool(cdc), table_id=table)
+    rows = _rows_in_metrics(metrics) if cdc else _rows_of(changed)
+    return Commit(version=version, files=files, rows=rows, has_change_files=bool(cdc), table_id=table)
 
 
 def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
-    """The parts of a range of versions whose changes can still be read, first and last version each, oldest first.
+    """The parts of a range of versions whose changes can still be read: first and last version of each, oldest first.
 
-    A version is gone when the log was cleaned behind it, or when VACUUM removed a file that its changes stand in.
+    A version cannot be read after log cleanup removed its commit, or VACUUM a file with its changes.
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for version in range(max(first, _oldest(path)), last + 1):
         if not _is_served(path, version):
             continue
-        if found and found[-1][1] == version - 1:
-            found[-1] = (found[-1][0], version)
+        if ranges and ranges[-1][1] == version - 1:
+            ranges[-1] = (ranges[-1][0], version)
         else:
-            found.append((version, version))
-    return found
+            ranges.append((version, version))
+    return ranges
 
 
-def are_there(path: Path, files: Iterable[ChangedFile]) -> bool:
-    """Whether files that the log names lie there still; VACUUM removes those that the table itself no longer needs."""
-    # A name with a place of its own, as a clone's, is not looked for.
+def all_exist(path: Path, files: Iterable[ChangedFile]) -> bool:
+    """Whether files from the log still exist; VACUUM removes files that the current version of the table does not use."""
+    # Absolute paths, as in shallow clones, are not checked.
     names = [file.name for file in files if file.name and not file.name.startswith("/") and ":/" not in file.name]
     return all((path / unquote(name)).exists() for name in names)
 
 
-def is_whole(path: Path, version: int) -> bool:
-    """Whether the table can still be read as of a version: the log goes back that far, and no file is gone."""
+def can_read_version(path: Path, version: int) -> bool:
+    """Whether the table can still be read at a version: the log goes back that far, and all files exist."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        held = DeltaTable(str(path), version=version).get_add_actions().column("path").to_pylist()
+        names = DeltaTable(str(path), version=version).get_add_actions().column("path").to_pylist()
     except (DeltaError, OSError):
         return False
-    return all((path / unquote(name)).exists() for name in held)
+    return all((path / unquote(name)).exists() for name in names)
 
 
 def _oldest(path: Path) -> int:
-    """The oldest version whose snapshot can be put together: Delta needs it to read changes from there on."""
+    """The oldest version whose snapshot can be reconstructed; Delta needs it to read changes from there on."""
     names = [entry.name for entry in (path / "_delta_log").iterdir()]
     commits = {
         int(name[:20]) for name in names if _VERSION.fullmatch(name) and name.endswith(".json") and len(name) == 25
@@ -206,7 +206,7 @@ def _oldest(path: Path) -> int:
     oldest = max(commits, default=0)
     while oldest - 1 in commits:
         oldest -= 1
-    return oldest if oldest == 0 else min((each for each in checkpoints if each >= oldest), default=oldest)
+    return oldest if oldest == 0 else min((version for version in checkpoints if version >= oldest), default=oldest)
 
 
 def _is_served(path: Path, version: int) -> bool:
@@ -220,7 +220,7 @@ def _is_served(path: Path, version: int) -> bool:
     return all((path / unquote(action["path"])).exists() for action in changes or data)
 
 
-def _logged(path: Path) -> list[int]:
+def _versions_in_log(path: Path) -> list[int]:
     try:
         names = [entry.name for entry in (path / "_delta_log").iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -229,12 +229,12 @@ def _logged(path: Path) -> list[int]:
 
 
 def _changed_nothing(operation: str | None, metrics: dict[str, str]) -> bool:
-    """A MERGE that only copied rows: ``CDCReader.shouldSkipFileActionsInCommit``."""
-    told = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
-    return operation == "MERGE" and all(count == "0" for count in told)
+    """Whether a commit is a MERGE that only copied rows: ``CDCReader.shouldSkipFileActionsInCommit``."""
+    counts = [metrics.get(f"numTargetRows{what}") for what in ("Inserted", "Updated", "Deleted")]
+    return operation == "MERGE" and all(count == "0" for count in counts)
 
 
-def _rows_told(metrics: dict[str, str]) -> int | None:
+def _rows_in_metrics(metrics: dict[str, str]) -> int | None:
     for names in (
         ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
         ("numUpdatedRows",),
@@ -248,20 +248,20 @@ def _rows_told(metrics: dict[str, str]) -> int | None:
 def _data_file(action: dict[str, Any]) -> ChangedFile:
     stats = json.loads(action.get("stats") or "{}")
     records = stats.get("numRecords")
-    hidden = (action.get("deletionVector") or {}).get("cardinality", 0)
-    rows = None if records is None else int(records) - hidden
+    deleted = (action.get("deletionVector") or {}).get("cardinality", 0)
+    rows = None if records is None else int(records) - deleted
     return ChangedFile(rows=rows, size=int(action.get("size") or 0), name=action["path"])
 
 
 def _rows_of(changed: list[tuple[str, str, dict[str, Any]]]) -> int | None:
-    """Rows of the files added and removed; of a file that is both, only those that its deletion vectors differ in."""
+    """Rows of the files added and removed; for a file that is both, the rows by which its deletion vectors differ."""
     rows: dict[str, dict[str, int | None]] = {}
     for kind, path, action in changed:
         rows.setdefault(path, {})[kind] = _data_file(action).rows
     total = 0
     for sides in rows.values():
-        known = [count for count in sides.values() if count is not None]
-        if len(known) < len(sides):
+        counts = [count for count in sides.values() if count is not None]
+        if len(counts) < len(sides):
             return None
-        total += abs(known[0] - known[1]) if len(known) == 2 else known[0]
+        total += abs(counts[0] - counts[1]) if len(counts) == 2 else counts[0]
     return total

@@ -1,4 +1,4 @@
-"""What lies in a landing folder, listed by the rules of Spark's file source.
+"""Lists a landing folder by the rules of Spark's file source.
 
 The rules are those of ``readStream.format("binaryFile")`` with ``recursiveFileLookup`` and ``pathGlobFilter``: Spark's
 ``HadoopFSUtils.shouldFilterOutPathName`` hides names of files and of folders, Hadoop's ``GlobPattern`` reads the glob.
@@ -26,61 +26,63 @@ _SAMPLED_FILES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class LandedFile:
-    """One file that the stream would list."""
+    """A file that the stream would list."""
 
     path: str
-    """The local path, as Spark's source log names it once decoded."""
+    """The local path, equal to the decoded path in Spark's source log."""
     size: int
-    """Bytes as they lie there, compressed or not."""
+    """Stored size in bytes, before decompression."""
     modified_ms: int
-    """Milliseconds since 1970, rounded down as Java does."""
+    """Modification time in milliseconds since 1970, rounded down as in Java."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """A landing folder at one moment."""
+    """The content of a landing folder."""
 
     files: tuple[LandedFile, ...]
-    """What the stream would list, sorted by path."""
+    """The files that the stream would list, sorted by path."""
     ignored: int
-    """Files that lie there too and that the stream does not see: hidden names, or names that do not fit the glob."""
-    unfit: int
-    """Of these, such as are not hidden."""
+    """Number of files that the stream does not list: names that are hidden or do not match the glob, and special files."""
+    unmatched: int
+    """Number of ignored files that are not hidden but do not match the glob."""
     special: int = 0
-    """Entries that fit the glob and are no regular files: pipes, sockets, devices. Opening one may wait for ever."""
+    """Number of entries that match the glob but are pipes, sockets or devices. Opening one can block forever."""
 
 
 def list_files(folder: Path, glob: str) -> Listing:
-    """List a landing folder and all folders in it.
+    """List a landing folder recursively.
 
-    A file that vanishes meanwhile, a symbolic link to nothing and a name that is no UTF-8 (Java cannot open it) are
-    left out, as Spark does.
+    As in Spark, the list omits files that vanish during the listing, broken symbolic links, and names that are not valid UTF-8
+    (Java cannot open them).
 
     Args:
         folder: The landing folder.
-        glob: Hadoop's glob for file names, for example ``*.{csv,csv.gz}``.
+        glob: Glob for file names in Hadoop's syntax, for example ``*.{csv,csv.gz}``.
 
     Raises:
-        SourceError: The folder is missing, is no folder or cannot be read; says what to do.
+        SourceError: The folder does not exist, is a file or cannot be read, or the glob is invalid.
     """
-    fits = glob_pattern(glob)
+    pattern = glob_pattern(glob)
     listed = _Listed()
-    _walk(os.path.normpath(folder), fits, listed, frozenset(), True)
-    found = tuple(sorted(listed.files, key=lambda file: file.path))
-    return Listing(files=found, ignored=listed.ignored, unfit=listed.unfit, special=listed.special)
+    _walk(os.path.normpath(folder), pattern, listed, frozenset(), True)
+    files = tuple(sorted(listed.files, key=lambda file: file.path))
+    return Listing(files=files, ignored=listed.ignored, unmatched=listed.unmatched, special=listed.special)
 
 
 def modified_within(listed: tuple[LandedFile, ...], window: Window) -> tuple[LandedFile, ...]:
-    """Those that were changed last within a window, to the millisecond, which is what bronze knows of a file's time."""
-    begin, end = (int(moment.timestamp() * 1000) for moment in (window.first, window.behind))
+    """The files whose modification time is in a window, in milliseconds: the precision of the time in bronze."""
+    begin, end = (int(moment.timestamp() * 1000) for moment in (window.since, window.until))
     return tuple(file for file in listed if begin <= file.modified_ms < end)
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    r"""Hadoop's glob as a regular expression for whole names (its ``GlobPattern``: ``* ? [a-c] [^a] {a,b}`` and ``\``).
+    r"""Convert a glob in Hadoop's syntax to a regular expression for complete names.
+
+    The syntax is that of its ``GlobPattern``: ``* ? [a-c] [^a] {a,b}`` and ``\``.
 
     Raises:
-        SourceError: It is not a glob.
+        SourceError: The glob is invalid.
     """
     pattern, depth, in_set, position = "", 0, False, 0
     while position < len(glob):
@@ -105,7 +107,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.DOTALL)
     except re.error as error:
-        raise SourceError(f"glob {glob!r} cannot be read ({error}); write it as in '*.{{csv,csv.gz}}'") from None
+        raise SourceError(f"invalid glob {glob!r} ({error}); write it like '*.{{csv,csv.gz}}'") from None
 
 
 def is_hidden(name: str) -> bool:
@@ -115,11 +117,11 @@ def is_hidden(name: str) -> bool:
 
 
 def estimate_rows(files: tuple[LandedFile, ...], *, has_header: bool) -> int | None:
-    """About how many records the files hold, from the first 64 KiB of the three largest; None when none can be read.
+    """Estimate the number of records from the first 64 KiB of the three largest files; None if none can be read.
 
     Args:
-        files: Compressed or not.
-        has_header: Whether the first line of each is no record.
+        files: The files, compressed or not.
+        has_header: Whether the first line of each file is a header.
     """
     lines = read = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLED_FILES]:
@@ -140,46 +142,46 @@ def estimate_rows(files: tuple[LandedFile, ...], *, has_header: bool) -> int | N
 class _Listed:
     files: list[LandedFile] = field(default_factory=list)
     ignored: int = 0
-    unfit: int = 0
+    unmatched: int = 0
     special: int = 0
 
 
 def _walk(
-    folder: str, fits: re.Pattern[str], listed: _Listed, above: frozenset[tuple[int, int]], visible: bool
+    folder: str, pattern: re.Pattern[str], listed: _Listed, ancestors: frozenset[tuple[int, int]], visible: bool
 ) -> None:
     try:
-        here = Path(folder).stat()
-        with os.scandir(folder) as found:
-            entries = list(found)
+        folder_status = Path(folder).stat()
+        with os.scandir(folder) as iterator:
+            entries = list(iterator)
     except OSError as error:
-        if above and isinstance(error, FileNotFoundError):
+        if ancestors and isinstance(error, FileNotFoundError):
             return
-        raise _unreadable(folder, error, landing=not above) from None
-    identity = (here.st_dev, here.st_ino)
-    if identity in above:
-        raise SourceError(f"{folder} in a landing folder links to a folder above itself; remove the link")
+        raise _unreadable(folder, error, landing=not ancestors) from None
+    identity = (folder_status.st_dev, folder_status.st_ino)
+    if identity in ancestors:
+        raise SourceError(f"{folder} in a landing folder links to one of its parent folders; remove the link")
     for entry in entries:
         try:
-            facts = entry.stat()
+            status = entry.stat()
         except FileNotFoundError:
             continue
         except OSError as error:
             raise _unreadable(entry.path, error, landing=False) from None
-        seen = visible and not is_hidden(entry.name) and _is_text(entry.name)
-        if stat.S_ISDIR(facts.st_mode):
-            _walk(entry.path, fits, listed, above | {identity}, seen)
-        elif seen and fits.fullmatch(entry.name) and not stat.S_ISREG(facts.st_mode):
+        entry_visible = visible and not is_hidden(entry.name) and _is_utf8(entry.name)
+        if stat.S_ISDIR(status.st_mode):
+            _walk(entry.path, pattern, listed, ancestors | {identity}, entry_visible)
+        elif entry_visible and pattern.fullmatch(entry.name) and not stat.S_ISREG(status.st_mode):
             listed.ignored += 1
             listed.special += 1
-        elif seen and fits.fullmatch(entry.name):
-            modified_ms = facts.st_mtime_ns // 1_000_000
-            listed.files.append(LandedFile(path=entry.path, size=facts.st_size, modified_ms=modified_ms))
+        elif entry_visible and pattern.fullmatch(entry.name):
+            modified_ms = status.st_mtime_ns // 1_000_000
+            listed.files.append(LandedFile(path=entry.path, size=status.st_size, modified_ms=modified_ms))
         else:
             listed.ignored += 1
-            listed.unfit += seen
+            listed.unmatched += entry_visible
 
 
-def _is_text(name: str) -> bool:
+def _is_utf8(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -190,11 +192,11 @@ def _is_text(name: str) -> bool:
 def _unreadable(path: str, error: OSError, *, landing: bool) -> SourceError:
     what = f"landing folder {path}" if landing else f"{path} in a landing folder"
     if isinstance(error, FileNotFoundError):
-        return SourceError(f"{what} does not exist; create it, or correct the declaration's path or TIDEGATE_LANDING")
+        return SourceError(f"{what} does not exist; create it, or correct the source's path or TIDEGATE_LANDING")
     if isinstance(error, NotADirectoryError):
-        return SourceError(f"{what} is a file; a landing zone is a folder: move the file into one")
+        return SourceError(f"{what} is a file, not a folder; move the file into a folder")
     return SourceError(
-        f"{what} cannot be read ({error.strerror}); give the user of the job the right to read and to list it"
+        f"{what} cannot be read ({error.strerror}); give the user that runs the job permission to read and list it"
     )
 
 

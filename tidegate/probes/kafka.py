@@ -1,4 +1,4 @@
-"""What a Kafka topic holds, asked from the broker with librdkafka; nothing is subscribed, committed or created."""
+"""Reads the state of Kafka topics with librdkafka. Subscribes to nothing, commits nothing, creates nothing."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 
-_SAMPLE = 200
+_SAMPLE_MESSAGES = 200
 _SAMPLE_SECONDS = 1.0
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Zero as Kafka writes ids: what a broker older than 2.8 tells of its topics."""
+"""The all-zero id in Kafka's notation: brokers before 2.8 have no topic ids."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic as it is now."""
+    """The state of a topic."""
 
     topic_id: str
-    """Kafka's own id of it: another one after it was deleted and made anew. Empty where the broker tells none."""
+    """Kafka's id of the topic, which changes when it is deleted and created again. Empty if the broker has no topic ids."""
     cluster_id: str
     bounds: dict[int, tuple[int, int]]
-    """By partition: the first offset that it still holds, and the one at which a reader stops."""
+    """Partition to its first available offset, and its end: the offset at which a reader stops."""
 
 
 def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, int]:
-    """The offset that the next message of each partition will get.
+    """The offset that the next message of each partition will have.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
-        topic: Its name.
-        timeout: Seconds for everything.
+        bootstrap: ``host:port``, or several separated by commas.
+        topic: The topic's name.
+        timeout: Total timeout in seconds.
 
     Raises:
-        SourceError: The broker knows no such topic.
+        SourceError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
     return {partition: end for partition, (_, end) in offset_bounds(bootstrap, topic, timeout).items()}
@@ -54,57 +54,60 @@ def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, i
 def offset_bounds(
     bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = "read_uncommitted"
 ) -> dict[int, tuple[int, int]]:
-    """The first offset that each partition still holds, and the one at which a reader stops.
+    """The first available offset of each partition, and its end: the offset at which a reader stops.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
-        topic: Its name.
-        timeout: Seconds for everything.
-        isolation: Of the reader. ``read_committed`` stops before the first transaction that is open;
-            ``read_uncommitted`` at the offset that the next message will get.
+        bootstrap: ``host:port``, or several separated by commas.
+        topic: The topic's name.
+        timeout: Total timeout in seconds.
+        isolation: Isolation level of the reader. ``read_committed`` stops before the first open transaction,
+            ``read_uncommitted`` at the offset that the next message will have.
 
     Raises:
-        SourceError: The broker knows no such topic.
+        SourceError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    return look(bootstrap, topic, timeout, isolation).bounds
+    return describe(bootstrap, topic, timeout, isolation).bounds
 
 
-def look(bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = "read_uncommitted") -> Topic:
-    """A topic with its ids and its bounds, all of one moment: between the two looks at its id lies the one at its offsets.
+def describe(bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = "read_uncommitted") -> Topic:
+    """The ids and offset bounds of a topic. The topic id is read before and after the offsets, so both are of the same topic.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
-        topic: Its name.
-        timeout: Seconds for everything.
-        isolation: Of the reader, as in `offset_bounds`.
+        bootstrap: ``host:port``, or several separated by commas.
+        topic: The topic's name.
+        timeout: Total timeout in seconds.
+        isolation: Isolation level of the reader, as in `offset_bounds`.
 
     Raises:
-        SourceError: The broker knows no such topic.
-        SourceUnavailableError: No broker answers in time, or the topic is being made anew. Transient.
+        SourceError: The topic does not exist.
+        SourceUnavailableError: No broker answers in time, or the topic is being created again. Transient.
     """
     level = _level(isolation)
 
-    def ask(client: AdminClient, topic: str, until: float) -> Topic:
-        cluster = client.describe_cluster(request_timeout=_left(until))
-        before, partitions = _described(client, topic, until)
-        bounds = _bounds(client, partitions, until, level)
-        after, _ = _described(client, topic, until)
-        if before != after:
-            raise _unavailable(bootstrap, f"topic {topic} is just being made anew")
-        return Topic(topic_id=after, cluster_id=str(cluster.result(_left(until)).cluster_id or ""), bounds=bounds)
+    def request(client: AdminClient, topic: str, deadline: float) -> Topic:
+        cluster = client.describe_cluster(request_timeout=_remaining(deadline))
+        id_before, partitions = _describe_topic(client, topic, deadline)
+        bounds = _bounds(client, partitions, deadline, level)
+        id_after, _ = _describe_topic(client, topic, deadline)
+        if id_before != id_after:
+            raise _unavailable(bootstrap, f"topic {topic} is being deleted and created again")
+        cluster_id = str(cluster.result(_remaining(deadline)).cluster_id or "")
+        return Topic(topic_id=id_after, cluster_id=cluster_id, bounds=bounds)
 
-    return _asked(bootstrap, topic, timeout, ask)
+    return _with_client(bootstrap, topic, timeout, request)
 
 
 def topic_id(bootstrap: str, topic: str, timeout: float = 5.0) -> str:
-    """Kafka's own id of a topic; empty where the broker tells none.
+    """Kafka's id of a topic; empty if the broker has no topic ids.
 
     Raises:
-        SourceError: The broker knows no such topic.
+        SourceError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    return _asked(bootstrap, topic, timeout, lambda client, topic, until: _described(client, topic, until)[0])
+    return _with_client(
+        bootstrap, topic, timeout, lambda client, topic, deadline: _describe_topic(client, topic, deadline)[0]
+    )
 
 
 def offsets_within(
@@ -115,38 +118,38 @@ def offsets_within(
     timeout: float = 5.0,
     isolation: str = "read_uncommitted",
 ) -> dict[int, tuple[int, int]]:
-    """The range of each partition from its first message not older than ``start`` up to the first not older than ``end``.
+    """The offsets of each partition from its first message at or after ``start`` to its first at or after ``end``.
 
-    Messages before the range are older than the window. Timestamps that producers set may lie in any order: then some
-    within the range are older too, and a message of the window may lie behind the range.
+    All messages before the range are older than ``start``. Timestamps set by producers can be out of order: then the range can
+    contain older messages, and messages of the window can come after the range.
 
     Returns:
-        Partition to its first offset, and the offset behind its last; both alike where there is none.
+        Partition to its first offset and its end offset (exclusive); equal if the range is empty.
 
     Raises:
-        SourceError: The broker knows no such topic.
+        SourceError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    first, behind = (_offsets_at(bootstrap, topic, moment, timeout, isolation) for moment in (start, end))
-    return {partition: (offset, max(offset, behind[partition])) for partition, offset in first.items()}
+    first, ends = (_offsets_at(bootstrap, topic, moment, timeout, isolation) for moment in (start, end))
+    return {partition: (offset, max(offset, ends[partition])) for partition, offset in first.items()}
 
 
 def message_bytes(
     bootstrap: str, topic: str, starts: Mapping[int, int], timeout: float = 5.0, isolation: str = "read_uncommitted"
 ) -> float | None:
-    """How many bytes a message takes with its key and its headers, by the first ones behind some offsets.
+    """The mean size of messages in bytes, with keys and headers, from a sample at given offsets.
 
-    Nothing is committed, and no group is joined.
+    Commits nothing and joins no consumer group.
 
     Args:
         bootstrap: ``host:port``, or several with commas.
         topic: Its name.
-        starts: Partition to the offset from which on it is looked at.
+        starts: Partition to the offset at which its sample starts.
         timeout: Seconds for everything.
-        isolation: Of the reader, as in `offset_bounds`.
+        isolation: Isolation level of the reader, as in `offset_bounds`.
 
     Returns:
-        The mean of up to 200 messages; None where none came in time.
+        The mean of up to 200 messages; None if none arrived in time.
     """
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -154,15 +157,15 @@ def message_bytes(
     group = {"group.id": "tidegate-look", "enable.auto.commit": False, "isolation.level": isolation}
     consumer = Consumer({"bootstrap.servers": bootstrap, **group, **quiet})
     sizes: list[int] = []
-    until = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout
     try:
         for partition, offset in starts.items():
-            # Each on its own: of several the first to answer would fill the sample.
+            # One partition at a time: else the partition that answers first would fill the sample.
             consumer.assign([TopicPartition(topic, partition, offset)])
-            wanted = max(1, _SAMPLE // len(starts))
-            found = consumer.consume(wanted, timeout=min(_SAMPLE_SECONDS, _left(until)))
-            sizes += [_size(message) for message in found if message.error() is None]
-            if len(sizes) >= _SAMPLE or time.monotonic() > until:
+            count = max(1, _SAMPLE_MESSAGES // len(starts))
+            messages = consumer.consume(count, timeout=min(_SAMPLE_SECONDS, _remaining(deadline)))
+            sizes += [_size(message) for message in messages if message.error() is None]
+            if len(sizes) >= _SAMPLE_MESSAGES or time.monotonic() > deadline:
                 break
     except KafkaException:
         return None
@@ -177,45 +180,42 @@ def _size(message: Any) -> int:
 
 
 def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float, isolation: str) -> dict[int, int]:
-    """The first offset of each partition whose message is not older than a moment; the end where there is none.
-
-    Raises:
-        SourceError: The broker knows no such topic.
-        SourceUnavailableError: No broker answers in time. Transient.
-    """
+    """The offset of the first message of each partition at or after a moment; the partition's end if there is none."""
     from confluent_kafka import admin
 
-    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
+    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # missing in its stubs
     since, level = specs.for_timestamp(int(moment.timestamp() * 1000)), _level(isolation)
 
-    def ask(client: AdminClient, topic: str, until: float) -> dict[int, int]:
-        _, partitions = _described(client, topic, until)
-        found, end = (_offsets(client, partitions, spec, until, level) for spec in (since, specs.latest()))
-        return {partition: end[partition] if found[partition] < 0 else found[partition] for partition in sorted(end)}
+    def request(client: AdminClient, topic: str, deadline: float) -> dict[int, int]:
+        _, partitions = _describe_topic(client, topic, deadline)
+        first, end = (_offsets(client, partitions, spec, deadline, level) for spec in (since, specs.latest()))
+        # The broker returns -1 for a partition without such a message.
+        return {partition: end[partition] if first[partition] < 0 else first[partition] for partition in sorted(end)}
 
-    return _asked(bootstrap, topic, timeout, ask)
+    return _with_client(bootstrap, topic, timeout, request)
 
 
-def _asked(bootstrap: str, topic: str, timeout: float, ask: Callable[[AdminClient, str, float], T]) -> T:
+def _with_client(bootstrap: str, topic: str, timeout: float, request: Callable[[AdminClient, str, float], T]) -> T:
+    """Send a request with an `AdminClient`, with retries while the leader of a partition changes."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
 
-    until = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout
     _check_listening(bootstrap, timeout)
-    # Both silence librdkafka, which would tell each refused connection on standard error.
+    # Both settings stop librdkafka from logging each refused connection to standard error.
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _error: None}
     client = AdminClient(settings)
-    moving = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    retriable = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
     while True:
         try:
-            return ask(client, topic, until)
+            return request(client, topic, deadline)
         except KafkaException as error:
-            # A topic that was just made, or whose leader just moved, settles within moments.
-            if error.args[0].code() not in moving or time.monotonic() > until:
+            # Just after a topic was created or its leader moved; the retry succeeds within a few polls.
+            if error.args[0].code() not in retriable or time.monotonic() > deadline:
                 raise _unavailable(bootstrap, error.args[0].str()) from None
             time.sleep(_POLL_SECONDS)
         except TimeoutError:
-            raise _unavailable(bootstrap, f"not within {timeout:g} s") from None
+            raise _unavailable(bootstrap, f"no answer within {timeout:g} s") from None
 
 
 def _level(isolation: str) -> Any:
@@ -224,39 +224,42 @@ def _level(isolation: str) -> Any:
     return IsolationLevel[isolation.upper()]
 
 
-def _bounds(client: AdminClient, partitions: list[Any], until: float, level: Any) -> dict[int, tuple[int, int]]:
+def _bounds(client: AdminClient, partitions: list[Any], deadline: float, level: Any) -> dict[int, tuple[int, int]]:
     from confluent_kafka import admin
 
-    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # its stubs leave it out
-    begin, end = (_offsets(client, partitions, spec, until, level) for spec in (specs.earliest(), specs.latest()))
+    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # missing in its stubs
+    begin, end = (_offsets(client, partitions, spec, deadline, level) for spec in (specs.earliest(), specs.latest()))
     return {partition: (begin[partition], end[partition]) for partition in sorted(end)}
 
 
-def _offsets(client: AdminClient, partitions: list[Any], spec: Any, until: float, level: Any) -> dict[int, int]:
-    asked = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=_left(until))
-    return {found.partition: answer.result(_left(until)).offset for found, answer in asked.items()}
+def _offsets(client: AdminClient, partitions: list[Any], spec: Any, deadline: float, level: Any) -> dict[int, int]:
+    futures = client.list_offsets(
+        dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=_remaining(deadline)
+    )
+    return {partition.partition: future.result(_remaining(deadline)).offset for partition, future in futures.items()}
 
 
-def _described(client: AdminClient, topic: str, until: float) -> tuple[str, list[Any]]:
-    """Its id and its partitions."""
+def _describe_topic(client: AdminClient, topic: str, deadline: float) -> tuple[str, list[Any]]:
+    """The id and the partitions of a topic."""
     from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 
     try:
-        asked = client.describe_topics(TopicCollection([topic]), request_timeout=_left(until))
-        described = asked[topic].result(_left(until))
+        futures = client.describe_topics(TopicCollection([topic]), request_timeout=_remaining(deadline))
+        description = futures[topic].result(_remaining(deadline))
     except KafkaException as error:
         if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             raise SourceError(f"Kafka has no topic {topic!r}; create it, or correct the declaration's topic") from None
         raise
-    # librdkafka tells it in another base64 than Kafka's own tools.
-    told = str(described.topic_id or "").translate(str.maketrans("+/", "-_", "="))
-    return "" if told == _NO_ID else told, [TopicPartition(topic, partition.id) for partition in described.partitions]
+    # librdkafka uses another base64 alphabet than Kafka's tools.
+    topic_id = str(description.topic_id or "").translate(str.maketrans("+/", "-_", "="))
+    partitions = [TopicPartition(topic, partition.id) for partition in description.partitions]
+    return "" if topic_id == _NO_ID else topic_id, partitions
 
 
 def _check_listening(bootstrap: str, timeout: float) -> None:
-    """Fail at once when nobody listens: librdkafka would try again until the time is up."""
+    """Fail at once if no server listens; librdkafka would retry until the timeout."""
     servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
-    reason = "no server is named"
+    reason = "no server is configured"
     for server in servers:
         host, _, port = server.rpartition("://")[2].rpartition(":")
         try:
@@ -267,8 +270,8 @@ def _check_listening(bootstrap: str, timeout: float) -> None:
     raise _unavailable(bootstrap, reason)
 
 
-def _left(until: float) -> float:
-    return max(0.1, until - time.monotonic())
+def _remaining(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
 
 
 def _unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:

@@ -1,1 +1,1 @@
-"""The life of what was set aside."""
+"""Quarantine entries: their states, claims by replays, decisions about them."""

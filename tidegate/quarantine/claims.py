@@ -1,9 +1,10 @@
-"""What a replay has in hand: entries of a flow's quarantine that nobody else touches meanwhile.
+"""Claims: entries of a flow's quarantine that one replay has locked.
 
-A replay takes open entries in a claim, learns which of them break a rule again, writes the others into the target, and
-then closes the ones and reopens the others in one commit (`tidegate.spark.reprocessing.reentry`). Every claim of a flow has
-a number of its own, in ``_replay``, which stays with the entries; ``_in_hand`` is set as long as the claim lasts. Each
-change is one commit by delta-rs under the flow's lease.
+A replay claims open entries, evaluates the rules again, writes the rows that pass into the target, and then settles the
+claim in one commit: entries that passed become ``replayed``, the others are open again
+(`tidegate.spark.reprocessing.replay`). Every claim of a flow has its own number. It is stored in the column ``_replay``
+and stays with the entries; ``_in_hand`` is set only while the claim lasts. Each change is one commit by delta-rs under
+the flow's lease.
 """
 
 from __future__ import annotations
@@ -13,70 +14,74 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ops import store
-from tidegate.quarantine.lifecycle import FREE, now, quoted
+from tidegate.quarantine.lifecycle import UNCLAIMED, now, quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.quarantine.selection import Selection
 
-GONE = "source_gone"
-"""The rule of an entry whose record or file a replay no longer found."""
+SOURCE_GONE = "source_gone"
+"""Rule of an entry whose source record or file no longer exists."""
 
 _IDS = ("_row_id", "_app_id", "_batch_id")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """Entries that one replay has in hand."""
+    """The entries that one replay has claimed."""
 
     number: int
-    """The version of the replay's transaction: every claim of a flow has its own, higher than all before it."""
+    """Also the ``txnVersion`` of the replay; higher than that of every earlier claim of the flow."""
     entries: int
+    """How many."""
 
 
-def in_hand(path: Path) -> Claim | None:
-    """The claim that a replay did not finish; None when there is none."""
+def unfinished_claim(path: Path) -> Claim | None:
+    """The claim that has not been settled or released; None without one."""
     rows = store.select(
-        path, "SELECT _replay AS number, count(*) AS entries FROM held WHERE _in_hand IS NOT NULL GROUP BY _replay"
+        path,
+        "SELECT _replay AS number, count(*) AS entries FROM delta_table WHERE _in_hand IS NOT NULL GROUP BY _replay",
     )
     return Claim(number=int(rows[0]["number"]), entries=rows[0]["entries"]) if rows else None
 
 
 def entries_of(path: Path, number: int) -> list[dict[str, Any]]:
-    """What a claim holds: ``_row_id`` and ``source`` of each entry."""
-    return store.select(path, f"SELECT _row_id, source FROM held WHERE _in_hand IS NOT NULL AND _replay = {number}")
+    """``_row_id`` and ``source`` of the entries of an unfinished claim."""
+    return store.select(
+        path, f"SELECT _row_id, source FROM delta_table WHERE _in_hand IS NOT NULL AND _replay = {number}"
+    )
 
 
-def highest(path: Path) -> int:
-    """The highest number that a claim of this table ever had; -1 when there was none."""
-    rows = store.select(path, "SELECT max(_replay) AS number FROM held")
+def highest_number(path: Path) -> int:
+    """The highest claim number in the table; -1 without one."""
+    rows = store.select(path, "SELECT max(_replay) AS number FROM delta_table")
     return int(rows[0]["number"]) if rows and rows[0]["number"] is not None else -1
 
 
-def take(path: Path, selection: Selection, *, number: int, first: int, limit: int, by: str) -> Claim | None:
-    """Take open entries in hand, oldest first, in one commit.
+def create(path: Path, selection: Selection, *, number: int, first: int, limit: int, by: str) -> Claim | None:
+    """Claim open entries, oldest first, in one commit.
 
     Args:
         path: `Layout.quarantine`; the caller holds the flow's lease.
-        selection: Which.
-        number: Of this claim.
-        first: The first claim of the same replay: what came back from it or a later one is not taken again.
-        limit: At most so many.
-        by: Who replays.
+        selection: Which open entries.
+        number: The number of the new claim.
+        first: The first claim of the same replay. Entries that this claim or a later one returned are not claimed again.
+        limit: The maximum number of entries.
+        by: The person who requested the replay.
 
     Returns:
-        The claim; None when nothing is left.
+        The claim; None if no entry matches.
     """
-    table = store.opened(path)
+    table = store.open_table(path)
     if table is None:
         return None
     from deltalake import QueryBuilder
 
-    where = f"{FREE} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
+    where = f"{UNCLAIMED} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
     columns = ", ".join(_IDS)
-    oldest = f"SELECT {columns} FROM held WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
-    ids = QueryBuilder().register("held", table).execute(oldest).read_all()
+    oldest = f"SELECT {columns} FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
+    ids = QueryBuilder().register("delta_table", table).execute(oldest).read_all()
     if not ids.num_rows:
         return None
     _merge(
@@ -88,21 +93,25 @@ def take(path: Path, selection: Selection, *, number: int, first: int, limit: in
     return Claim(number=number, entries=ids.num_rows)
 
 
-def send_back(path: Path, number: int, refused: Any, *, suite_fingerprint: str | None, app_id: str, told: str) -> None:
-    """Mark what broke a rule again, before the target takes the others: the split of a claim is decided once.
+def mark_returned(
+    path: Path, number: int, refused: Any, *, suite_fingerprint: str | None, app_id: str, user_metadata: str
+) -> None:
+    """Mark the entries that broke a rule again.
+
+    This commit precedes the write to the target, so that the split of a claim is decided once.
 
     Args:
         path: `Layout.quarantine`.
         number: The claim.
-        refused: ``_row_id string, rules list<string>`` as Arrow: what they break now.
-        suite_fingerprint: Of the suite that judged.
-        app_id: The transaction that the commit carries, so that a rerun knows that the split stands.
-        told: The planned line of the ledger, as the target's commit carries it.
+        refused: ``_row_id string, rules list<string>`` as Arrow, with the rules that each entry breaks now.
+        suite_fingerprint: The fingerprint of the suite that was evaluated.
+        app_id: The transaction id of the commit: a rerun finds it and does not split the claim again.
+        user_metadata: The ``userMetadata`` with the prepared ledger line, the same as in the commit to the target.
     """
     from deltalake import CommitProperties, Transaction
 
     commit = CommitProperties(
-        custom_metadata={"userMetadata": told}, app_transactions=[Transaction(app_id=app_id, version=number)]
+        custom_metadata={"userMetadata": user_metadata}, app_transactions=[Transaction(app_id=app_id, version=number)]
     )
     updates = {
         "_in_hand": "'returned'",
@@ -114,7 +123,7 @@ def send_back(path: Path, number: int, refused: Any, *, suite_fingerprint: str |
 
 
 def settle(path: Path, number: int) -> None:
-    """Let go of a claim, in one commit: what came back is open again, the others are replayed."""
+    """End a claim in one commit: returned entries are open again, the others become ``replayed``."""
     from deltalake import DeltaTable
 
     DeltaTable(str(path)).update(
@@ -128,11 +137,9 @@ def settle(path: Path, number: int) -> None:
 
 
 def release(path: Path, number: int) -> None:
-    """Undo a claim of which nothing was written, in one commit: its entries are open as they were.
+    """Undo a claim that has written nothing to the target, in one commit: its entries are open and unclaimed again.
 
-    Args:
-        path: `Layout.quarantine`; the caller holds the flow's lease.
-        number: The claim.
+    The caller holds the flow's lease.
     """
     from deltalake import DeltaTable
 
@@ -143,16 +150,16 @@ def release(path: Path, number: int) -> None:
 
 
 def count_entries(path: Path, numbers: Sequence[int]) -> int:
-    """How many entries some claims took, whatever became of them."""
+    """How many entries these claims have locked, in whatever state the entries are now."""
     if not numbers:
         return 0
     listed = ", ".join(map(str, numbers))
-    rows = store.select(path, f"SELECT count(*) AS entries FROM held WHERE _replay IN ({listed})")
+    rows = store.select(path, f"SELECT count(*) AS entries FROM delta_table WHERE _replay IN ({listed})")
     return int(rows[0]["entries"]) if rows else 0
 
 
-def let_go(path: Path, number: int, ids: Any) -> None:
-    """Reopen entries of a claim whose record or file is gone, with the rule `GONE` added, in one commit.
+def reopen_missing(path: Path, number: int, ids: Any) -> None:
+    """Reopen entries of a claim whose source record no longer exists, with the rule `SOURCE_GONE` added, in one commit.
 
     Args:
         path: `Layout.quarantine`.
@@ -161,7 +168,7 @@ def let_go(path: Path, number: int, ids: Any) -> None:
     """
     updates = {
         "_in_hand": "NULL",
-        "rules": f"CASE WHEN array_has(t.rules, '{GONE}') THEN t.rules ELSE array_append(t.rules, '{GONE}') END",
+        "rules": f"CASE WHEN array_has(t.rules, '{SOURCE_GONE}') THEN t.rules ELSE array_append(t.rules, '{SOURCE_GONE}') END",
         "attempts": "coalesce(t.attempts, 0) + 1",
         "changed_at": now(),
     }

@@ -1,9 +1,8 @@
-"""The life of what was set aside: an entry of a flow's quarantine is open until somebody replays, waives or expires it.
+"""States of the entries of a flow's quarantine: an entry is open until it is replayed, waived or expired.
 
-An entry never leaves its table. Its state is changed in one commit by delta-rs, in milliseconds and without a JVM, and
-always under the flow's lease (`tidegate.checkpoints.lease.hold`, or `tidegate.spark.driver.lease.hold` within a job), so
-that the table has one writer. What a replay has in hand is in `tidegate.quarantine.claims`, what closes entries without
-judging them again in `tidegate.quarantine.decision`.
+Entries are never deleted. A state changes in one commit by delta-rs, without a JVM, and always under the flow's lease
+(`tidegate.checkpoints.lease.hold`, or `tidegate.spark.driver.lease.hold` within a job), so that the table has one writer.
+Claims of replays are in `tidegate.quarantine.claims`, waiving and expiring in `tidegate.quarantine.decision`.
 """
 
 from __future__ import annotations
@@ -26,97 +25,92 @@ if TYPE_CHECKING:
 
 State = Literal["open", "replayed", "waived", "expired"]
 STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired")
-"""``open``: set aside. ``replayed``: a later judgement let it pass. ``waived``: a person gave it up, with a reason.
-``expired``: nobody did, and it became too old, or a new checkpoint version judged its record anew."""
+"""``open``: waits for a replay or a decision. ``replayed``: passed when it was judged again. ``waived``: a person closed it,
+with a reason. ``expired``: closed because of its age, or because a new checkpoint version judged its record again."""
 
-FREE = "state = 'open' AND _in_hand IS NULL"
-"""The open entries that no replay has in hand, as a condition in SQL."""
+UNCLAIMED = "state = 'open' AND _in_hand IS NULL"
+"""SQL condition: open entries that no replay has claimed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """What a flow's quarantine holds, in numbers."""
+class EntryCounts:
+    """Numbers of entries in a flow's quarantine."""
 
     states: Mapping[str, int]
     """Entries by state."""
-    in_hand: int
-    """Open ones that a replay took and has not finished; the next replay does it first."""
+    claimed: int
+    """Open entries of an unfinished claim; the next replay finishes it first."""
     oldest_ms: int | None
-    """When the oldest open one was set aside, in milliseconds since 1970."""
+    """When the oldest open entry was quarantined, in milliseconds since 1970."""
 
     @property
     def open(self) -> int:
-        """Entries that wait for somebody."""
+        """How many entries are open."""
         return self.states.get("open", 0)
 
     @property
     def oldest(self) -> datetime | None:
-        """The same instant, in UTC."""
+        """`oldest_ms` as an instant in UTC."""
         return None if self.oldest_ms is None else pendulum.from_timestamp(self.oldest_ms / 1000)
 
 
-def held(path: Path) -> Held:
-    """Count a flow's entries; all zero without a table.
-
-    Args:
-        path: `Layout.quarantine`.
-    """
+def entry_counts(path: Path) -> EntryCounts:
+    """Count the entries of one quarantine table (`Layout.quarantine`); all counts are zero without a table."""
     rows = store.select(
         path,
-        "SELECT state, count(*) AS entries, count(_in_hand) AS in_hand, min(quarantined_at) AS oldest "
-        "FROM held GROUP BY state",
+        "SELECT state, count(*) AS entries, count(_in_hand) AS claimed, min(quarantined_at) AS oldest "
+        "FROM delta_table GROUP BY state",
     )
     oldest = next((row["oldest"] for row in rows if row["state"] == "open"), None)
-    return Held(
+    return EntryCounts(
         states={row["state"]: row["entries"] for row in rows},
-        in_hand=sum(row["in_hand"] for row in rows),
+        claimed=sum(row["claimed"] for row in rows),
         oldest_ms=None if oldest is None else int(oldest.timestamp() * 1000),
     )
 
 
-def warnings(thresholds: Thresholds, held: Held, now: datetime) -> tuple[str, ...]:
-    """What a flow's thresholds say of its quarantine, a sentence each; none when all is well.
+def warnings(thresholds: Thresholds, counts: EntryCounts, now: datetime) -> tuple[str, ...]:
+    """One message for each of the flow's thresholds ``quarantine_rows`` and ``quarantine_hours`` that is exceeded.
 
     Args:
-        thresholds: Of the flow; ``quarantine_rows`` and ``quarantine_hours`` are asked.
-        held: What its quarantine holds.
-        now: The instant, with its zone.
+        thresholds: The thresholds of the flow.
+        counts: Its quarantine entries.
+        now: With a time zone.
     """
-    seen = Observation(flow="", from_outside=False, quarantine_open=held.open, quarantine_oldest=held.oldest)
-    told = (RULES[rule](thresholds, seen, now) for rule in ("quarantine_rows", "quarantine_age"))
-    return tuple(message for message in told if message is not None)
+    observation = Observation(
+        flow="", external_source=False, quarantine_open=counts.open, quarantine_oldest=counts.oldest
+    )
+    messages = (RULES[rule](thresholds, observation, now) for rule in ("quarantine_rows", "quarantine_age"))
+    return tuple(message for message in messages if message is not None)
 
 
-def count_free(path: Path, selection: Selection) -> int:
-    """How many open entries fit, without those that a replay has in hand."""
-    where = f"{FREE} AND {selection.condition()}"
-    rows = store.select(path, f"SELECT count(*) AS entries FROM held WHERE {where}")
+def count_unclaimed(path: Path, selection: Selection) -> int:
+    """How many unclaimed open entries match."""
+    where = f"{UNCLAIMED} AND {selection.condition()}"
+    rows = store.select(path, f"SELECT count(*) AS entries FROM delta_table WHERE {where}")
     return int(rows[0]["entries"]) if rows else 0
 
 
-def free_entries(path: Path, selection: Selection, limit: int) -> list[dict[str, Any]]:
-    """What a replay would take: ``_row_id`` and ``source`` of the oldest open entries that fit."""
-    where = f"{FREE} AND {selection.condition()}"
+def unclaimed_entries(path: Path, selection: Selection, limit: int) -> list[dict[str, Any]]:
+    """``_row_id`` and ``source`` of the entries that a replay would claim, oldest first."""
+    where = f"{UNCLAIMED} AND {selection.condition()}"
     return store.select(
-        path, f"SELECT _row_id, source FROM held WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
+        path, f"SELECT _row_id, source FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
     )
 
 
-def waived(path: Path, where: str) -> dict[tuple[str, str], list[str]]:
-    """The ``_row_id`` of waived entries by who waived them and why.
-
-    Args:
-        path: `Layout.quarantine`.
-        where: Which of them, as a condition in SQL.
-    """
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in store.select(path, f"SELECT _row_id, changed_by, reason FROM held WHERE state = 'waived' AND {where}"):
-        found.setdefault((row["changed_by"] or "", row["reason"] or ""), []).append(row["_row_id"])
-    return found
+def waived_ids(path: Path, where: str) -> dict[tuple[str, str], list[str]]:
+    """The ``_row_id`` of waived entries that match an SQL condition, by person and reason."""
+    ids: dict[tuple[str, str], list[str]] = {}
+    for row in store.select(
+        path, f"SELECT _row_id, changed_by, reason FROM delta_table WHERE state = 'waived' AND {where}"
+    ):
+        ids.setdefault((row["changed_by"] or "", row["reason"] or ""), []).append(row["_row_id"])
+    return ids
 
 
-def among(ids: Sequence[str]) -> str:
-    """The entries of some rows, as a condition in SQL."""
+def id_condition(ids: Sequence[str]) -> str:
+    """SQL condition: the entries of these rows."""
     return f"_row_id IN ({', '.join(map(quoted, ids))})"
 
 
@@ -125,15 +119,15 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
 
     Args:
         path: `Layout.quarantine`.
-        state: What they become.
-        where: Which, as a condition in SQL.
-        by: Who decided.
-        reason: Why; it is added to what the entry says already.
-        commit: delta-rs' ``CommitProperties``: the commit carries the number of the decision.
+        state: The new state.
+        where: SQL condition that selects the entries.
+        by: The person who decided.
+        reason: Appended to the reason that an entry already has.
+        commit: ``CommitProperties`` of delta-rs, with the number of the decision.
     """
     from deltalake import DeltaTable
 
-    done = DeltaTable(str(path)).update(
+    metrics = DeltaTable(str(path)).update(
         updates={
             "state": quoted(state),
             "changed_by": quoted(by),
@@ -144,14 +138,14 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
         predicate=where,
         commit_properties=commit,
     )
-    return int(done["num_updated_rows"])
+    return int(metrics["num_updated_rows"])
 
 
 def quoted(value: str | None) -> str:
-    """A text as SQL for delta-rs."""
+    """A text as an SQL literal for delta-rs."""
     return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
 
 
 def now() -> str:
-    """This moment as SQL for delta-rs."""
+    """The present instant as an SQL literal for delta-rs."""
     return instant(pendulum.now("UTC"))

@@ -1,4 +1,4 @@
-"""Which open entries of a flow's quarantine a person means: checked input, and the condition that it stands for."""
+"""A selection of open quarantine entries: validated input, and its SQL condition."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pendulum
 from tidegate.errors import RequestError
 
 RULE = r"[a-z][a-z0-9_]*(\([^'\x22`;\\\x00-\x1f\x7f]{1,1000}\))?(#[0-9]{1,3})?"
-"""The name of a rule as quarantined rows carry it, for example ``between(dep_delay)``: what a field may be called stands in
-brackets. It becomes part of a condition in SQL, so nothing that could end a text there is let in."""
+"""A rule name as in the column ``rules``, for example ``between(dep_delay)``: a field name stands in brackets. It becomes
+part of an SQL condition, so quotes, backslashes and control characters are not allowed."""
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 AGE = r"[1-9][0-9]{0,4}[dh]"
 """Days or hours: ``30d``, ``12h``."""
@@ -20,16 +20,16 @@ AGE = r"[1-9][0-9]{0,4}[dh]"
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Open entries by rule and day; without either all of them."""
+    """A filter for open entries; without any field it selects all of them."""
 
     rule: str | None = None
-    """Only entries that broke this rule, whatever else they broke."""
+    """Only entries that broke this rule, alone or with others."""
     since: str | None = None
-    """The first day (UTC, ``YYYY-MM-DD``) on which they were set aside."""
+    """The first day (UTC, ``YYYY-MM-DD``) on which the entries were quarantined."""
     until: str | None = None
-    """The last day."""
+    """The last such day, included."""
     older_than: str | None = None
-    """Only entries that have waited longer, as an age: ``30d``, ``12h``."""
+    """Only entries older than this age: ``30d``, ``12h``."""
 
     @classmethod
     def check(
@@ -40,24 +40,24 @@ class Selection:
         until: str | None = None,
         older_than: str | None = None,
     ) -> Self:
-        """Check what a person asked for.
+        """A selection from unchecked input.
 
         Raises:
-            RequestError: A rule, a day or an age is none, or the days are the wrong way round.
+            RequestError: A rule name, day or age is malformed, or ``since`` is after ``until``.
         """
         if rule is not None and not re.fullmatch(RULE, rule):
-            raise RequestError(f"{rule!r} is not the name of a rule; `tidegate quarantine list` shows the names")
+            raise RequestError(f"{rule!r} is not a rule name; `tidegate quarantine list` shows the names")
         for name, day in (("since", since), ("until", until)):
             if day is not None:
                 _check_day(name, day)
         if since is not None and until is not None and since > until:
-            raise RequestError(f"since {since} comes after until {until}; turn them round")
+            raise RequestError(f"since {since} is after until {until}; exchange them")
         if older_than is not None:
             age(older_than)
         return cls(rule=rule, since=since, until=until, older_than=older_than)
 
     def condition(self) -> str:
-        """As SQL over ``rules`` and ``quarantined_at``, for delta-rs."""
+        """The SQL condition for delta-rs."""
         parts = []
         if self.rule is not None:
             parts.append(f"array_has(rules, '{self.rule}')")
@@ -69,8 +69,8 @@ class Selection:
             parts.append(f"quarantined_at < {instant(pendulum.now('UTC') - age(self.older_than))}")
         return " AND ".join(parts) or "true"
 
-    def told(self) -> str:
-        """In words, to stand behind ``open``: empty, or for example ``of between(amount) since 2026-01-05``."""
+    def summary(self) -> str:
+        """For messages, after ``open``: empty, or for example ``of between(amount) since 2026-01-05``."""
         parts = [
             f"{word} {value}"
             for word, value in (
@@ -85,16 +85,12 @@ class Selection:
 
 
 def instant(moment: pendulum.DateTime) -> str:
-    """A moment as SQL for delta-rs."""
+    """An instant as an SQL literal for delta-rs."""
     return f"arrow_cast('{moment.in_timezone('UTC').to_iso8601_string()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def age(text: str) -> pendulum.Duration:
-    """What ``30d`` or ``12h`` means.
-
-    Raises:
-        RequestError: It is neither.
-    """
+    """The duration of ``30d`` or ``12h``; raises `RequestError` for anything else."""
     if not re.fullmatch(AGE, text):
         raise RequestError(f"{text!r} is not an age; write days or hours, as in 30d or 12h")
     number = int(text[:-1])

@@ -1,1 +1,1 @@
-"""What a source may bring, and how that changes."""
+"""Declared schemas, their contracts, and schema changes."""

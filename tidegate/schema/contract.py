@@ -1,7 +1,7 @@
-"""What a source may bring that its schema does not say: declared, and then completed by what people answered.
+"""Contracts: what happens with records that differ from the declared schema, and the answers of people to such changes.
 
-A contract decides about the *shape* of what arrives: fields that the schema does not know, declared fields that are gone,
-changed types. A column that it names is decided about value by value too.
+A contract applies to the *shape* of records: undeclared fields, missing declared fields, changed types. For a column that
+it names it also applies to single values that do not fit the type.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
+from tidegate.schema.changes import Change
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.schema.drift import Change
 
 Mode = Literal["evolve", "rescue", "freeze", "discard_value"]
 Action = Literal["evolve", "rescue", "freeze", "discard_value", "quarantine"]
 Answer = Literal["evolve", "quarantine"]
 
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
-"""What a field must be called to become a column."""
+"""Names of undeclared fields that can become columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
     """What happens when records no longer fit the declared schema.
 
-    ``evolve``: a new field becomes a nullable column. ``rescue``: it goes to ``_rescued``. ``discard_value``: it is left
-    out; bronze still has it. ``freeze``: nothing of the batch is written, and it waits until a person answers.
+    ``evolve``: a new field becomes a nullable column. ``rescue``: it goes to ``_rescued``. ``discard_value``: it is
+    dropped; bronze still has it. ``freeze``: nothing of the batch is written, and the batch waits for a person's answer.
     """
 
     mode: Mode = "rescue"
-    """For the whole table: fields that the schema does not know, fields that are gone, types that changed. A single value
-    that does not fit its column's type sends its row to quarantine in any mode."""
+    """For the whole table: undeclared fields, missing fields, changed types. A single value that does not fit its column's
+    type sends its row to quarantine in every mode."""
     columns: Mapping[str, Mode] | tuple[tuple[str, Mode], ...] = ()
-    """By field, before the table's mode: ``{"dep_delay": "rescue"}``. For a declared field, ``rescue`` and
-    ``discard_value`` also keep a row whose value does not fit: the column is NULL, and the text is rescued or left out."""
+    """Modes of single fields, which override the table's mode: ``{"dep_delay": "rescue"}``. For a declared field,
+    ``rescue`` and ``discard_value`` also keep a row whose value does not fit: the column is NULL, and the text is rescued
+    or dropped."""
 
     def __post_init__(self) -> None:
         modes = get_args(Mode)
@@ -51,53 +52,53 @@ class Contract:
         object.__setattr__(self, "columns", pairs)
 
     def mode_of(self, name: str) -> Mode:
-        """The mode for a field."""
-        return self.named().get(name, self.mode)
+        """The mode of a field."""
+        return self.column_modes().get(name, self.mode)
 
-    def named(self) -> dict[str, Mode]:
+    def column_modes(self) -> dict[str, Mode]:
         """The fields that have a mode of their own."""
         return dict(self.columns)
 
     def check_fits(self, owner: str, schema: str) -> None:
-        """Refuse a column mode that makes a ``NOT NULL`` field NULL.
+        """Refuse column modes that could make a ``NOT NULL`` field NULL.
 
         Raises:
-            FieldError: It does.
+            FieldError: There is such a column mode.
         """
         required = {column.name for column in parse_ddl(owner, schema) if column.required}
-        for name, mode in self.named().items():
+        for name, mode in self.column_modes().items():
             if name in required and mode in ("rescue", "discard_value"):
                 allowed = f"evolve or freeze for {name}, which is NOT NULL in the schema"
                 raise FieldError("Contract", "columns", f"{name}: {mode}", allowed)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"mode": self.mode, "columns": self.named()}
+        """The contract as JSON values."""
+        return {"mode": self.mode, "columns": self.column_modes()}
 
 
-RESCUING = Contract()
-"""What a source has that declares none."""
+DEFAULT_CONTRACT = Contract()
+"""The contract of a source that declares none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """A contract, with what became of earlier drift."""
+    """The contract in effect: as declared, completed by the answers to earlier schema changes."""
 
     contract: Contract = field(default_factory=Contract)
     evolved: Mapping[str, str] = field(default_factory=dict)
-    """Fields outside the schema that became columns, with their types: they stay columns."""
+    """Undeclared fields that have become columns, with their types. They stay columns."""
     added: frozenset[str] = frozenset()
-    """Fields that the schema or the records gained later: that older files lack them is no drift."""
+    """Fields that the schema or the records gained later. An older file without them is no schema change."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
-    """What people answered, by `tidegate.schema.drift.Change.identity`."""
+    """The answers to schema changes, by `tidegate.schema.changes.Change.identity`."""
     columns: tuple[Column, ...] = ()
     """The declared fields."""
 
     def action(self, change: Change) -> Action:
-        """What happens with a change that a batch brings."""
+        """What to do about a schema change in a batch."""
         answer = self.answers.get(change.identity())
         mode: Action = self.contract.mode_of(change.field)
-        if change.formerly is not None and self.contract.named().get(change.formerly) == "freeze":
+        if change.formerly is not None and self.contract.column_modes().get(change.formerly) == "freeze":
             mode = "freeze"
         if mode == "freeze" and answer is not None:
             mode = answer
@@ -107,27 +108,29 @@ class Terms:
         return mode
 
     def discards(self) -> tuple[bool, tuple[str, ...]]:
-        """Which fields that the schema does not know are left out: whether all are, and the names that are excepted."""
-        all_of_them = self.contract.mode == "discard_value"
-        other = [name for name, mode in self.contract.named().items() if (mode == "discard_value") != all_of_them]
-        return all_of_them, tuple(other)
+        """Which undeclared fields are dropped: whether all of them by default, and the names that are exceptions to it."""
+        by_default = self.contract.mode == "discard_value"
+        exceptions = [
+            name for name, mode in self.contract.column_modes().items() if (mode == "discard_value") != by_default
+        ]
+        return by_default, tuple(exceptions)
 
     def keeps_row(self, name: str) -> Literal["rescue", "discard_value"] | None:
-        """Whether a value of a declared field that does not fit leaves its row whole, and where the text goes."""
+        """What happens with the text of a value that does not fit a declared field; None when its row is quarantined."""
         if any(column.name == name and column.required for column in self.columns):
             return None
-        mode = self.contract.named().get(name)
+        mode = self.contract.column_modes().get(name)
         if mode == "rescue" or mode == "discard_value":
             return mode
         accepted = [Change.from_identity(identity) for identity, answer in self.answers.items() if answer == "evolve"]
         retyped = any(c.kind in ("type_change", "widening") and c.field == name for c in accepted)
         return "rescue" if retyped else None
 
-    def done(self, change: Change, action: Action) -> Action:
-        """What an action comes to, for the history: rows that it cannot keep go to quarantine by a rule of their own.
+    def outcome(self, change: Change, action: Action) -> Action:
+        """The effect of an action, as the history of schema changes records it.
 
-        Those are rows with a value that does not fit its column (``wrong_type``), and rows without a field that is
-        ``NOT NULL`` (``required``).
+        It is ``quarantine`` where other rules quarantine the rows of the change: ``wrong_type`` for a value that does not
+        fit its column, ``required`` for a missing ``NOT NULL`` field.
         """
         column = next((column for column in self.columns if column.name == change.field), None)
         if column is None or action == "freeze":

@@ -1,4 +1,4 @@
-"""A declared schema, split into its fields without Spark."""
+"""Parses the DDL of a declared schema without Spark."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Column:
 
     name: str
     type: str
-    """As it stands in the DDL, for example ``decimal(10,2)``."""
+    """As written in the DDL, for example ``decimal(10,2)``."""
     required: bool = False
     """Declared ``NOT NULL``."""
 
     @property
     def is_text(self) -> bool:
-        """Whether every text is a value of it."""
+        """Whether the type is STRING."""
         return self.type.strip().lower() == "string"
 
 
 def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
-    """Split a DDL schema into its fields, without Spark; types are checked by Spark when a job starts.
+    """Split a DDL schema into its fields. Spark checks the types when a job starts.
 
     Raises:
         FieldError: A field is not ``<name> <type> [NOT NULL]``.
@@ -47,7 +47,7 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
 
 
 def split_top_level(ddl: str) -> list[str]:
-    """The parts of a list between commas, those inside brackets left alone."""
+    """Split a list at its commas, except those inside brackets."""
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(ddl):
         depth += (letter in "(<") - (letter in ")>")

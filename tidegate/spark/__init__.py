@@ -1,1 +1,1 @@
-"""One increment of a pipeline on Spark: the only part of Tidegate that imports pyspark."""
+"""Runs one increment of a pipeline on Spark. Only this package imports pyspark."""

@@ -1,4 +1,4 @@
-"""What every step of a flow's micro-batches needs to know."""
+"""`FlowContext`: the state of one flow in one attempt, which every step of its micro-batches is given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tidegate.checkpoints import progress, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError, TidegateError
 from tidegate.layout import Layout
-from tidegate.pages import Batch, publish
+from tidegate.pages import Batch
+from tidegate.pages import publish as publish_page
 from tidegate.report import BatchRecord, FlowReport, Verdict, now
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
@@ -22,7 +23,7 @@ from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.checkpoints.refusal import Taken
+    from tidegate.checkpoints.refusal import BatchDecision
     from tidegate.spark.gate import SuiteGate
 
 log = logging.getLogger("tidegate")
@@ -31,15 +32,15 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reentry:
-    """Which claim of a replay the flow works on; it goes the way of a micro-batch."""
+class Replay:
+    """The claim of quarantined entries that a replay processes; it goes through the same steps as a micro-batch."""
 
     number: int
-    """Stands where the batch id does."""
-    moment_ms: int
-    """When it began, in milliseconds since 1970."""
+    """The number of the replay; used in place of the batch id."""
+    started_ms: int
+    """When the replay began, in milliseconds since 1970."""
     entries: tuple[Mapping[str, str], ...]
-    """``_row_id`` and ``source`` of what it has in hand."""
+    """``_row_id`` and ``source`` of the claimed entries."""
 
 
 @dataclass(kw_only=True)
@@ -56,7 +57,7 @@ class FlowContext:
     target: Path
     """Where batches are written: the live table, or the staging table of a full refresh."""
     landing: FileSource | KafkaSource | None
-    """The landing source behind the bronze table that this flow reads, or its own; None behind a keyed table."""
+    """The landing source of the bronze table that this flow reads; None for landing flows and for sources with keys."""
     source_keys: tuple[str, ...]
     """Keys of the table that the change feed belongs to; empty for bronze."""
     source_table: Path | None
@@ -65,15 +66,16 @@ class FlowContext:
     request: RunRequest
     attempt: str
     report: FlowReport
-    told: Callable[[], None]
-    """Writes the run report; called when there is something new to tell."""
+    publish: Callable[[], None]
+    """Writes the run report to the lake; called after each change of ``report``."""
     registry: str = ""
     """Address of the schema registry; empty without one."""
     error: TidegateError | None = None
-    """What a micro-batch raised. Spark hands only its text on, so it is kept by reference."""
+    """What a micro-batch raised. Spark passes on only the text of an exception, so the object is kept here."""
     persisted: list[DataFrame] = field(default_factory=list)
-    replay: Reentry | None = None
-    """Set while quarantined entries, and not new rows of the source, are on their way."""
+    """DataFrames that the current batch persisted; `release` unpersists them."""
+    replay: Replay | None = None
+    """Set while quarantined entries are processed instead of new rows of the source."""
 
     @property
     def run_key(self) -> str:
@@ -82,12 +84,12 @@ class FlowContext:
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of all writes: the checkpoint's, or that of the replays."""
+        """The ``txnAppId`` of all writes: the checkpoint's, or in a replay `replays_app_id`."""
         return self.ref.app_id if self.replay is None else self.replays_app_id
 
     @property
     def replays_app_id(self) -> str:
-        """The ``txnAppId`` that all replays of the flow's quarantine share, whatever its checkpoint."""
+        """The ``txnAppId`` of all replays of the flow's quarantine, for every checkpoint version."""
         return f"{self.ref.dag_id}/{self.ref.flow}/{identity.REPLAY}"
 
     @property
@@ -102,49 +104,51 @@ class FlowContext:
 
     @property
     def quarantine(self) -> Path:
-        """Where refused rows and files go."""
+        """The flow's quarantine table."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
 
-    def taken(self, batch_id: int) -> Taken | None:
-        """A person's decision that this batch of the stream goes to quarantine whole; None when there is none."""
+    def take_out_decision(self, batch_id: int) -> BatchDecision | None:
+        """The decision that all rows of this batch go to quarantine; None when there is none, and in a replay or a backfill."""
         if self.replay is not None or self.ref.purpose:
             return None
-        return refusal.taken(self.layout, self.ref, batch_id)
+        return refusal.decision(self.layout, self.ref, batch_id)
 
     def planned_ms(self, batch_id: int) -> int:
-        """When a batch was planned, in milliseconds since 1970: the same on every rerun of it."""
+        """When Spark planned the batch (its offset log), in milliseconds since 1970; the same on every rerun."""
         if self.replay is not None:
-            return self.replay.moment_ms
+            return self.replay.started_ms
         return progress.planned_batch(self.checkpoint, batch_id).timestamp_ms
 
     def refresh(self, ref: CheckpointRef) -> None:
-        """Go on with the checkpoint of a full refresh; the folder makes it the one in use, also after a crash."""
+        """Switch to a new refresh of the checkpoint and create its folder, which makes it the current one after a crash as well."""
         self.ref = ref
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         self.report.refresh = ref.refresh
 
-    def tell_batch(self, record: BatchRecord) -> None:
-        """Put a finished batch into the report, and its page into the lake."""
+    def record_batch(self, record: BatchRecord) -> None:
+        """Add a finished batch to the report and write its page."""
         self.report.batches.append(record)
-        own = (record.app_id, record.batch_id)
-        judged = [verdict for verdict in self.report.verdicts if (verdict.app_id, verdict.batch_id) == own]
-        self._publish(record.batch_id, record, judged[-1] if judged and record.kind != "swap" else None)
-        self.told()
+        key = (record.app_id, record.batch_id)
+        verdicts = [verdict for verdict in self.report.verdicts if (verdict.app_id, verdict.batch_id) == key]
+        self._publish_page(record.batch_id, record, verdicts[-1] if verdicts and record.kind != "swap" else None)
+        self.publish()
 
-    def tell_verdict(self, verdict: Verdict) -> None:
-        """Put a verdict into the report. A refused batch gets its page now, any other with its ledger line."""
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Add a verdict to the report. The page of a refused batch is written now, any other by `record_batch`."""
         self.report.verdicts.append(verdict)
         if verdict.outcome == "refused":
-            self._publish(verdict.batch_id, None, verdict)
-        self.told()
+            self._publish_page(verdict.batch_id, None, verdict)
+        self.publish()
 
-    def tell_drift(self, batch_id: int, drift: str) -> None:
-        """Give a batch that its frozen contract refused a page: no verdict, but what it brought, and how to answer."""
-        self._publish(batch_id, None, None, drift)
+    def record_schema_change(self, batch_id: int, schema_change_id: str) -> None:
+        """Write the page of a batch that its frozen contract refused: the schema changes, without a verdict."""
+        self._publish_page(batch_id, None, None, schema_change_id)
 
-    def _publish(self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None, drift: str = "") -> None:
+    def _publish_page(
+        self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None, schema_change_id: str = ""
+    ) -> None:
         if self.ref.purpose or self.replay is not None:
-            # Replays have numbers of their own: a page would take the place of a batch's.
+            # Replays and backfills are numbered separately: their page would overwrite that of a batch with the same number.
             return
         batch = Batch(
             flow=self.flow.name,
@@ -156,21 +160,21 @@ class FlowContext:
             at=now(),
             record=record,
             verdict=verdict,
-            drift=drift,
+            schema_change_id=schema_change_id,
         )
         try:
-            page = publish(self.layout, self.pipeline, batch)
+            page = publish_page(self.layout, self.pipeline, batch)
         except Exception as error:
-            # The batch is done and recorded. A full disk, or a fault in a page, is no reason to stop the rows behind it.
+            # The batch is written and recorded: a full disk or a fault in a page must not stop the batches after it.
             log.warning(
-                "%s: the page of batch %d was not written (%s); `tidegate docs %s` makes it anew",
+                "%s: the page of batch %d was not written (%s); `tidegate docs %s` writes it again",
                 *(self.flow.name, batch_id, type(error).__name__, self.pipeline.name),
             )
             return
         self.report.docs = str(page.relative_to(self.layout.lake))
 
-    def of_windows(self) -> FlowContext:
-        """The flow under the transaction id of what it does for a window, beside its stream."""
+    def for_windows(self) -> FlowContext:
+        """A copy of the context with the transaction id of its backfills and reingests of windows, and a session of its own."""
         return replace(
             self,
             spark=self.spark.newSession(),
@@ -180,13 +184,13 @@ class FlowContext:
         )
 
     def release(self) -> None:
-        """Give back what the batch persisted."""
+        """Unpersist the DataFrames of the batch."""
         while self.persisted:
             self.persisted.pop().unpersist()
 
 
 def resolve_transform(name: str) -> Transform:
-    """The function that ``module:function`` names in ``spark_jobs``.
+    """The function ``module:function`` of the package ``spark_jobs``.
 
     Raises:
         SpecError: The module or the function does not exist, or importing it fails.

@@ -1,7 +1,7 @@
-"""Runs one flow: one increment of its source through micro-batches, then stops.
+"""Runs one increment of a flow: micro-batches until the source is drained.
 
-A version bump or a full refresh of a keyed table builds the new table in staging from the feed's initial snapshot,
-and swaps it in with one commit once the feed is drained, so that readers never see it empty.
+For a new checkpoint version or a full refresh of a keyed table, the flow builds the new table in staging from the feed's
+initial snapshot and swaps it in with one commit when the feed is drained, so readers never see an empty table.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
     ContractRefusedError,
+    DeclarationConflictError,
     GateRefusedError,
-    SpecDriftError,
 )
 from tidegate.ops import ledger
 from tidegate.probes import delta
@@ -26,11 +26,11 @@ from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import check_not_ahead
 from tidegate.spark.driver.failures import translate
-from tidegate.spark.driver.listener import recorded_progress
-from tidegate.spark.driver.turn import turn
+from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts, sources
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import reentry, reingest, replay, swap
+from tidegate.spark.reprocessing import backfill, reingest, replay, swap
 from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
@@ -43,61 +43,61 @@ def run_flow(context: FlowContext) -> None:
     """Run a flow until its source is drained.
 
     Args:
-        context: The flow; its report tells what happened.
+        context: The flow; results go to its report.
 
     Raises:
-        TidegateError: See `tidegate.errors`. Finished batches stay; the batch in hand is finished by the next run.
+        TidegateError: See `tidegate.errors`. Finished batches stay; the next run completes the pending batch.
     """
     if context.source_table is not None and not tables.exists(context.source_table):
         return
     name = context.flow.name
-    with turn(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
+    with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
         _prepare(context)
         if context.target == context.live:
-            reentry.finish_interrupted(context)
-        (replay if context.flow.target.keys else reingest).finish_pending(context)
+            replay.finish_interrupted(context)
+        (backfill if context.flow.target.keys else reingest).finish_pending(context)
         _drain(context)
         if context.target != context.live:
             swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)
-            reentry.finish_interrupted(context)
-        if context.request.window is not None and context.request.concerns(context.flow):
-            again = replay.replay if context.request.mode == "replay" else reingest.reingest
-            again(context, context.request.window)
+            replay.finish_interrupted(context)
+        if context.request.window is not None and context.request.applies_to(context.flow):
+            reprocess = backfill.backfill if context.request.mode == "backfill" else reingest.reingest
+            reprocess(context, context.request.window)
 
 
 def _prepare(context: FlowContext) -> None:
-    """Check what the lake holds against the checkpoint, remember the declaration, choose live table or staging."""
+    """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
     checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
     if swap.is_past_replacement(context):
         context.refresh(swap.next_refresh(context.ref))
     else:
-        _refresh_as_asked(context)
+        _refresh_as_requested(context)
         _refresh_past_gap(context)
     state = progress.read(context.checkpoint)
-    held = tables.transactions(context.spark, context.live)
-    own = f"{context.pipeline.name}/{context.flow.name}/"
-    strangers = sorted({app_id.rsplit("/", 2)[0] for app_id in held if not app_id.startswith(own)})
-    if strangers and context.app_id not in held:
-        raise SpecDriftError(
-            f"flow {context.flow.name!r}: table {context.flow.target.name!r} was filled by {', '.join(strangers)}. Keep that "
-            "flow's name, or give this one another target: two writers' transactions do not mix."
+    transactions = tables.transactions(context.spark, context.live)
+    prefix = f"{context.pipeline.name}/{context.flow.name}/"
+    other_flows = sorted({app_id.rsplit("/", 2)[0] for app_id in transactions if not app_id.startswith(prefix)})
+    if other_flows and context.app_id not in transactions:
+        raise DeclarationConflictError(
+            f"flow {context.flow.name!r}: table {context.flow.target.name!r} was written by {', '.join(other_flows)}. Keep that "
+            "flow's name, or give this flow another target: two flows cannot write the same table."
         )
-    _check_gone(context, state.last_committed is not None, held)
+    _check_target_exists(context, state.last_committed is not None, transactions)
     if state.last_planned is None and context.ref.refresh == 0:
         _check_old_versions_finished(context)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     contracts.record_declared(context)
-    earlier = [app_id for app_id in held if app_id.startswith(own) and app_id != context.app_id]
-    if earlier and context.app_id not in held and context.flow.target.keys:
+    earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != context.app_id]
+    if earlier and context.app_id not in transactions and context.flow.target.keys:
         context.target = swap.staging(context)
-    elif earlier and context.app_id not in held and context.source_table is not None:
-        raise SpecDriftError(
+    elif earlier and context.app_id not in transactions and context.source_table is not None:
+        raise DeclarationConflictError(
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} has no keys, so a new checkpoint version would write "
             "every row twice. Give it keys, or another table name."
         )
-    elif context.app_id in held and swap.staging(context).exists():
+    elif context.app_id in transactions and swap.staging(context).exists():
         swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned
     quarantined = tables.transactions(context.spark, context.quarantine).get(context.app_id, -1)
@@ -105,71 +105,73 @@ def _prepare(context: FlowContext) -> None:
     check_not_ahead(context, {"quarantine": quarantined, "target": written}, last)
 
 
-def _refresh_as_asked(context: FlowContext) -> None:
-    """Open the next refresh for a request that asks for one, once per request however often its run is tried."""
+def _refresh_as_requested(context: FlowContext) -> None:
+    """Start a new refresh if the request demands one; further attempts at the same request continue with it."""
     request = context.request
-    # What is asked for a window is done beside the stream, behind its increment.
-    asked = request.mode in ("full_refresh", "reingest") and request.window is None and request.concerns(context.flow)
+    # A request for a window is processed after the increment, without a new refresh.
+    requested = (
+        request.mode in ("full_refresh", "reingest") and request.window is None and request.applies_to(context.flow)
+    )
     pending = progress.read(context.checkpoint)
-    if not asked or pending.last_planned is None:
+    if not requested or pending.last_planned is None:
         return
-    if checkpoint.opened(context.layout, context.ref).get("request_id") == request.request_id:
+    if checkpoint.refresh_origin(context.layout, context.ref).get("request_id") == request.request_id:
         if request.mode == "full_refresh" and context.app_id in tables.transactions(context.spark, context.live):
-            context.report.notes.append(replay.ONCE)
+            context.report.notes.append(backfill.ALREADY_DONE)
         return
     if _is_half_written(context, context.ref):
-        # Its split is decided and stands in two tables: only its own checkpoint can finish it.
+        # Its split is decided and partly written: only its own checkpoint can complete it.
         _drain(context)
     ref = swap.next_refresh(context.ref)
-    told = {
+    origin = {
         "mode": request.mode,
         "run_key": context.run_key,
         "request_id": request.request_id,
         "requested_by": request.requested_by,
     }
-    checkpoint.note_opened(context.layout, ref, told)
+    checkpoint.record_refresh_origin(context.layout, ref, origin)
     context.refresh(ref)
 
 
 def _refresh_past_gap(context: FlowContext) -> None:
-    """Open the next refresh where messages were given up that the checkpoint would read next.
+    """Start a new refresh if the checkpoint would next read messages of an accepted gap.
 
-    Spark's own log of offsets is not touched: the new checkpoint begins behind the gap, at the topic's beginning.
+    Spark's offset log is not edited: the new checkpoint starts after the gap, at the topic's first offset.
     """
     source = context.flow.source
     if not isinstance(source, KafkaSource):
         return
     ledger.record_gaps(context.layout, context.pipeline.name, context.flow.name)
-    if not sources.must_leave_gap(context, source):
+    if not sources.needs_refresh_for_gap(context, source):
         return
     if _is_half_written(context, context.ref):
         _record_written(context, context.ref)
     ref = swap.next_refresh(context.ref)
-    checkpoint.note_opened(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
+    checkpoint.record_refresh_origin(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
     context.refresh(ref)
 
 
 def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
-    """Record a batch of messages that bronze holds and whose checkpoint did not commit it: nothing else of it is missing."""
+    """Record a batch of messages that is in bronze but not committed by its checkpoint; only its ledger line is missing."""
     pending = progress.read(ref.path(context.layout)).pending_batch
     assert pending is not None
     commit = tables.find_commit(context.live, ref.app_id, pending, tables.version(context.spark, context.live))
-    record = BatchRecord.from_json(commit.metadata["planned"])
-    own = dataclasses.replace(context, ref=ref)
-    batch_ledger.record_batch(own, dataclasses.replace(record, target_version=commit.version))
+    record = BatchRecord.from_json(commit.metadata["prepared"])
+    batch_context = dataclasses.replace(context, ref=ref)
+    batch_ledger.record_batch(batch_context, dataclasses.replace(record, target_version=commit.version))
 
 
 def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
-    """Whether quarantine or target hold a batch that the checkpoint planned and did not commit."""
+    """Whether quarantine or target have a batch that the checkpoint planned and did not commit."""
     pending = progress.read(ref.path(context.layout)).pending_batch
-    tables_of = (context.live, context.quarantine)
+    paths = (context.live, context.quarantine)
     return pending is not None and any(
-        tables.transactions(context.spark, path).get(ref.app_id) == pending for path in tables_of
+        tables.transactions(context.spark, path).get(ref.app_id) == pending for path in paths
     )
 
 
-def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -> None:
-    if not has_history or context.app_id in held:
+def _check_target_exists(context: FlowContext, has_history: bool, transactions: dict[str, int]) -> None:
+    if not has_history or context.app_id in transactions:
         return
     if tables.exists(swap.staging(context)):
         return
@@ -177,13 +179,13 @@ def _check_gone(context: FlowContext, has_history: bool, held: dict[str, int]) -
     if delta.transaction_version(lines, context.app_id) is not None:
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table {context.flow.target.name!r}, "
-            f"which is gone or was replaced. Restore the table, or set checkpoint_version={context.ref.version + 1} to derive it anew.",
+            f"which is missing or was replaced. Restore the table, or set checkpoint_version={context.ref.version + 1} to derive it again.",
             path=str(context.checkpoint),
         )
 
 
 def _check_old_versions_finished(context: FlowContext) -> None:
-    """A bump is refused while the version before has a half-written batch: only its own declaration can finish it."""
+    """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
     folder = context.layout.checkpoints(context.pipeline.name, context.flow.name)
     for path in folder.glob("v*/*"):
         version, refresh = path.parent.name.removeprefix("v"), path.name
@@ -194,7 +196,7 @@ def _check_old_versions_finished(context: FlowContext) -> None:
         )
         if _is_half_written(context, old):
             if isinstance(context.flow.source, KafkaSource):
-                # The topic may be gone from which its own declaration would have to read it once more.
+                # The old declaration would read the batch again from its topic, which may no longer exist.
                 _record_written(context, old)
                 continue
             pending = progress.read(path).pending_batch
@@ -206,7 +208,7 @@ def _check_old_versions_finished(context: FlowContext) -> None:
 
 
 def _drain(context: FlowContext) -> None:
-    def take(batch: DataFrame, batch_id: int) -> None:
+    def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
             micro_batch.process(context, batch, batch_id)
         except Exception as error:
@@ -219,10 +221,10 @@ def _drain(context: FlowContext) -> None:
             raise
 
     stream = sources.read_stream(context)
-    with recorded_progress(context):
+    with record_progress(context):
         query = (
             stream.writeStream.queryName(context.app_id)
-            .foreachBatch(take)
+            .foreachBatch(process_batch)
             .option("checkpointLocation", str(context.checkpoint))
             .trigger(availableNow=True)
             .start()
@@ -236,16 +238,16 @@ def _drain(context: FlowContext) -> None:
                 query.stop()
 
 
-def note_refusal(context: FlowContext, error: GateRefusedError | ContractRefusedError) -> None:
-    """Tell `plan` which batch waits, and for a change of what. What a replay brought does not wait."""
-    told: dict[str, Any]
+def record_refusal(context: FlowContext, error: GateRefusedError | ContractRefusedError) -> None:
+    """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
+    refused: dict[str, Any]
     if isinstance(error, ContractRefusedError):
-        told = {"batch_id": error.batch_id, "drift": error.drift, "declared": error.declared}
+        refused = {"batch_id": error.batch_id, "schema_change_id": error.schema_change_id, "declared": error.declared}
     else:
         verdict = error.verdict
-        told = {
+        refused = {
             "batch_id": verdict.batch_id,
             "suite_fingerprint": verdict.suite_fingerprint,
             "code_fingerprint": verdict.code_fingerprint,
         }
-    refusal.note(context.layout, context.ref, told)
+    refusal.record(context.layout, context.ref, refused)

@@ -1,4 +1,4 @@
-"""The application: one run of a pipeline's flows in graph order, in one JVM, told in one report."""
+"""The application: runs the flows of a pipeline in graph order in one JVM and writes one report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from tidegate import fingerprints, registry
-from tidegate.checkpoints import checkpoint, intervention
+from tidegate.checkpoints import checkpoint, overrides
 from tidegate.embedded import bytecode
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
@@ -25,29 +25,27 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.checkpoints.intervention import Intervention
+    from tidegate.checkpoints.overrides import Override
     from tidegate.spark.context import FlowContext
     from tidegate.spark.gate import Suite
 
 log = logging.getLogger("tidegate")
 
-_NO_BYTECODE = (
-    "the installed packages have no bytecode, so every job starts 8 s later: run `python -m tidegate.embedded.bytecode`"
-)
+_NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `python -m tidegate.embedded.bytecode`"
 
 
 def run_job(environment: Environment, request: RunRequest, attempt: str) -> RunReport:
-    """Run what was asked for and hand back what happened; the report lies in the lake all the while.
+    """Run the requested flows and return the report, which is also kept current in the lake.
 
-    A flow that is refused or fails ends itself and the flows that read from it; others go on.
+    When a flow is refused or fails, the flows that read from it are skipped; the others run.
 
     Args:
-        environment: Places and limits.
-        request: Checked.
-        attempt: The attempt's id.
+        environment: Paths and limits.
+        request: A checked request.
+        attempt: The id of the attempt.
 
     Raises:
-        TidegateError: An error of the whole application, before any flow ran.
+        TidegateError: The application failed before any flow ran.
     """
     return _Job(environment, request, attempt).run()
 
@@ -62,33 +60,33 @@ class _Job:
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
         self.suites: dict[str, Suite] = {}
         self.suite_error: Exception | None = None
-        self.off: dict[str, Intervention] = {}
+        self.switched_off: dict[str, Override] = {}
         self.blocked: dict[str, TidegateError] = {}
 
     def run(self) -> RunReport:
         started = time.monotonic()
         try:
             pipeline = registry.load(self.request.dag_id)
-            flows = self.request.chosen(pipeline)
+            flows = self.request.selected(pipeline)
             self.report.flows = [
                 FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=flow.checkpoint_version)
                 for flow in flows
             ]
-            with _Part(self.report, "preflight"):
+            with _Timer(self.report, "preflight"):
                 self._preflight(pipeline, flows)
-            self.tell()
+            self.write_report()
             if not self._runnable(pipeline, flows):
                 self._block_all()
                 return self.report
             loading = self._load_suites(flows)
-            with _Part(self.report, "session"):
+            with _Timer(self.report, "session"):
                 spark = self._session()
             if loading is not None:
-                with _Part(self.report, "gx_wait"):
+                with _Timer(self.report, "gx_wait"):
                     loading.join()
             if self.suite_error is not None:
                 raise self.suite_error
-            with _Part(self.report, "flows"):
+            with _Timer(self.report, "flows"):
                 self._run_flows(spark, pipeline, flows)
         except Exception as error:
             self.report.error = describe_error(error)
@@ -96,14 +94,14 @@ class _Job:
         finally:
             self.report.ended_at = now()
             self.report.parts["total"] = round(time.monotonic() - started, 3)
-            self._tell_the_end()
+            self._write_final_report()
         return self.report
 
-    def tell(self) -> None:
-        """Write the report as it stands.
+    def write_report(self) -> None:
+        """Write the current report to the lake.
 
         Raises:
-            LakeUnwritableError: There is no room for it. Transient.
+            LakeUnwritableError: The disk is full or read-only. Transient.
         """
         try:
             self.report.write(self.path)
@@ -111,28 +109,28 @@ class _Job:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise
             raise LakeUnwritableError(
-                f"the lake at {self.layout.lake} takes no more ({os.strerror(error.errno)}); free space and run again"
+                f"the lake at {self.layout.lake} is not writable ({os.strerror(error.errno)}); free space and run again"
             ) from error
 
-    def _tell_the_end(self) -> None:
-        # Whatever ended the run says more than that there was no room left to report it.
+    def _write_final_report(self) -> None:
+        # Suppressed, so that it does not replace the exception that ended the run.
         with contextlib.suppress(LakeUnwritableError):
-            self.tell()
+            self.write_report()
 
     def _load_suites(self, flows: tuple[Flow, ...]) -> threading.Thread | None:
-        """Great Expectations takes seconds to import; the session's start only waits for the JVM meanwhile."""
+        """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
         gates = {flow.name: flow.gate.suite for flow in flows if flow.gate is not None}
         if not gates:
             return None
 
-        # Both threads need pyspark; Python gives up when two import one package from two ends.
+        # Both threads need pyspark; concurrent imports of one package can deadlock, so it is imported before.
         import pyspark.sql.functions  # noqa: F401
 
         from tidegate.spark import gate
 
         def load() -> None:
             try:
-                with _Part(self.report, "gx_import"):
+                with _Timer(self.report, "gx_import"):
                     gate.warm_up()
                 if not bytecode.is_compiled(sys.modules["great_expectations"]):
                     self.report.notes.append(_NO_BYTECODE)
@@ -148,18 +146,18 @@ class _Job:
         return thread
 
     def _preflight(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
-        """Look at declarations and sources before there is a session; what is wrong with a flow is that flow's error."""
+        """Check declarations and sources before the session starts; an error is recorded for its flow."""
         from tidegate.status import lag
 
         self.layout.open()
-        for flow, told in zip(flows, self.report.flows, strict=True):
+        for flow, flow_report in zip(flows, self.report.flows, strict=True):
             try:
-                off = intervention.switched_off(self.layout, pipeline.name, flow.name)
-                if off is not None:
-                    self.off[flow.name] = off
+                override = overrides.switched_off(self.layout, pipeline.name, flow.name)
+                if override is not None:
+                    self.switched_off[flow.name] = override
                     continue
                 checkpoint.check_compatible(self.layout, pipeline, flow)
-                told.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
+                flow_report.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
             except TidegateError as error:
                 self.blocked[flow.name] = error
 
@@ -174,7 +172,7 @@ class _Job:
         return spark
 
     def _runnable(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> bool:
-        """Whether any flow can run; a flow behind one that cannot does not."""
+        """Whether any flow can run: one that is not blocked, and whose upstream flows are not."""
         stopped: set[str] = set(self.blocked)
         for flow in flows:
             upstream = pipeline.upstream_of(flow)
@@ -183,98 +181,100 @@ class _Job:
         return len(stopped) < len(flows)
 
     def _block_all(self) -> None:
-        for told in self.report.flows:
-            error = self.blocked.get(told.flow)
-            told.state, told.error = ("failed", describe_error(error)) if error is not None else ("skipped", None)
+        for flow_report in self.report.flows:
+            error = self.blocked.get(flow_report.flow)
+            flow_report.state, flow_report.error = (
+                ("failed", describe_error(error)) if error is not None else ("skipped", None)
+            )
             if error is not None:
-                log.error("%s: %s", told.flow, error.message)
+                log.error("%s: %s", flow_report.flow, error.message)
 
     def _run_flows(self, spark: SparkSession, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
         stopped: dict[str, str] = {}
         for flow in flows:
-            told = self.report.flow(flow.name)
+            flow_report = self.report.flow(flow.name)
             upstream = pipeline.upstream_of(flow)
             if upstream is not None and upstream.name in stopped:
-                told.state, stopped[flow.name] = "skipped", flow.name
-                log.info("%s: skipped, because %s did not get through", flow.name, upstream.name)
+                flow_report.state, stopped[flow.name] = "skipped", flow.name
+                log.info("%s: skipped, because flow %s did not finish", flow.name, upstream.name)
                 continue
-            if (off := self.off.get(flow.name)) is not None:
-                told.state = "skipped"
-                told.notes.append(off.told())
-                log.info("%s: skipped, because it was %s", flow.name, off.told())
+            if (override := self.switched_off.get(flow.name)) is not None:
+                flow_report.state = "skipped"
+                flow_report.notes.append(override.summary())
+                log.info("%s: skipped, because it was %s", flow.name, override.summary())
                 continue
-            told.state = "running"
-            self.tell()
-            if not self._run_one(spark, pipeline, flow, told):
+            flow_report.state = "running"
+            self.write_report()
+            if not self._run_one(spark, pipeline, flow, flow_report):
                 stopped[flow.name] = flow.name
-            self.tell()
+            self.write_report()
 
-    def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> bool:
-        from tidegate.spark.flow import note_refusal, run_flow
-        from tidegate.spark.reprocessing.reentry import reenter
+    def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, flow_report: FlowReport) -> bool:
+        from tidegate.spark.flow import record_refusal, run_flow
+        from tidegate.spark.reprocessing.replay import replay_entries
 
-        log.info("%s: runs", flow.name)
+        log.info("%s: started", flow.name)
         try:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
-            context = self._context(spark, pipeline, flow, told)
+            context = self._context(spark, pipeline, flow, flow_report)
             if self.request.selection is not None:
-                reenter(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
+                replay_entries(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
             else:
                 run_flow(context)
-            told.state = "done" if told.batches else "idle"
+            flow_report.state = "done" if flow_report.batches else "idle"
         except (GateRefusedError, ContractRefusedError) as refusal:
-            # What entries of the quarantine brought is no batch that waits, whatever its number.
+            # A refused replay of quarantined entries is no batch that waits.
             if self.request.selection is None:
-                note_refusal(context, refusal)
-            told.state, told.error = "refused", describe_error(refusal)
+                record_refusal(context, refusal)
+            flow_report.state, flow_report.error = "refused", describe_error(refusal)
         except Exception as error:
-            told.state, told.error = "failed", describe_error(error)
-            log.error("%s: %s", flow.name, told.error["message"])
-            self._keep_failure(flow, error)
-        self._measure_after(pipeline, flow, told)
+            flow_report.state, flow_report.error = "failed", describe_error(error)
+            log.error("%s: %s", flow.name, flow_report.error["message"])
+            self._write_failure(flow, error)
+        self._measure_lag_after(pipeline, flow, flow_report)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",
             flow.name,
-            told.state,
-            told.total("read"),
-            told.total("written") + told.total("upserted"),
-            told.total("quarantined"),
+            flow_report.state,
+            flow_report.total("read"),
+            flow_report.total("written") + flow_report.total("upserted"),
+            flow_report.total("quarantined"),
         )
-        return told.state in ("done", "idle")
+        return flow_report.state in ("done", "idle")
 
-    def _keep_failure(self, flow: Flow, error: Exception) -> None:
-        """Keep what Spark or Python said of an error, beside the report: it may quote data, so it is not logged."""
+    def _write_failure(self, flow: Flow, error: Exception) -> None:
+        """Write the traceback next to the report. It may quote data, so it is not logged."""
         if isinstance(error, TidegateError) and error.__cause__ is None:
             return
         path = self.path.with_name(f"failure-{flow.name}.txt")
         with contextlib.suppress(OSError):
             path.write_text("".join(traceback.format_exception(error)))
-            log.error("%s: all that is known of it stands in %s", flow.name, path)
+            log.error("%s: the traceback is in %s", flow.name, path)
 
-    def _measure_after(self, pipeline: Pipeline, flow: Flow, told: FlowReport) -> None:
+    def _measure_lag_after(self, pipeline: Pipeline, flow: Flow, flow_report: FlowReport) -> None:
         from tidegate.status import lag
 
         try:
-            told.lag_after = lag.measure(self.environment, pipeline, flow).to_json()
+            flow_report.lag_after = lag.measure(self.environment, pipeline, flow).to_json()
         except TidegateError as error:
-            told.lag_after = {"reason": error.message}
+            flow_report.lag_after = {"reason": error.message}
 
-    def _context(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, told: FlowReport) -> FlowContext:
+    def _context(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, flow_report: FlowReport) -> FlowContext:
         from tidegate.spark.context import FlowContext, resolve_transform
-        from tidegate.spark.gate import SuiteGate, Surroundings
+        from tidegate.spark.gate import LakeContext, SuiteGate
 
         ref = checkpoint.current(self.layout, pipeline, flow)
-        told.refresh = ref.refresh
+        flow_report.refresh = ref.refresh
         landing: FileSource | KafkaSource | None = None
         source_keys: tuple[str, ...] = ()
         source_table = None
         if isinstance(flow.source, ChangeFeed):
             source_table = self.layout.table(flow.source.table)
-            written = registry.writer_of(flow.source.table, pipeline)
-            if written is None:
+            writer = registry.writer_of(flow.source.table, pipeline)
+            if writer is None:
                 raise SpecError(f"flow {flow.name!r}: no declared flow writes its source table {flow.source.table!r}")
-            upstream = written[1]
+            upstream = writer[1]
             source_keys = upstream.target.keys
             if not source_keys:
                 if isinstance(upstream.source, ChangeFeed):
@@ -286,7 +286,7 @@ class _Job:
         if flow.gate is not None:
             module = (flow.transform or "").partition(":")[0]
             code = fingerprints.code_fingerprint(module) if module else ""
-            gate = SuiteGate(self.suites[flow.name], code, Surroundings(self.layout, pipeline.name, flow.name))
+            gate = SuiteGate(self.suites[flow.name], code, LakeContext(self.layout, pipeline.name, flow.name))
         return FlowContext(
             spark=spark,
             layout=self.layout,
@@ -303,13 +303,13 @@ class _Job:
             gate=gate,
             request=self.request,
             attempt=self.attempt,
-            report=told,
-            told=self.tell,
+            report=flow_report,
+            publish=self.write_report,
         )
 
 
-class _Part:
-    """Adds the seconds spent inside it to the report."""
+class _Timer:
+    """Records the seconds spent in its ``with`` block as a part of the report."""
 
     def __init__(self, report: RunReport, name: str) -> None:
         self.report, self.name = report, name

@@ -1,8 +1,8 @@
-"""What a pipeline is: frozen declarations that a person edits, checked the moment they are made.
+"""Declarations of pipelines: frozen dataclasses, validated when they are created.
 
-A declaration names things and never imports them: schemas are DDL strings, transforms are ``module:function`` in
-``spark_jobs``, suites are files in ``expectations``. So a DAG file can load it without Spark, and a test resolves
-every name. A wrong declaration fails at import with the field, its value and what is allowed.
+A declaration refers to everything by name: schemas are DDL strings, transforms are ``module:function`` in
+``spark_jobs``, suites are files in ``expectations``. So a DAG file can import it without Spark, and a test resolves
+every name. An invalid declaration fails at import with the field, its value and what is allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a delimited text file is written: separator, quotes, header, encoding."""
+"""The dialect of delimited text files: separator, quotes, header, encoding."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 from tidegate.errors import FieldError
-from tidegate.spec.fields import check_choice
+from tidegate.spec.checks import check_choice
 
 BlankLines = Literal["refuse", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """The grammar of CSV files; by default RFC 4180. JSON files know ``encoding`` and ``blank_lines`` only.
+    """The grammar of CSV files; by default RFC 4180. For JSON files only ``encoding`` and ``blank_lines`` apply.
 
-    It is stored with each file in bronze, so that a backfill reads an old file as it was declared when it arrived.
+    It is stored with each file in bronze, so that a backfill parses an old file with the dialect it was read with.
     """
 
     separator: str = ","
     """One character between fields: ``","``, ``";"``, a tab, ``"|"``."""
     quote: str = '"'
-    """Around a field that holds separators, quotes or line breaks; ``""`` if the files know no quotes."""
+    """Encloses fields with separators, quotes or line breaks; ``""`` if the files have no quotes."""
     escape: str = ""
-    """Before a quote within quotes, or before a separator; ``""`` where a quote is doubled instead, as RFC 4180 says."""
+    """Precedes a quote within quotes, or a separator; ``""`` if a quote is doubled instead, as in RFC 4180."""
     header: bool = True
-    """Whether the first record names the fields. Without one, fields have the order of the schema."""
+    """Whether the first record names the fields. Without a header, fields are in the order of the schema."""
     comment: str = ""
-    """Lines that begin with this character are no records; ``""`` for none."""
+    """Lines that begin with this character are ignored; ``""`` for none."""
     blank_lines: BlankLines = "refuse"
-    """``refuse``: an empty line is a record that breaks the rule ``blank_line``. ``skip``: it is no record."""
+    """``refuse``: an empty line is a record that breaks the rule ``blank_line``. ``skip``: empty lines are ignored."""
     encoding: str = "utf-8"
-    """Python's name of it: ``utf-8``, ``utf-16``, ``latin-1``, ``cp1252``. A byte order mark at the beginning is left out."""
+    """Python's name of the encoding: ``utf-8``, ``utf-16``, ``latin-1``, ``cp1252``. A byte order mark is dropped."""
 
     def __post_init__(self) -> None:
         for name, optional in (("separator", False), ("quote", True), ("escape", True), ("comment", True)):
@@ -51,16 +51,16 @@ class Dialect:
         try:
             "a".encode(self.encoding if isinstance(self.encoding, str) else "")
         except (LookupError, UnicodeError):
-            raise FieldError("Dialect", "encoding", self.encoding, "a text encoding that Python knows") from None
+            raise FieldError("Dialect", "encoding", self.encoding, "a text encoding of Python") from None
 
     @property
     def codec(self) -> str:
-        """Python's codec, which leaves a byte order mark out."""
+        """Python's codec, which drops a byte order mark."""
         return "utf-8-sig" if codecs.lookup(self.encoding).name == "utf-8" else self.encoding
 
     @property
     def undecodable(self) -> str:
-        """The rule of a file that is not in this encoding: ``not_utf8``, ``not_utf16``."""
+        """The quarantine rule of files that are not in this encoding: ``not_utf8``, ``not_utf16``."""
         return "not_" + codecs.lookup(self.encoding).name.replace("-", "").replace("_", "")
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Dialect:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
-        """What `to_json` gave."""
+        """The reverse of `to_json`."""
         return cls(**stored)
 
 

@@ -1,4 +1,4 @@
-"""One arrow of a pipeline, and the gate in it."""
+"""Declarations of a flow and its gate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.errors import FieldError
-from tidegate.spec.fields import check_name, check_positive, fits
+from tidegate.spec.checks import check_name, check_positive, fits
 from tidegate.spec.sources import ChangeFeed, Source
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
@@ -18,7 +18,7 @@ _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Gate:
-    """The suite that judges every batch of a flow before it is written."""
+    """The expectation suite that checks every batch of a flow before it is written."""
 
     suite: str
     """``<pipeline>/<flow>``: the file ``expectations/<pipeline>/<flow>.json`` in Great Expectations' own format."""
@@ -30,19 +30,19 @@ class Gate:
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """One arrow of a pipeline: a source, how its rows change, a gate, a target and a checkpoint version."""
+    """One step of a pipeline: a source, a transform, a gate, a target table and a checkpoint version."""
 
     name: str
     source: Source
     target: Table
     transform: str | None = None
-    """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and carries ``_row_id`` along.
-    A landing flow has none: bronze keeps the raw record."""
+    """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and keeps the column ``_row_id``.
+    A landing flow has none: bronze stores the raw record."""
     gate: Gate | None = None
     checkpoint_version: int = 1
-    """Raised by a person when the declaration changes in a way that the checkpoint cannot follow."""
+    """Raised by a person when the declaration becomes incompatible with the checkpoint."""
     thresholds: Thresholds | None = None
-    """When this flow is worth an alert; None takes the pipeline's."""
+    """Limits for alerts about this flow; None takes the pipeline's."""
 
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
@@ -72,7 +72,7 @@ class Flow:
                     owner, "transform", None, "a transform: without one this flow would only copy its source"
                 )
             if self.target.write_mode == "recompute" and self.transform is None:
-                raise FieldError(owner, "transform", None, "a transform that makes the groups")
+                raise FieldError(owner, "transform", None, "a transform that computes the groups")
         else:
             if self.transform is not None:
                 raise FieldError(
@@ -81,10 +81,12 @@ class Flow:
             if self.target.write_mode != "append":
                 raise FieldError(owner, "target", self.target.name, "a table without keys for a landing flow")
             if self.gate is not None:
-                raise FieldError(owner, "gate", self.gate.suite, "None for a landing flow: judge in the flow behind it")
+                raise FieldError(
+                    owner, "gate", self.gate.suite, "None for a landing flow: declare the gate on the next flow"
+                )
 
     def remembered(self) -> dict[str, Any]:
-        """What the checkpoint of this flow remembers; a change here asks for a new ``checkpoint_version``."""
+        """The fields that the checkpoint's sidecar stores; changing one needs a new ``checkpoint_version``."""
         return {
             "source": self.source.identity(),
             "target": self.target.name,

@@ -1,4 +1,4 @@
-"""How a source writes its values, where that is not what docs/formats.md says of each type."""
+"""How a source writes its values, where it differs from the formats of each type in docs/formats.md."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Self
 import pendulum
 
 from tidegate.errors import FieldError
+from tidegate.schema.changes import normal
 from tidegate.schema.ddl import parse_ddl
-from tidegate.schema.drift import normal
-from tidegate.spec.fields import check_texts
+from tidegate.spec.checks import check_texts
 
 _DATE_LETTERS: Mapping[str, range] = {"y": range(1, 5), "M": range(1, 5), "L": range(1, 5), "d": range(1, 3)}
 _TIME_LETTERS: Mapping[str, range] = {
@@ -28,31 +28,32 @@ _ZONE_LETTERS = "Xxz"
 
 @dataclass(frozen=True, kw_only=True)
 class Formats:
-    """Which spellings a source has besides, or instead of, those that every type has (``docs/formats.md``).
+    """Additional or other formats of a source than those that every type has (``docs/formats.md``).
 
-    Nothing is converted without it: a text that does not fit is ``wrong_type``. Texts (STRING) are never changed.
+    A text that has none of the formats of its type breaks the rule ``wrong_type``. Values of type STRING never change.
     """
 
     trim: bool = False
-    """Blanks, tabs and line breaks around a value do not count. A value of nothing else means what the empty text means."""
+    """Ignore blanks, tabs and line breaks around a value. A value of nothing else counts as the empty text."""
     rounding: bool = False
-    """DECIMAL takes more digits than it has room for and any exponent, and rounds half up. Otherwise they do not fit."""
+    """DECIMAL accepts more fraction digits than its scale and any exponent, and rounds half up. Without it they break
+    ``wrong_type``."""
     decimal_comma: bool = False
-    """Numbers are written ``1234,56`` or ``1.234,56``: the comma is before the fraction, groups of three may have points.
-    ``1.5`` does not fit then, and ``1.234`` is 1234. For CSV alone: numbers of the other formats have a point."""
+    """Numbers are written ``1234,56`` or ``1.234,56``: decimal comma, optional points between groups of three digits.
+    ``1.5`` is then invalid, and ``1.234`` is 1234. Only for CSV: numbers of the other formats have a decimal point."""
     true: tuple[str, ...] = ()
-    """Texts that are true besides ``true``, in just this case, for example ``("Y", "1")``."""
+    """Texts for true in addition to ``true``, case-sensitive, for example ``("Y", "1")``."""
     false: tuple[str, ...] = ()
-    """Texts that are false besides ``false``, in just this case."""
+    """Texts for false in addition to ``false``, case-sensitive."""
     date: str = ""
-    """How a DATE is written, instead of ``yyyy-MM-dd``: Spark's pattern of ``y``, ``M``, ``L``, ``d``, for example
+    """Pattern of DATE, instead of ``yyyy-MM-dd``: a datetime pattern of Spark with ``y``, ``M``, ``L``, ``d``, for example
     ``dd.MM.yyyy``."""
     timestamp: str = ""
-    """How a TIMESTAMP and a TIMESTAMP_NTZ are written, instead of ISO 8601: Spark's pattern, with ``H``, ``h``, ``m``,
-    ``s``, ``S``, ``a``, ``X``, ``x``, ``z`` too, for example ``dd.MM.yyyy HH:mm``."""
+    """Pattern of TIMESTAMP and TIMESTAMP_NTZ, instead of ISO 8601: a datetime pattern of Spark, also with ``H``, ``h``,
+    ``m``, ``s``, ``S``, ``a``, ``X``, ``x``, ``z``, for example ``dd.MM.yyyy HH:mm``."""
     timezone: str = ""
-    """The IANA zone of a TIMESTAMP that is written without one; empty means UTC. A time that the clocks skip does not fit,
-    one that they show twice is the earlier."""
+    """The IANA zone of a TIMESTAMP that is written without one; empty means UTC. A local time that a clock change skips is
+    invalid; for one that occurs twice the earlier instant is taken."""
 
     def __post_init__(self) -> None:
         for name in ("trim", "rounding", "decimal_comma"):
@@ -72,11 +73,11 @@ class Formats:
 
     @property
     def has_zone(self) -> bool:
-        """Whether the pattern for times names a zone."""
+        """Whether the timestamp pattern contains a zone."""
         return any(letter in _ZONE_LETTERS for letter, _ in _runs(self.timestamp) or ())
 
     def check_fits(self, owner: str, schema: str) -> None:
-        """Refuse a pattern with a zone for a field that has none.
+        """Refuse a timestamp pattern with a zone if the schema has a TIMESTAMP_NTZ field.
 
         Raises:
             FieldError: There is such a field.
@@ -87,7 +88,7 @@ class Formats:
             raise FieldError("Formats", "timestamp", self.timestamp, allowed)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values: what was declared, without the rest."""
+        """The fields that differ from the defaults, as JSON values."""
         declared = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in declared.items()}
         return {name: value for name, value in plain.items() if value not in (False, "", [])}
@@ -99,10 +100,10 @@ class Formats:
         return cls(**declared)
 
     def _check_spellings(self) -> None:
-        for name, other, taken in (("true", "false", ()), ("false", "true", self.true)):
+        for name, other, used in (("true", "false", ()), ("false", "true", self.true)):
             value = getattr(self, name)
             check_texts("Formats", name, value)
-            if any(not text or text in taken or text.lower() == other for text in value):
+            if any(not text or text in used or text.lower() == other for text in value):
                 allowed = f"texts that are not empty, not {other!r} in any case, and do not mean {other} too"
                 raise FieldError("Formats", name, value, allowed)
 
@@ -111,23 +112,23 @@ class Formats:
         if pattern == "":
             return
         runs = _runs(pattern)
-        known = runs is not None and all(count in letters.get(letter, ()) for letter, count in runs)
-        found = {letter for letter, _ in runs or ()}
-        if not known or not {"y", "d"} <= found or not found & {"M", "L"} or ("h" in found) != ("a" in found):
+        valid = runs is not None and all(count in letters.get(letter, ()) for letter, count in runs)
+        used = {letter for letter, _ in runs or ()}
+        if not valid or not {"y", "d"} <= used or not used & {"M", "L"} or ("h" in used) != ("a" in used):
             allowed = f"Spark's datetime pattern with year, month and day, of the letters {', '.join(letters)}; as in "
             allowed += "'dd.MM.yyyy'" if name == "date" else "'dd.MM.yyyy HH:mm' ('h' with 'a', at most six 'S')"
             raise FieldError("Formats", name, pattern, allowed)
 
 
 def _runs(pattern: object) -> list[tuple[str, int]] | None:
-    """The letters of a datetime pattern, each with how often it stands in a row; None of what is no pattern."""
+    """The runs of equal letters in a datetime pattern, each with its length; None for an invalid pattern."""
     if not isinstance(pattern, str):
         return None
     bare = re.sub(r"'[^']*'", "\0", pattern)
     if re.search(r"['\[\]{}#]", bare) or not pattern.isprintable():
         return None
-    return [(found[1], len(found[0])) for found in re.finditer(r"([A-Za-z])\1*", bare)]
+    return [(match[1], len(match[0])) for match in re.finditer(r"([A-Za-z])\1*", bare)]
 
 
-PLAIN = Formats()
-"""What a source has that declares none."""
+DEFAULT_FORMATS = Formats()
+"""The formats of a source that declares none."""

@@ -1,4 +1,4 @@
-"""A named chain of flows with a schedule."""
+"""Declaration of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 import pendulum
 
 from tidegate.errors import FieldError, SpecError
-from tidegate.spec.fields import check_name, check_once, check_texts, fits
+from tidegate.spec.checks import check_name, check_texts, check_unique, fits
 from tidegate.spec.flow import Flow
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
 from tidegate.spec.sources import ChangeFeed
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 
-DAGS_FOR_ALL = ("alerts", "quarantine", "schema_approval")
-"""The ids of the DAGs that serve all pipelines: no pipeline has such a name."""
-TASKS_OF_ALL = ("plan", "run")
-"""The tasks that every pipeline's DAG has beside one for each flow: no flow has such a name."""
+SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
+"""Ids of the DAGs that serve all pipelines; not allowed as names of pipelines."""
+SHARED_TASKS = ("plan", "run")
+"""Tasks that every pipeline's DAG has in addition to one per flow; not allowed as names of flows."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """A named chain of flows with a schedule: what one DAG runs."""
+    """Flows with a schedule, which one DAG runs."""
 
     name: str
-    """Also the DAG's id and the stem of its files in every folder; none of `DAGS_FOR_ALL`."""
+    """Also the DAG's id and the stem of the pipeline's files in every folder; none of `SHARED_DAGS`."""
     flows: tuple[Flow, ...]
     schedule: str | AfterTables | None = None
     """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, the tables of other pipelines
@@ -42,20 +42,20 @@ class Pipeline:
     retries: int = 3
     """How often Airflow runs the application again after a transient error."""
     thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
-    """When a flow that has no thresholds of its own is worth an alert."""
+    """Limits for alerts about flows without thresholds of their own."""
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
         check_name(owner, "name", self.name)
-        if self.name in DAGS_FOR_ALL:
+        if self.name in SHARED_DAGS:
             raise FieldError(owner, "name", self.name, "another name: this is a DAG that serves all pipelines")
         if not isinstance(self.flows, tuple) or not self.flows or not all(isinstance(f, Flow) for f in self.flows):
             raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
-        check_once(owner, "flows", [flow.name for flow in self.flows], "names")
-        if taken := [flow.name for flow in self.flows if flow.name in TASKS_OF_ALL]:
-            allowed = f"names other than {' and '.join(TASKS_OF_ALL)}, which are tasks of every DAG"
-            raise FieldError(owner, "flows", taken[0], allowed)
-        check_once(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
+        check_unique(owner, "flows", [flow.name for flow in self.flows], "names")
+        if reserved := [flow.name for flow in self.flows if flow.name in SHARED_TASKS]:
+            allowed = f"names other than {' and '.join(SHARED_TASKS)}, which are tasks of every DAG"
+            raise FieldError(owner, "flows", reserved[0], allowed)
+        check_unique(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
         self._check_schedule(owner)
         if not isinstance(self.timezone, str):
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'")
@@ -77,12 +77,12 @@ class Pipeline:
             raise FieldError(owner, "owner", self.owner, "a name")
         if not isinstance(self.description, str):
             raise FieldError(owner, "description", self.description, "a text")
-        object.__setattr__(self, "flows", _in_graph_order(owner, self.flows))
+        object.__setattr__(self, "flows", _topological_order(owner, self.flows))
 
     def _check_schedule(self, owner: str) -> None:
         if isinstance(self.schedule, AfterTables):
             if own := [table for table in self.schedule.tables if self.writer_of(table)]:
-                raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would start itself")
+                raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would trigger itself")
         elif self.schedule is not None and self.schedule not in PRESETS and not is_cron(self.schedule):
             allowed = f"None, five cron fields, one of {', '.join(PRESETS)}, or AfterTables(…)"
             raise FieldError(owner, "schedule", self.schedule, allowed)
@@ -91,7 +91,7 @@ class Pipeline:
         """The flow of that name.
 
         Raises:
-            SpecError: There is none; the message lists those that exist.
+            SpecError: There is none.
         """
         for flow in self.flows:
             if flow.name == name:
@@ -99,26 +99,26 @@ class Pipeline:
         raise SpecError(f"pipeline {self.name!r} has no flow {name!r}; it has: {', '.join(f.name for f in self.flows)}")
 
     def thresholds_of(self, flow: Flow) -> Thresholds:
-        """When a flow is worth an alert: its own thresholds, or the pipeline's."""
+        """The flow's own thresholds, or else the pipeline's."""
         return self.thresholds if flow.thresholds is None else flow.thresholds
 
     def writer_of(self, table: str) -> Flow | None:
-        """The flow of this pipeline that writes ``table``, if one does."""
+        """The flow of this pipeline that writes ``table``; None if there is none."""
         return next((flow for flow in self.flows if flow.target.name == table), None)
 
     def upstream_of(self, flow: Flow) -> Flow | None:
-        """The flow of this pipeline that writes what ``flow`` reads, if one does."""
+        """The flow of this pipeline that writes the source table of ``flow``; None if there is none."""
         return self.writer_of(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
 
     def to_json(self) -> dict[str, Any]:
-        """The whole declaration as plain values, with the kind of each source."""
+        """The whole declaration as JSON values, with the kind of each source."""
         plain = dataclasses.asdict(self)
-        for flow, told in zip(self.flows, plain["flows"], strict=True):
-            told["source"] = {"kind": flow.source.identity()["kind"], **told["source"]}
+        for flow, fields in zip(self.flows, plain["flows"], strict=True):
+            fields["source"] = {"kind": flow.source.identity()["kind"], **fields["source"]}
         return plain
 
 
-def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
     by_target = {flow.target.name: flow for flow in flows}
     ordered: list[Flow] = []
     visiting: list[str] = []
@@ -127,7 +127,7 @@ def _in_graph_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
         if flow in ordered:
             return
         if flow.name in visiting:
-            raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows that do not feed themselves")
+            raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows without a cycle")
         visiting.append(flow.name)
         upstream = by_target.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
         if upstream is not None:

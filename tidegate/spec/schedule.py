@@ -1,4 +1,4 @@
-"""When a pipeline runs: by the clock, or after others."""
+"""Schedules of pipelines: by time, or after other pipelines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tidegate.errors import FieldError
-from tidegate.spec.fields import check_once, check_table, fits
+from tidegate.spec.checks import check_table, check_unique, fits
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
@@ -14,10 +14,10 @@ _CRON = re.compile(r"\S+ \S+ \S+ \S+ \S+")
 
 @dataclass(frozen=True, init=False)
 class AfterTables:
-    """A schedule: a run whenever another pipeline has written new rows to one of these tables.
+    """A schedule: a run whenever another pipeline has written rows to one of these tables.
 
-    ``AfterTables("silver.flights", "silver.clicks")``. An increment without a new row starts nothing. What several
-    increments wrote while a run went on is read by one run.
+    ``AfterTables("silver.flights", "silver.clicks")``. An increment that wrote no row triggers no run. All increments
+    that end during a run trigger one further run.
     """
 
     tables: tuple[str, ...]
@@ -29,11 +29,11 @@ class AfterTables:
             raise FieldError("AfterTables", "tables", tables, "one table or more, as in AfterTables('silver.flights')")
         for table in tables:
             check_table(self, "tables", table)
-        check_once("AfterTables", "tables", list(tables), "tables")
+        check_unique("AfterTables", "tables", list(tables), "tables")
 
 
 def is_cron(value: object) -> bool:
-    """Whether it is a text of five cron fields, each within its range."""
+    """Whether a value is a cron expression of five fields, each within its range."""
     if not isinstance(value, str) or not fits(_CRON, value):
         return False
     from croniter import croniter

@@ -1,4 +1,4 @@
-"""Where a flow's rows come from: a landing folder, a topic, or the changes of another table."""
+"""Declarations of sources: a landing folder, a topic, or the change feed of another table."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
-from tidegate.schema.contract import RESCUING, Contract
+from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spec.dialect import RFC_4180, Dialect
-from tidegate.spec.fields import (
+from tidegate.spec.checks import (
+    brackets_closed,
     check_choice,
     check_folder,
     check_positive,
     check_schema,
     check_table,
     check_texts,
-    closes,
     fits,
 )
-from tidegate.spec.formats import PLAIN, Formats
+from tidegate.spec.dialect import RFC_4180, Dialect
+from tidegate.spec.formats import DEFAULT_FORMATS, Formats
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 MAX_FILE_AGE_DAYS = 3_650_000
-"""The stream's ``maxFileAge``, ten thousand years. Spark passes over a file that is older than the newest one by more, so one
-file with a time in the future would hide all others, and Spark's own 7 days hide every late file."""
+"""The stream's ``maxFileAge``, ten thousand years. Spark ignores files that are older than the newest one by more than this.
+With Spark's default of 7 days, late files would be ignored, and one file with a time in the future would hide all others."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
@@ -44,10 +44,10 @@ _GLOBS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource:
-    """A landing folder: whole files arrive under final names and are never changed afterwards.
+    """A landing folder: complete files arrive under final names and never change afterwards.
 
-    Names that begin with ``_`` or ``.`` and names that do not fit ``glob`` (``.tmp`` for one) are still being
-    written, or are none of ours: they are not read.
+    Files whose name begins with ``_`` or ``.`` or does not match ``glob`` (for example ``.tmp``) are ignored: they are
+    incomplete or do not belong to the source.
     """
 
     path: str
@@ -55,23 +55,23 @@ class FileSource:
     format: FileFormat
     """``csv``, ``json`` (one object a line), ``parquet`` or ``avro`` (object container files)."""
     schema: str
-    """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses by name with it;
-    a record whose value does not fit the type, or that lacks a ``NOT NULL`` field, is quarantined."""
+    """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses fields by name;
+    a record with a value that does not fit its type, or without a ``NOT NULL`` field, is quarantined."""
     null_values: tuple[str, ...] = ("",)
     """Texts that mean "no value", for example ``("", "NA")``."""
     dialect: Dialect = RFC_4180
-    """How CSV files are written; of JSON files ``encoding`` and ``blank_lines`` hold, too."""
+    """The dialect of CSV files; for JSON files, ``encoding`` and ``blank_lines``."""
     glob: str = ""
-    """Which file names are read, upper and lower case apart; empty takes the usual ones: ``*.csv``, ``*.json``, ``*.jsonl``
-    and ``*.ndjson``, these also with ``.gz`` or ``.bz2`` behind, ``*.parquet``, ``*.avro``."""
-    contract: Contract = RESCUING
-    """What happens when files bring other fields than the schema has; by default they are rescued."""
-    formats: Formats = PLAIN
-    """How values are written, where it is not as ``docs/formats.md`` says of their types."""
+    """Which file names are read, case-sensitive. Empty takes the default of the format: ``*.csv``, ``*.json``, ``*.jsonl``
+    and ``*.ndjson``, each also with ``.gz`` or ``.bz2`` appended, ``*.parquet``, ``*.avro``."""
+    contract: Contract = DEFAULT_CONTRACT
+    """What happens with files that have other fields than the schema; by default the fields are rescued."""
+    formats: Formats = DEFAULT_FORMATS
+    """How values are written, where it differs from ``docs/formats.md``."""
     max_files_per_trigger: int = 1000
-    """At most so many files a micro-batch."""
+    """Maximum number of files per micro-batch."""
     max_bytes_per_trigger: str = "1g"
-    """At most so many bytes of files a micro-batch, as they lie there; a file that is larger is read all the same."""
+    """Maximum bytes of files per micro-batch, as stored (compressed). A single larger file is read nevertheless."""
 
     def __post_init__(self) -> None:
         check_folder(self, "path", self.path)
@@ -81,7 +81,7 @@ class FileSource:
         _check_size(self, self.max_bytes_per_trigger)
         check_texts("FileSource", "null_values", self.null_values)
         self._check_dialect()
-        if not isinstance(self.glob, str) or "/" in self.glob or not closes(self.glob):
+        if not isinstance(self.glob, str) or "/" in self.glob or not brackets_closed(self.glob):
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         _check_contract(self, self.contract, self.schema)
         _check_formats(self, self.formats, self.schema, self.format)
@@ -97,17 +97,17 @@ class FileSource:
         if not isinstance(self.dialect, Dialect):
             raise FieldError("FileSource", "dialect", self.dialect, "a Dialect, as in Dialect(separator=';')")
         changed = self.dialect.to_json().keys()
-        known = {"csv": changed, "json": {"encoding", "blank_lines"}}.get(self.format, frozenset())
-        if unknown := sorted(changed - known):
+        applicable = {"csv": changed, "json": {"encoding", "blank_lines"}}.get(self.format, frozenset())
+        if unknown := sorted(changed - applicable):
             raise FieldError(
                 "FileSource",
                 "dialect",
                 self.dialect,
-                f"one without {', '.join(unknown)}: {self.format} files have none",
+                f"a Dialect without {', '.join(unknown)}, which {self.format} files do not have",
             )
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint remembers of it."""
+        """The fields that the checkpoint's sidecar stores."""
         return {"kind": "files", "path": self.path, "format": self.format, "glob": self.glob}
 
 
@@ -119,20 +119,20 @@ class KafkaSource:
     schema: str
     """The fields of one value as DDL, parsed by name in silver."""
     format: ValueFormat = "json"
-    """``json``, or ``avro``: each value names its writer's schema in the registry (``TIDEGATE_REGISTRY``). A JSON value may
-    name one, too."""
-    contract: Contract = RESCUING
-    """What happens when messages bring other fields than the schema has; by default they are rescued."""
-    formats: Formats = PLAIN
-    """How values are written, where it is not as ``docs/formats.md`` says of their types."""
+    """``json``, or ``avro``: each value contains the id of its writer's schema in the registry (``TIDEGATE_REGISTRY``). A
+    JSON value may contain one too."""
+    contract: Contract = DEFAULT_CONTRACT
+    """What happens with messages that have other fields than the schema; by default the fields are rescued."""
+    formats: Formats = DEFAULT_FORMATS
+    """How values are written, where it differs from ``docs/formats.md``."""
     max_offsets_per_trigger: int = 500_000
-    """At most so many messages a micro-batch, over all partitions."""
+    """Maximum number of messages per micro-batch, over all partitions."""
     max_bytes_per_trigger: str = "256m"
-    """About so many bytes of keys, values and headers a micro-batch. A soft bound: Spark counts messages alone, so it becomes
-    a number of messages by the size of those that come next in the topic, of which up to 200 are looked at."""
+    """Approximate bytes of keys, values and headers per micro-batch. A soft limit: Spark limits the number of messages only,
+    so the limit is converted with the mean size of up to 200 messages that come next in the topic."""
     isolation: Isolation = "read_committed"
-    """``read_committed`` leaves out messages of transactions that were aborted and waits for those that are open, as
-    Kafka's own ``isolation.level``. ``read_uncommitted`` reads them all."""
+    """``read_committed`` skips messages of aborted transactions and waits for open ones, as Kafka's own
+    ``isolation.level``. ``read_uncommitted`` reads all messages."""
 
     def __post_init__(self) -> None:
         if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
@@ -146,12 +146,12 @@ class KafkaSource:
         _check_size(self, self.max_bytes_per_trigger)
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint remembers of it."""
+        """The fields that the checkpoint's sidecar stores."""
         return {"kind": "kafka", "topic": self.topic}
 
 
 def in_bytes(size: str) -> int:
-    """A size of a declaration in bytes: ``256m`` are 256 times 1024 times 1024."""
+    """Convert a declared size to bytes: ``256m`` is 256 times 1024 times 1024."""
     return int(size[:-1]) << 10 * ("kmg".index(size[-1]) + 1)
 
 
@@ -172,21 +172,21 @@ def _check_formats(declared: object, formats: object, schema: str, kind: FileFor
     if not isinstance(formats, Formats):
         raise FieldError(owner, "formats", formats, "Formats, as in Formats(decimal_comma=True)")
     if formats.decimal_comma and kind != "csv":
-        # A number in JSON has a point, and 1.234 would become 1234.
+        # JSON numbers have a decimal point: 1.234 would become 1234.
         raise FieldError("Formats", "decimal_comma", True, f"False, because the numbers of {kind} have a point")
     formats.check_fits(owner, schema)
 
 
 @dataclass(frozen=True)
 class ChangeFeed:
-    """What changed in a Delta table that another flow writes (Delta's Change Data Feed)."""
+    """The changes of a Delta table that another flow writes (Delta's Change Data Feed)."""
 
     table: str
     """For example ``bronze.flights``."""
     _: dataclasses.KW_ONLY
     max_files_per_trigger: int = 1000
     max_bytes_per_trigger: str = "1g"
-    """A soft bound: a commit with change files is admitted whole, however large."""
+    """A soft limit: a commit with change files is always read in one micro-batch."""
 
     def __post_init__(self) -> None:
         check_table(self, "table", self.table)
@@ -194,7 +194,7 @@ class ChangeFeed:
         _check_size(self, self.max_bytes_per_trigger)
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint remembers of it."""
+        """The fields that the checkpoint's sidecar stores."""
         return {"kind": "change_feed", "table": self.table}
 
 

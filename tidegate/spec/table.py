@@ -1,4 +1,4 @@
-"""What a flow writes, and by that how rows get there."""
+"""Declaration of a target table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidegate.errors import FieldError
-from tidegate.spec.fields import Layer, check_table, fits
+from tidegate.spec.checks import Layer, check_table, fits
 
 WriteMode = Literal["append", "upsert", "recompute"]
 
@@ -19,8 +19,9 @@ _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class Table:
     """A Delta table that one flow writes.
 
-    ``keys`` and ``sequence_by`` say how: neither appends (bronze); both upsert, the last by sequence wins and deletes
-    leave tombstones (silver); ``keys`` alone recompute the groups that the change feed names (gold).
+    ``keys`` and ``sequence_by`` determine the write mode. Neither: append (bronze). Both: upsert, where the row with the
+    highest sequence wins and deletes leave tombstones (silver). ``keys`` only: recompute the groups that occur in the
+    change feed (gold).
     """
 
     name: str
@@ -30,7 +31,7 @@ class Table:
     sequence_by: tuple[str, ...] = ()
     """Columns that order the changes of one key; ties are broken by the source's own coordinates."""
     event_time: str | None = None
-    """The column (a date or a timestamp) that says when a row happened: what a window of a replay means."""
+    """The column (a date or a timestamp) with the event time of a row. Windows of a backfill refer to it."""
 
     def __post_init__(self) -> None:
         check_table(self, "name", self.name)
@@ -52,7 +53,7 @@ class Table:
 
     @property
     def layer(self) -> Layer:
-        """The part of the name before the dot."""
+        """The layer, which is the part of the name before the dot."""
         layer, _, _ = self.name.partition(".")
         return layer  # type: ignore[return-value]  # check_table admits only the layers
 

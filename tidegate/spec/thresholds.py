@@ -1,7 +1,7 @@
-"""When a flow is worth an alert: limits as data, part of a pipeline's declaration.
+"""Limits for alerts, part of a pipeline's declaration.
 
-The defaults are those that people know from Structured Streaming, told per run because a run is bounded. None turns a
-rule off, but for ``run_seconds``. What each rule looks at, and when it opens and ends: `tidegate.alerting.alerts`.
+The defaults follow the usual alerts for Structured Streaming, per run because a run is bounded. None turns a rule off,
+except ``run_seconds``. What each rule measures, and when its alert begins and ends: `tidegate.alerting.alerts`.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ _LIMITS = ("lag_rows", "state_rows", "late_rows", "quarantine_rows")
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """Limits of one flow, or of all flows of a pipeline that have none of their own."""
+    """Limits of one flow, or of all flows of a pipeline without their own."""
 
     no_input_runs: int | None = 5
-    """So many runs in a row found nothing new. Asked of flows that read from outside: files, topics, tables of other
-    pipelines."""
+    """This many consecutive runs had no input. Only for flows that read from outside the pipeline: files, topics, tables of
+    other pipelines."""
     missed_runs: int | None = 3
-    """No run was planned for longer than so many intervals of the schedule and one more."""
+    """No run was planned for longer than this many intervals of the schedule plus one."""
     processed_share: float | None = 0.8
-    """Rows processed per second, as a share of the rows that arrive per second, above 0: the last run did less."""
+    """The rate at which the last run processed rows, divided by the rate at which rows arrive, is below this, above 0."""
     run_seconds: float | None = None
-    """The last run's batches took longer, all together. None takes the interval of the schedule; where there is
-    none, the rule is not asked."""
+    """The last run's batches took longer in total. None takes the interval of the schedule; without a schedule the rule is
+    off."""
     lag_rows: int | None = 1_000_000
-    """More rows (messages of a topic) are behind."""
+    """The lag is larger, in rows (messages of a topic)."""
     lag_growing_runs: int | None = 5
-    """The lag that runs met has grown so many times in a row."""
+    """The lag at the start of a run has grown this many times in a row."""
     expiry_runs: int | None = 3
-    """A topic will have deleted messages that were not read yet within so many intervals of the schedule (at least an
-    hour; without a cron schedule an interval counts as eight), at the rate at which its beginning moved so far."""
+    """A topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
+    interval without a cron schedule), at the rate at which its beginning has moved so far."""
     state_rows: int | None = 10_000_000
-    """More rows are kept as state between batches."""
+    """The stream keeps more rows as state between batches."""
     late_rows: int | None = 0
-    """More rows were dropped behind the watermark in the last run."""
+    """The last run dropped more rows behind the watermark."""
     quarantine_share: float | None = 0.05
-    """A larger share of the last run's rows (or files) went to quarantine, 0 to 1."""
+    """A larger share of the last run's rows (or files) was quarantined, 0 to 1."""
     quarantine_rows: int | None = None
-    """More entries (rows or files) are open in quarantine. How many are many depends on the table."""
+    """More quarantine entries (rows or files) are open. A suitable value depends on the table."""
     quarantine_hours: int | None = 168
-    """Something has been open in quarantine for more hours."""
+    """The oldest open quarantine entry is older, in hours."""
     freshness_hours: float | None = None
-    """The newest event time in the table is older, in hours. Needs ``event_time`` of the table; a date counts from its
-    midnight in UTC."""
+    """The newest event time in the table is older, in hours. Needs the table's ``event_time``; a date counts from midnight
+    UTC."""
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -64,17 +64,12 @@ class Thresholds:
         if value is None:
             return
         kinds = int if whole else (int, float)
-        # Neither True nor NaN is a limit.
+        # Excludes True, which is an int, and NaN.
         if isinstance(value, bool) or not isinstance(value, kinds) or not above < value <= up_to:
             raise FieldError("Thresholds", name, value, allowed)
 
 
 def check_thresholds(owner: str, value: object) -> None:
-    """Refuse what is not `Thresholds`.
-
-    Args:
-        owner: Whose field it is, as errors name it.
-        value: Of the field.
-    """
+    """Refuse values that are not `Thresholds`."""
     if not isinstance(value, Thresholds):
         raise FieldError(owner, "thresholds", value, "Thresholds(…)")

@@ -1,1 +1,1 @@
-"""Where every flow stands now: progress against source, freshness, leases; no JVM."""
+"""The current status of every flow: progress against its source, freshness, leases. Starts no JVM."""

@@ -1,6 +1,6 @@
-"""How new a table's data is: the newest event time, from the statistics in Delta's log. Starts no JVM.
+"""Freshness of a table: its newest event time, from the file statistics in Delta's log. Starts no JVM.
 
-Rows are read only of files that do not tell, and of those that hold a time which has not come yet.
+Rows are read only from files without statistics, and from files whose maximum is in the future.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SKEW = timedelta(minutes=15)
-"""How far a clock elsewhere may be ahead of this one. An event time beyond that is a mistake, and none of the newest."""
-_AHEAD = timedelta(hours=14)
-"""A day begins so long before it does in UTC, in the zone that is ahead of all others."""
+"""Tolerated clock skew of event times. A later event time is considered wrong and ignored."""
+_MAX_UTC_OFFSET = timedelta(hours=14)
+"""The largest UTC offset of any time zone (Pacific/Kiritimati): a date may begin this much before it does in UTC."""
 
 
 def newest(path: Path, column: str, now: datetime) -> datetime | None:
-    """The newest value of a column that is not in the future; None where there is none, or no such column.
+    """The newest value of a column that is not in the future; None if there is no such value or column.
 
     Args:
         path: The Delta table.
-        column: A checked name, of a date or a timestamp. A date stands for its midnight in UTC; of a timestamp the
-            log knows milliseconds.
-        now: The instant, with its zone.
+        column: A validated name of a date or timestamp column. A date counts as midnight UTC; the log's statistics have
+            millisecond precision.
+        now: An aware datetime.
     """
-    table = store.opened(path)
+    table = store.open_table(path)
     if table is None:
         return None
     from deltalake import QueryBuilder
@@ -36,43 +36,43 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
     kind = next((str(getattr(each.type, "type", "")) for each in table.schema().fields if each.name == column), "")
     if kind not in _LITERAL:
         return None
-    latest = (now + _AHEAD).date() if kind == "date" else now + SKEW
-    best, doubtful = _by_statistics(table, column, latest)
-    if doubtful:
-        # So the files whose newest is known stay closed. The log cuts milliseconds off, and delta-rs knows that.
-        beyond = best + timedelta(milliseconds=1) if isinstance(best, datetime) else best
-        above = f' AND "{column}" > {_literal(kind, beyond)}' if best is not None else ""
-        sql = f'SELECT max("{column}") AS newest FROM held WHERE "{column}" <= {_literal(kind, latest)}{above}'
-        found: Any = QueryBuilder().register("held", table).execute(sql).read_all()
-        [row] = found.to_struct_array().to_pylist()
+    latest = (now + _MAX_UTC_OFFSET).date() if kind == "date" else now + SKEW
+    best, uncertain = _by_statistics(table, column, latest)
+    if uncertain:
+        # The condition prunes files whose maximum is known. The log truncates to milliseconds; delta-rs accounts for that.
+        lower = best + timedelta(milliseconds=1) if isinstance(best, datetime) else best
+        above = f' AND "{column}" > {_literal(kind, lower)}' if best is not None else ""
+        sql = f'SELECT max("{column}") AS newest FROM delta_table WHERE "{column}" <= {_literal(kind, latest)}{above}'
+        result: Any = QueryBuilder().register("delta_table", table).execute(sql).read_all()
+        [row] = result.to_struct_array().to_pylist()
         best = row["newest"] if row["newest"] is not None else best
     return _instant(best) if best is not None else None
 
 
 def _by_statistics(table: Any, column: str, latest: date) -> tuple[Any, bool]:
-    """The newest value that the log names, and whether there may be a newer one in a file that does not tell."""
+    """The newest value in the statistics, and whether a file without usable statistics may have a newer one."""
     actions = table.get_add_actions(flatten=True)
     names = {"rows": "num_records", "empty": f"null_count.{column}", "newest": f"max.{column}"}
     if f"partition.{column}" in actions.schema.names:
         names = {"newest": f"partition.{column}", "rows": "num_records"}
-    known = {name: place for name, place in names.items() if place in actions.schema.names}
-    best, doubtful = None, False
-    for file in actions.select(list(known.values())).to_struct_array().to_pylist():
-        told = {name: file[place] for name, place in known.items()}
-        value = told.get("newest")
+    available = {name: field for name, field in names.items() if field in actions.schema.names}
+    best, uncertain = None, False
+    for file in actions.select(list(available.values())).to_struct_array().to_pylist():
+        statistics = {name: file[field] for name, field in available.items()}
+        value = statistics.get("newest")
         if value is None:
-            # Nothing but NULL, or no statistics.
-            doubtful |= told.get("rows") is None or told.get("empty") != told["rows"]
+            # Either all values are NULL, or there are no statistics.
+            uncertain |= statistics.get("rows") is None or statistics.get("empty") != statistics["rows"]
         elif (_instant(value) if isinstance(latest, datetime) else value) > latest:
-            doubtful = True
+            uncertain = True
         elif best is None or value > best:
             best = value
-    return best, doubtful
+    return best, uncertain
 
 
 _LITERAL = {"date": "DATE '{:%Y-%m-%d}'", "timestamp": "TIMESTAMP '{:%Y-%m-%dT%H:%M:%S.%fZ}'"}
 _LITERAL["timestamp_ntz"] = _LITERAL["timestamp"].replace("Z", "")
-"""By Delta's type. A timestamp without a zone is taken as UTC, as the jobs' sessions do."""
+"""Format of an SQL literal by Delta type. A timestamp without a zone is read as UTC, as in the jobs' Spark sessions."""
 
 
 def _literal(kind: str, value: date) -> str:

@@ -1,6 +1,7 @@
-"""What a flow has still to read of its topic, and whether the topic still holds it. Needs no JVM.
+"""The backlog of a flow that reads a topic, and whether the broker still has the next messages. Needs no JVM.
 
-Offsets tell what was read only of the very topic that they are of: see `tidegate.checkpoints.topic`.
+Offsets are only valid for one topic id: a topic that is deleted and created again starts at 0. See
+`tidegate.checkpoints.topic`.
 """
 
 from __future__ import annotations
@@ -9,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, gap, topic
 from tidegate.errors import GapError, OffsetsExpiredError
+from tidegate.formatting import count
 from tidegate.ops import query, store
 from tidegate.probes import delta, kafka
 from tidegate.status.backlog import NOTHING_READ, Backlog
-from tidegate.wording import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
-    from tidegate.checkpoints.intervention import Intervention
+    from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.layout import Layout
     from tidegate.spec import KafkaSource
 
 BYTES_PER_MESSAGE = 1024
-"""A guess for a topic of which nothing was read yet: the broker does not tell sizes."""
+"""Assumed size while no message of a topic has been read: the broker does not report sizes."""
 
 
 def of_topic(
@@ -36,58 +37,59 @@ def of_topic(
     ref: CheckpointRef,
     committed: PlannedBatch | None,
 ) -> Backlog:
-    """Messages of a topic that no committed batch holds.
+    """Messages of a topic that are in no committed batch.
 
     Args:
-        bootstrap: Where the broker is.
+        bootstrap: The broker's address.
         source: The topic.
-        target: The flow's table, whose rows tell how large a message is.
-        layout: Where the checkpoint lies.
+        target: The flow's table; the size of its rows estimates the size of a message.
+        layout: The paths of the lake.
         ref: The flow's checkpoint.
-        committed: Its last committed batch.
+        committed: The checkpoint's last committed batch.
 
     Raises:
-        SourceError: There is no such topic.
+        SourceError: The topic does not exist.
         SourceUnavailableError: No broker answers.
-        OtherClusterError: Another cluster answers than the one that the checkpoint reads.
-        TopicReplacedError: The topic was deleted and made anew.
-        GapError: The topic no longer holds the next message, and nobody gave it up.
-        OffsetsExpiredError: The topic no longer reaches the next message.
+        OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
+        TopicReplacedError: The topic was deleted and created again.
+        GapError: The broker deleted messages before they were read, and the gap was not accepted.
+        OffsetsExpiredError: The topic ends before the next offset of the checkpoint.
     """
-    found = kafka.look(bootstrap, source.topic, isolation=source.isolation)
-    ids = {"topic_id": found.topic_id, "cluster_id": found.cluster_id}
+    description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
+    ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
     topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
-    ends = {partition: end for partition, (_, end) in found.bounds.items()}
-    known = topic.of_version(layout, ref, source.topic, ends=ends, **ids)
+    ends = {partition: end for partition, (_, end) in description.bounds.items()}
+    checkpoint_topic = topic.of_version(layout, ref, source.topic, ends=ends, **ids)
     if committed is not None:
-        read = ours = committed.kafka_offsets(source.topic)
+        read = positions = committed.kafka_offsets(source.topic)
     else:
-        # A new checkpoint goes on behind the older ones; a reingest reads what is there once more.
-        read = topic.read_up_to(layout, ref, known)
-        ours = {} if checkpoint.opened(layout, ref).get("mode") == "reingest" else read
-    check_reached(source.topic, read, ends)
-    begins = {partition: begin for partition, (begin, _) in found.bounds.items()}
-    check_gap(layout, ref, known, read, begins, target)
-    # A partition that the checkpoint does not know is new: it is read from its beginning. So is what was given up.
+        # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
+        read = topic.next_offsets(layout, ref, checkpoint_topic)
+        positions = {} if checkpoint.refresh_origin(layout, ref).get("mode") == "reingest" else read
+    check_not_truncated(source.topic, read, ends)
+    first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
+    check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
+    # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
+    # at its first offset.
     ranges = {
-        partition: (min(max(ours.get(partition, begin), begin), end), end)
-        for partition, (begin, end) in sorted(found.bounds.items())
+        partition: (min(max(positions.get(partition, begin), begin), end), end)
+        for partition, (begin, end) in sorted(description.bounds.items())
     }
     pending = sum(end - begin for begin, end in ranges.values())
-    new = f"{count(pending, 'new message')} in topic {source.topic}"
-    each = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
+    summary = f"{count(pending, 'new message')} in topic {source.topic}"
+    message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
-        what=new if pending else f"nothing new in topic {source.topic}",
+        summary=summary if pending else f"nothing new in topic {source.topic}",
         behind=pending,
         rows=pending,
-        size=round(pending * each),
-        # A new version begins behind what bronze already holds, which only the job looks up.
+        size=round(pending * message_bytes),
+        # A new version starts after the offsets that are in bronze; only the job looks them up.
         rows_exact=committed is not None or delta.current_version(target) is None,
         size_exact=not pending,
-        position=" ".join(f"{partition}:{next_one}" for partition, next_one in sorted(ours.items())) or NOTHING_READ,
-        anything=pending > 0,
-        ahead=f"offsets {offsets_told(ranges)}" if pending else "",
-        begins=begins,
+        position=" ".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items())) or NOTHING_READ,
+        has_data=pending > 0,
+        ahead=f"offsets {format_offsets(ranges)}" if pending else "",
+        first_offsets=first_offsets,
         unread={partition: first for partition, (first, end) in ranges.items() if first < end},
     )
 
@@ -95,88 +97,89 @@ def of_topic(
 def check_gap(
     layout: Layout,
     ref: CheckpointRef,
-    known: topic.Noted,
+    checkpoint_topic: topic.CheckpointTopic,
     read: Mapping[int, int],
-    begins: Mapping[int, int],
+    first_offsets: Mapping[int, int],
     target: Path,
 ) -> None:
-    """See that the topic still holds all that was not read, but for what a person gave up.
+    """Check that the topic still has all unread messages, except for accepted gaps.
 
     Args:
-        layout: Where the decisions lie.
+        layout: The paths of the lake, with the accepted gaps.
         ref: The flow's checkpoint.
-        known: Its topic.
+        checkpoint_topic: The topic that the checkpoint reads.
         read: Partition to the offset that is read next.
-        begins: Partition to the first offset that the topic still holds.
-        target: The flow's table: a batch that it holds was read, although its checkpoint does not say so yet.
+        first_offsets: Partition to the first offset that the topic still has.
+        target: The flow's table. Messages in it were read, even if their batch is not committed in the checkpoint yet.
 
     Raises:
-        GapError: Something is gone; it names what.
+        GapError: Messages are missing; the error lists their offsets.
     """
-    given_up = gap.accepted(layout, ref.dag_id, ref.flow)
-    if lost := gap_before(read, begins, known, target, given_up):
-        raise GapError(ref.dag_id, ref.flow, known.topic, lost)
+    accepted = gap.accepted(layout, ref.dag_id, ref.flow)
+    if lost := unaccepted_gap(read, first_offsets, checkpoint_topic, target, accepted):
+        raise GapError(ref.dag_id, ref.flow, checkpoint_topic.topic, lost)
 
 
-def gap_before(
+def unaccepted_gap(
     read: Mapping[int, int],
-    begins: Mapping[int, int],
-    known: topic.Noted,
+    first_offsets: Mapping[int, int],
+    checkpoint_topic: topic.CheckpointTopic,
     target: Path,
-    given_up: Sequence[Intervention] = (),
+    accepted: Sequence[Override] = (),
 ) -> gap.Offsets:
-    """What the topic no longer holds, was not read and was not given up; arguments as of `check_gap`."""
-    if not gap.missing(read, begins, given_up, known.topic_id):
+    """Unread offsets that the topic no longer has and that are in no accepted gap; arguments as for `check_gap`."""
+    if not gap.missing(read, first_offsets, accepted, checkpoint_topic.topic_id):
         return {}
-    held = held_offsets(target, known)
-    further = {partition: max(behind, held.get(partition, 0)) for partition, behind in read.items()}
-    return gap.missing(further, begins, given_up, known.topic_id)
+    in_table = next_offsets_in_table(target, checkpoint_topic)
+    next_offsets = {partition: max(offset, in_table.get(partition, 0)) for partition, offset in read.items()}
+    return gap.missing(next_offsets, first_offsets, accepted, checkpoint_topic.topic_id)
 
 
-def held_offsets(target: Path, known: topic.Noted) -> dict[int, int]:
-    """By partition, the offset behind the highest one that a bronze table holds of a topic."""
+def next_offsets_in_table(target: Path, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
+    """Partition to the offset after the highest one of a topic in a bronze table."""
     if not {"_topic", "_partition", "_offset"} <= set(query.columns(target)):
         return {}
-    sql = "SELECT _partition, max(_offset) + 1 AS behind FROM held"
-    rows = store.select(target, f"{sql} WHERE {of_that_topic(target, known)} GROUP BY _partition")
-    return {int(row["_partition"]): int(row["behind"]) for row in rows}
+    sql = "SELECT _partition, max(_offset) + 1 AS next_offset FROM delta_table"
+    rows = store.select(target, f"{sql} WHERE {topic_condition(target, checkpoint_topic)} GROUP BY _partition")
+    return {int(row["_partition"]): int(row["next_offset"]) for row in rows}
 
 
-def of_that_topic(target: Path, known: topic.Noted) -> str:
-    """Which rows of a bronze table are of a topic, in SQL: by name, and by its id where rows have one."""
-    named = f"_topic = '{known.topic}'"
+def topic_condition(target: Path, checkpoint_topic: topic.CheckpointTopic) -> str:
+    """SQL condition for the rows of a bronze table that come from a topic: its name, and its id if rows have one."""
+    by_name = f"_topic = '{checkpoint_topic.topic}'"
     if "_topic_id" not in query.columns(target):
-        return named if known.unnamed == known.topic_id else "false"
-    return f"{named} AND coalesce(_topic_id, '{known.unnamed}') = '{known.topic_id}'"
+        return by_name if checkpoint_topic.unnamed == checkpoint_topic.topic_id else "false"
+    return f"{by_name} AND coalesce(_topic_id, '{checkpoint_topic.unnamed}') = '{checkpoint_topic.topic_id}'"
 
 
-def check_reached(name: str, read: Mapping[int, int], ends: Mapping[int, int]) -> None:
-    """See that the topic goes as far as it was read.
+def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    """Check that no partition ends before the offset that is read next.
 
     Args:
-        name: The topic's.
+        name: The topic's name.
         read: Partition to the offset that is read next.
-        ends: Partition to the offset at which a reader stops.
+        ends: Partition to its end offset.
 
     Raises:
-        OffsetsExpiredError: It ends before that.
+        OffsetsExpiredError: A partition ends before that, or does not exist any more.
     """
-    for partition, next_one in read.items():
+    for partition, offset in read.items():
         end = ends.get(partition)
-        if end is not None and next_one <= end:
+        if end is not None and offset <= end:
             continue
         why = "it no longer has that partition" if end is None else f"it ends at {end}"
         raise OffsetsExpiredError(
-            f"topic {name}, partition {partition}: the checkpoint reads on at offset {next_one}, but {why}: its broker lost "
-            "messages, or the topic was made anew before Tidegate knew its id. If it was made anew, raise checkpoint_version: it "
-            "is read from its beginning. If it lost messages, make it anew: its next offsets would be taken for those that were read."
+            f"topic {name}, partition {partition}: the checkpoint continues at offset {offset}, but {why}: the broker lost messages, "
+            "or the topic was created again before Tidegate recorded its id. If it was created again, raise checkpoint_version: "
+            "the topic is then read from its beginning. If the broker lost messages, create the topic again: otherwise its next "
+            "messages get offsets that count as already read."
         )
 
 
-def offsets_told(ranges: Mapping[int, tuple[int, int]]) -> str:
-    """For people: ``0:15-19 1:10-14``, first and last offset of each partition that has any.
+def format_offsets(ranges: Mapping[int, tuple[int, int]]) -> str:
+    """``0:15-19 1:10-14``: first and last offset of each partition with messages.
 
     Args:
-        ranges: By partition: the first offset, and the one behind the last.
+        ranges: Partition to the first offset and the offset after the last one.
     """
     return " ".join(f"{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin)

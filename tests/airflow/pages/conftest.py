@@ -1,4 +1,4 @@
-"""A lake with a past, Airflow's app with the pages in it, and a real API server with a real browser."""
+"""A lake with sample data, Airflow's app with the pages, and a real API server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.airflow.entrances import airflow_app
+from tests.airflow.entry_points import airflow_app
 from tests.airflow.lake import Lake
 from tests.airflow.server import serving
 from tests.cli.project import Checkpoint, append
-from tests.written import delta_offset
+from tests.spark_files import delta_offset
 from tidegate import fingerprints, registry
 from tidegate.alerting.episodes import Event
 from tidegate.environment import Environment
@@ -22,7 +22,7 @@ from tidegate.layout import Layout
 from tidegate.ops import alert_history
 from tidegate.pages import rebuild
 from tidegate.report import FlowReport, now
-from tidegate.status import standing
+from tidegate.status import flow_status
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -33,7 +33,7 @@ Client = Callable[..., "TestClient"]
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Of a deployment with an empty landing zone."""
+    """The environment variables of a deployment with an empty landing zone."""
     for source in ("flights",):
         (folder / "landing" / source).mkdir(parents=True)
     return {
@@ -49,22 +49,22 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.delenv("TIDEGATE_PROJECT", raising=False)
     for name, value in variables(tmp_path).items():
         monkeypatch.setenv(name, value)
-    # A machine that is busy with other tests answers as well, but later.
-    monkeypatch.setattr(standing, "PATIENCE", 30.0)
+    # On a machine that is busy with other tests, sources need longer to answer.
+    monkeypatch.setattr(flow_status, "PATIENCE", 30.0)
     return Environment.read()
 
 
 @pytest.fixture
 def lake(environment: Environment) -> Lake:
-    """An empty one."""
+    """An empty lake."""
     layout = Layout.of(environment)
     layout.open()
     return Lake(layout)
 
 
 @pytest.fixture
-def client(knowing: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """Makes clients of Airflow's own app with the plugin in it: logged in as somebody, or logged out."""
+def client(home_with_dags: Path, environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Creates clients of Airflow's app with the plugin: logged in as a user, or logged out with ``None``."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -77,37 +77,37 @@ def client(knowing: Path, environment: Environment, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pages, "_app", build(environment))
 
     def make(username: str | None = "viewer", role: str = "viewer", **options: Any) -> TestClient:
-        made = TestClient(airflow_app(), follow_redirects=False, **options)
+        client = TestClient(airflow_app(), follow_redirects=False, **options)
         if username is not None:
             token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=username, role=role))
-            made.cookies.set(COOKIE_NAME_JWT_TOKEN, token)
-        return made
+            client.cookies.set(COOKIE_NAME_JWT_TOKEN, token)
+        return client
 
     return make
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake with a story, for who looks at the pages."""
-    folder = tmp_path_factory.mktemp("told")
-    made = variables(folder)
-    lake = Lake(Layout(Path(made["TIDEGATE_LAKE"]), Path(made["TIDEGATE_LANDING"])))
+def sample_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake with several weeks of batches."""
+    folder = tmp_path_factory.mktemp("sample-lake")
+    environment = variables(folder)
+    lake = Lake(Layout(Path(environment["TIDEGATE_LAKE"]), Path(environment["TIDEGATE_LANDING"])))
     lake.layout.open()
-    tell(lake)
+    fill(lake)
     return lake
 
 
 @pytest.fixture(scope="session")
-def server(knowing: Path, told: Lake) -> Iterator[str]:
-    """The address of a real API server over the lake with a story."""
-    folder = told.layout.lake.parent
-    given = {"TIDEGATE_LAKE": str(told.layout.lake), "TIDEGATE_LANDING": str(folder / "landing")}
-    given |= {"TIDEGATE_SPARK_HISTORY": "http://127.0.0.1:18080"}
-    with serving(knowing, given | {"TIDEGATE_KAFKA": "127.0.0.1:9", "TIDEGATE_PROJECT": ""}) as address:
+def server(home_with_dags: Path, sample_lake: Lake) -> Iterator[str]:
+    """The URL of a real API server on the sample lake."""
+    folder = sample_lake.layout.lake.parent
+    environment = {"TIDEGATE_LAKE": str(sample_lake.layout.lake), "TIDEGATE_LANDING": str(folder / "landing")}
+    environment |= {"TIDEGATE_SPARK_HISTORY": "http://127.0.0.1:18080"}
+    with serving(home_with_dags, environment | {"TIDEGATE_KAFKA": "127.0.0.1:9", "TIDEGATE_PROJECT": ""}) as address:
         yield address
 
 
-def tell(lake: Lake) -> None:
+def fill(lake: Lake) -> None:
     """Some weeks of flights and clicks."""
     rows = [9128, 8801, 9340, 9977, 10236, 8120, 7733, 9480, 9905, 10110, 9216, 8874, 9502, 10040, 11835]
     for name in ("flights", "clickstream"):
@@ -157,19 +157,19 @@ def tell(lake: Lake) -> None:
             "clickstream", "silver", number, read=read, written=read - 9, quarantined=4, deduplicated=5,
             rules={"malformed_json": 4}, target_version=number, seconds=5.2,
         )  # fmt: skip
-    _stand(lake)
+    _set_status(lake)
     rebuild(lake.layout, registry.load("flights"))
 
 
-def _stand(lake: Lake) -> None:
-    """Where the flows of flights stand: a file waits, a batch was refused, gold has read what there is."""
+def _set_status(lake: Lake) -> None:
+    """The status of the flows of flights: a file waits, a batch was refused, gold is up to date."""
     pipeline = registry.load("flights")
     row = {"id": 1, "day": datetime.now(UTC).date() - timedelta(days=2)}
     append(lake.layout.table("bronze.flights"), [row])
     ids = {name: append(lake.layout.table(name), [row]) for name in ("bronze.flights", "silver.flights")}
     for name, flow, rule in (("flights", "silver", "refused"), ("clickstream", "bronze", "unreadable")):
         moment = datetime.now(UTC) - timedelta(minutes=4)
-        event = Event(flow=flow, rule=rule, opened_at=moment, kind="opened", at=moment, message="as it stands there")
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind="opened", at=moment, message="an example")
         alert_history.append(lake.layout, name, [event])
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)
@@ -182,9 +182,9 @@ def _stand(lake: Lake) -> None:
     silver.plan(14, delta_offset(1, table_id=ids["bronze.flights"])).commit(14)
     silver.plan(15, delta_offset(2, table_id=ids["bronze.flights"]))
     gold.plan(14, delta_offset(1, table_id=ids["silver.flights"])).commit(14)
-    told = {
+    refusal = {
         "batch_id": 15,
         "suite_fingerprint": fingerprints.suite_fingerprint(PROJECT / "expectations/flights/silver.json"),
         "code_fingerprint": fingerprints.code_fingerprint("flights"),
     }
-    lake.layout.refusal("flights", "silver", 1, 0).write_text(json.dumps(told))
+    lake.layout.refusal("flights", "silver", 1, 0).write_text(json.dumps(refusal))

@@ -1,4 +1,4 @@
-"""Nobody sees anything without a session and the right, and every answer is strict."""
+"""Every page needs a session and permissions, and every response has the security headers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.airflow
 
-KNOWN = ("/", "/pipelines/flights", "/pipelines/flights/flows/silver", "/pipelines/flights/runs/manual__1")
+PAGES = ("/", "/pipelines/flights", "/pipelines/flights/flows/silver", "/pipelines/flights/runs/manual__1")
 
 
 def addresses(routes: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every method and path of an app, mounts included, with something in place of each parameter."""
+    """Every method and path of an app, mounts included, with a value for each parameter."""
     for route in routes:
         path = prefix + route.path
         if getattr(route, "app", None) is not None and hasattr(route.app, "routes"):
@@ -38,24 +38,24 @@ def routes() -> list[tuple[str, str]]:
     return sorted(set(addresses(TidegatePlugin.fastapi_apps[0]["app"].app().routes, "/tidegate")))
 
 
-def test_no_route_answers_who_is_logged_out(client: Client, lake: Lake) -> None:
+def test_every_route_answers_401_without_a_session(client: Client, lake: Lake) -> None:
     lake.page("index.html", "secret")
     outside = client(None)
-    found = routes()
-    assert len(found) > 10
-    for method, path in [*found, ("GET", "/tidegate/docs"), ("GET", "/tidegate/openapi.json"), ("GET", "/tidegate/x")]:
+    paths = routes()
+    assert len(paths) > 10
+    for method, path in [*paths, ("GET", "/tidegate/docs"), ("GET", "/tidegate/openapi.json"), ("GET", "/tidegate/x")]:
         answer = outside.request(method, path)
         assert answer.status_code == 401, (method, path)
         assert "secret" not in answer.text
 
 
-def test_a_forged_session_is_none(client: Client, lake: Lake) -> None:
+def test_a_forged_session_is_refused(client: Client, lake: Lake) -> None:
     forged = client(None)
     forged.cookies.set("_token", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl")
-    assert {forged.get(f"/tidegate{path}").status_code for path in KNOWN} <= {401, 403}
+    assert {forged.get(f"/tidegate{path}").status_code for path in PAGES} <= {401, 403}
 
 
-def test_a_window_of_its_own_is_led_to_the_log_in_and_back(client: Client, lake: Lake) -> None:
+def test_a_top_level_window_is_redirected_to_the_login_and_back(client: Client, lake: Lake) -> None:
     answer = client(None).get("/tidegate/?q=gold", headers={"Sec-Fetch-Dest": "document"})
     assert answer.status_code == 303
     assert answer.headers["location"] == "/auth/login?next=%2Ftidegate%2F%3Fq%3Dgold"
@@ -64,11 +64,11 @@ def test_a_window_of_its_own_is_led_to_the_log_in_and_back(client: Client, lake:
     assert "Reload this window to log in again" in framed.text
 
 
-def test_every_answer_carries_the_strict_policy(client: Client, lake: Lake) -> None:
+def test_every_response_has_the_security_headers(client: Client, lake: Lake) -> None:
     lake.page("index.html", "a report")
     viewer, outside = client(), client(None)
     answers = [
-        viewer.get(f"/tidegate{path}") for path in (*KNOWN, "/pipelines/flights/docs/index.html", "/assets/pages.css")
+        viewer.get(f"/tidegate{path}") for path in (*PAGES, "/pipelines/flights/docs/index.html", "/assets/pages.css")
     ]
     assert {answer.status_code for answer in answers} == {200}
     answers += [viewer.get("/tidegate/x"), viewer.post("/tidegate/"), viewer.get("/tidegate/?q=" + "x" * 101)]
@@ -79,7 +79,9 @@ def test_every_answer_carries_the_strict_policy(client: Client, lake: Lake) -> N
         assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_fault_tells_nothing_and_is_strict_too(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_no_details_and_has_the_security_headers(
+    client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("a value of the data")
 
@@ -90,22 +92,22 @@ def test_a_fault_tells_nothing_and_is_strict_too(client: Client, lake: Lake, mon
     assert answer.headers["content-security-policy"] == POLICY
 
 
-def test_only_reading_is_possible(client: Client, lake: Lake) -> None:
+def test_only_get_requests_are_served(client: Client, lake: Lake) -> None:
     admin = client("admin", "admin")
     for method in ("POST", "PUT", "PATCH", "DELETE"):
-        assert {admin.request(method, f"/tidegate{path}").status_code for path in KNOWN} == {404}
+        assert {admin.request(method, f"/tidegate{path}").status_code for path in PAGES} == {404}
 
 
-def test_who_may_see_a_dag_and_not_its_runs_sees_nothing_of_it_in_the_overview(
+def test_the_overview_hides_a_dag_whose_runs_the_user_may_not_see(
     client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
-    whole = SimpleAuthManager.is_authorized_dag
+    original = SimpleAuthManager.is_authorized_dag
 
-    def no_runs(self: SimpleAuthManager, *, access_entity: Any = None, **asked: Any) -> bool:
-        return access_entity != DagAccessEntity.RUN and whole(self, access_entity=access_entity, **asked)
+    def no_runs(self: SimpleAuthManager, *, access_entity: Any = None, **options: Any) -> bool:
+        return access_entity != DagAccessEntity.RUN and original(self, access_entity=access_entity, **options)
 
     monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", no_runs)
     viewer = client()
@@ -115,14 +117,16 @@ def test_who_may_see_a_dag_and_not_its_runs_sees_nothing_of_it_in_the_overview(
     assert "silver.flights" not in overview.text
 
 
-def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_with_permission_for_one_dag_sees_only_that_one(
+    client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
-    whole = SimpleAuthManager.is_authorized_dag
+    original = SimpleAuthManager.is_authorized_dag
 
-    def only_flights(self: SimpleAuthManager, *, details: Any = None, **asked: Any) -> bool:
+    def only_flights(self: SimpleAuthManager, *, details: Any = None, **options: Any) -> bool:
         allowed = details is not None and details.id == "flights"
-        return allowed and whole(self, details=details, **asked)
+        return allowed and original(self, details=details, **options)
 
     monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", only_flights)
     lake.page("index.html", "secret", pipeline="clickstream")
@@ -161,10 +165,10 @@ def test_who_may_see_one_dag_sees_that_one_alone(client: Client, lake: Lake, mon
         "",
     ],
 )
-def test_a_report_is_read_from_its_own_folder_only(client: Client, lake: Lake, path: str) -> None:
+def test_a_report_is_only_read_from_its_own_folder(client: Client, lake: Lake, path: str) -> None:
     page = lake.page("silver/batch.html", "a report")
     lake.page("notes.txt", "not a page")
-    lake.page("planted.js", "a script that the policy would let run, because it comes from here")
+    lake.page("planted.js", "a script that the policy would allow, because it has the same origin")
     (page.parent.parent / "link.json").symlink_to(lake.layout.lake / "lake.json")
     viewer = client()
     assert viewer.get("/tidegate/pipelines/flights/docs/silver/batch.html").text == "a report"
@@ -174,7 +178,7 @@ def test_a_report_is_read_from_its_own_folder_only(client: Client, lake: Lake, p
 
 
 @pytest.mark.parametrize("dag_id", ["%2e%2e", "..%2f_ops", "unknown", "."])
-def test_a_name_that_nobody_declared_opens_no_folder(client: Client, lake: Lake, dag_id: str) -> None:
+def test_an_undeclared_name_opens_no_folder(client: Client, lake: Lake, dag_id: str) -> None:
     lake.page("index.html", "secret")
     answer = client().get(f"/tidegate/pipelines/{dag_id}/docs/flights/index.html")
     assert answer.status_code == 404

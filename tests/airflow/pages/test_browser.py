@@ -1,6 +1,6 @@
-"""The pages in a real Airflow and a real browser: in Airflow's frame and by themselves, light and dark, by keyboard.
+"""The pages in a real Airflow and a real browser: inside and outside of Airflow's frame, light and dark, by keyboard.
 
-Per merge each matter is looked at on one page in one theme; the others follow nightly.
+Per merge each aspect is tested on one page in one theme; the other combinations run nightly.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 nightly = pytest.mark.nightly
 
 RUN_ID = "manual__tabs"
-AIRFLOWS_OWN = "An iframe which has both allow-scripts and allow-same-origin"
+AIRFLOW_WARNING = "An iframe which has both allow-scripts and allow-same-origin"
 
 Opened = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="session")
 def run(server: str) -> str:
-    """The id of a run of flights, queued for ever: no scheduler is there."""
+    """The id of a run of flights that stays queued, because there is no scheduler."""
     token = _post(f"{server}/auth/token", {"username": "admin", "password": "admin"})["access_token"]
     body = {"dag_run_id": RUN_ID, "logical_date": None}
     _post(f"{server}/api/v2/dags/flights/dagRuns", body, {"Authorization": f"Bearer {token}"})
@@ -38,7 +38,7 @@ def run(server: str) -> str:
 
 @pytest.fixture(scope="module")
 def session(browser: Browser, server: str) -> Any:
-    """What a browser keeps of somebody who has logged in by the form; it led back to where they wanted to go."""
+    """The storage state of a browser after a login by the form, which redirected back to the requested page."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(f"{server}/tidegate/pipelines/flights")
@@ -46,23 +46,23 @@ def session(browser: Browser, server: str) -> Any:
     page.fill("input[name=password]", "viewer")
     page.click("button[type=submit]")
     page.wait_for_url(f"{server}/tidegate/pipelines/flights")
-    kept = context.storage_state()
+    state = context.storage_state()
     context.close()
-    return kept
+    return state
 
 
 @pytest.fixture
 def opened(browser: Browser, server: str, session: Any) -> Iterator[Opened]:
-    """Opens addresses as somebody who has logged in; fails on complaints and on foreign requests."""
-    contexts, complaints, foreign = [], [], []
+    """Opens paths as a logged-in user; fails on console messages, exceptions and foreign requests."""
+    contexts, problems, foreign = [], [], []
 
     def open_page(path: str, **options: Any) -> Page:
         size = {"viewport": {"width": 1440, "height": 900}}
         context = browser.new_context(storage_state=session, **(size | options))
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda r: None if r.url.startswith((server, "data:", "blob:")) else foreign.append(r.url))
         page.goto(f"{server}{path}")
         return page
@@ -70,7 +70,7 @@ def opened(browser: Browser, server: str, session: Any) -> Iterator[Opened]:
     yield open_page
     for context in contexts:
         context.close()
-    assert [complaint for complaint in complaints if AIRFLOWS_OWN not in complaint] == []
+    assert [problem for problem in problems if AIRFLOW_WARNING not in problem] == []
     assert [url for url in foreign if url.startswith("http")] == []
 
 
@@ -81,28 +81,28 @@ def framed(page: Page) -> Iterator[FrameLocator]:
     yield frame
 
 
-def test_who_logs_in_by_the_form_sees_the_page(opened: Opened) -> None:
+def test_a_user_who_logs_in_by_the_form_sees_the_page(opened: Opened) -> None:
     page = opened("/tidegate/pipelines/flights")
     assert page.locator("h1").inner_text() == "flights"
 
 
-def test_the_navigation_of_airflow_leads_to_the_pages_and_they_lead_on(opened: Opened, server: str) -> None:
+def test_links_lead_from_the_navigation_to_the_pages_and_back_to_airflow(opened: Opened, server: str) -> None:
     page = opened("/")
     page.get_by_role("link", name="Tidegate").click()
     with framed(page) as frame:
         frame.get_by_role("link", name="silver").nth(1).click()
-        frame.get_by_role("heading", name="Where it stands").wait_for()
+        frame.get_by_role("heading", name="Flow status").wait_for()
         page.wait_for_url(f"{server}/plugin/tidegate/tidegate/pipelines/flights/flows/silver")
         frame.get_by_role("link", name="Task in Airflow").click()
     page.wait_for_url(f"{server}/dags/flights/tasks/silver*")
     page.get_by_role("tab").or_(page.get_by_role("link", name="Overview")).first.wait_for()
-    assert page.locator("iframe").count() == 0, "Airflow stands in its own window, not in a frame of itself"
+    assert page.locator("iframe").count() == 0, "Airflow is shown in the window, not in a frame of itself"
     page.go_back()
     with framed(page) as frame:
-        frame.get_by_role("heading", name="Where it stands").wait_for()
+        frame.get_by_role("heading", name="Flow status").wait_for()
 
 
-def test_an_address_inside_the_frame_can_be_passed_on(opened: Opened) -> None:
+def test_a_url_of_a_page_inside_the_frame_can_be_opened(opened: Opened) -> None:
     page = opened("/plugin/tidegate/tidegate/pipelines/flights/docs/silver/v1-0-batch-14.html")
     with framed(page) as frame:
         frame.get_by_role("heading", name="silver, batch 14").wait_for()
@@ -114,7 +114,7 @@ def test_an_address_inside_the_frame_can_be_passed_on(opened: Opened) -> None:
         frame.get_by_role("heading", name="Newest batches").wait_for()
 
 
-def test_a_foreign_link_opens_a_window_of_its_own_from_inside_the_frame(opened: Opened) -> None:
+def test_a_foreign_link_inside_the_frame_opens_a_new_window(opened: Opened) -> None:
     page = opened("/plugin/tidegate/tidegate/pipelines/flights")
     page.context.route("http://127.0.0.1:18080/**", lambda route: route.abort())
     with framed(page) as frame, page.context.expect_page() as fresh:
@@ -125,26 +125,26 @@ def test_a_foreign_link_opens_a_window_of_its_own_from_inside_the_frame(opened: 
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("path", "content"),
     [
         pytest.param("/dags/flights/plugin/tidegate-dag", "Newest batches", marks=nightly),
-        pytest.param("/dags/flights/tasks/silver/plugin/tidegate-task", "Where it stands", marks=nightly),
+        pytest.param("/dags/flights/tasks/silver/plugin/tidegate-task", "Flow status", marks=nightly),
         pytest.param(
             "/dags/flights/runs/{run}/plugin/tidegate-dag-run", "This run started no application", marks=nightly
         ),
         ("/dags/flights/runs/{run}/tasks/silver/plugin/tidegate-task-instance", "silver in this run"),
     ],
 )
-def test_dags_runs_and_tasks_have_a_tab(opened: Opened, run: str, path: str, says: str) -> None:
+def test_dags_runs_and_tasks_have_a_tab(opened: Opened, run: str, path: str, content: str) -> None:
     page = opened(path.format(run=run))
     with framed(page) as frame:
-        frame.get_by_text(says).first.wait_for()
+        frame.get_by_text(content).first.wait_for()
     tab = page.get_by_role("link", name="Tidegate").or_(page.get_by_role("tab", name="Tidegate"))
     assert tab.count() >= 2, "one in the navigation, one among the tabs"
 
 
 @nightly
-def test_dark_follows_airflow_in_the_frame(opened: Opened) -> None:
+def test_dark_mode_follows_airflow_inside_the_frame(opened: Opened) -> None:
     page = opened("/plugin/tidegate", color_scheme="dark")
     with framed(page) as frame:
         for theme in ("dark", "light", "dark"):
@@ -154,11 +154,11 @@ def test_dark_follows_airflow_in_the_frame(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=nightly), "dark"])
-def test_dark_follows_the_reader_outside_of_it(opened: Opened, scheme: str) -> None:
+def test_dark_mode_follows_the_system_outside_the_frame(opened: Opened, scheme: str) -> None:
     assert _is_dark(opened("/tidegate/", color_scheme=scheme).locator("body")) == (scheme == "dark")
 
 
-def test_a_page_is_readable_without_its_script(opened: Opened) -> None:
+def test_a_page_works_without_its_script(opened: Opened) -> None:
     page = opened("/tidegate/", color_scheme="dark")
     page.route("**/pages.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
     page.reload()
@@ -174,7 +174,7 @@ def test_a_page_is_readable_without_its_script(opened: Opened) -> None:
         "/tidegate/pipelines/flights/flows/silver",
     ],
 )
-def test_a_screen_reader_finds_its_way(opened: Opened, path: str) -> None:
+def test_pages_have_landmarks_headings_and_labels_for_screen_readers(opened: Opened, path: str) -> None:
     page = opened(path)
     for role in ("banner", "main", "navigation"):
         assert page.get_by_role(role).count() >= 1, role
@@ -189,31 +189,31 @@ def test_a_screen_reader_finds_its_way(opened: Opened, path: str) -> None:
     assert page.locator("html[lang=en]").count() == 1
 
 
-def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened: Opened) -> None:
+def test_the_keyboard_reaches_all_links_and_the_focus_is_visible(opened: Opened) -> None:
     page = opened("/tidegate/")
     page.keyboard.press("Tab")
-    assert _focused(page) == "To the content"
+    assert _focused(page) == "Skip to content"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "content"
-    seen = []
+    focused = []
     for _ in range(30):
         page.keyboard.press("Tab")
-        seen.append(_focused(page))
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", seen[-1]
-        if seen[-1] == "flights":
+        focused.append(_focused(page))
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", focused[-1]
+        if focused[-1] == "flights":
             break
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/tidegate/pipelines/flights$"))
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=nightly)])
-def test_words_stand_out_from_what_is_behind_them(opened: Opened, scheme: str) -> None:
+def test_text_has_enough_contrast(opened: Opened, scheme: str) -> None:
     page = opened("/tidegate/pipelines/flights/flows/silver", color_scheme=scheme)
     faint = page.evaluate(_CONTRAST)
     assert faint == []
 
 
-def test_nothing_is_wider_than_a_narrow_window(opened: Opened) -> None:
+def test_pages_fit_into_a_narrow_window(opened: Opened) -> None:
     for path in ("/tidegate/", "/tidegate/pipelines/flights/flows/silver"):
         page = opened(path, viewport={"width": 600, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= 600
@@ -235,7 +235,7 @@ _CONTRAST = """() => {
   }
   return [...faint];
 }"""
-"""Text with less than WCAG's 4.5 to 1."""
+"""Finds text with a contrast below WCAG's 4.5 to 1."""
 
 
 def _is_dark(body: Any) -> bool:
@@ -248,8 +248,8 @@ def _focused(page: Page) -> str:
 
 
 def _post(url: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
-    asked = urllib.request.Request(
+    request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})}, method="POST"
     )
-    with urllib.request.urlopen(asked, timeout=30) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)

@@ -1,4 +1,4 @@
-"""The flow `latest`, from one keyed table into another, and a table that it wrote."""
+"""Fixtures: the flow `latest`, which reads one keyed table and writes another, and an existing table of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def latest(spark: SparkSession, tmp_path: Path) -> Open:
-    """Makes the context of `latest` in the lake of this test."""
+    """Factory of contexts of the flow `latest` in the lake of this test."""
 
     def make(transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> FlowContext:
         return flow_context(spark, tmp_path, more.pop("flow", LATEST), transform=transform, **more)
@@ -30,13 +30,13 @@ def latest(spark: SparkSession, tmp_path: Path) -> Open:
 
 @pytest.fixture(scope="session")
 def table_of_orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The table that `latest` writes, with six orders of ``at`` 5 and version 3, and one of ``at`` 6."""
-    context = flow_context(spark, tmp_path_factory.mktemp("standing"), LATEST)
+    """The target of `latest` with six orders of ``at`` 5 and version 3, and one of ``at`` 6."""
+    context = flow_context(spark, tmp_path_factory.mktemp("existing"), LATEST)
     write(context, split(context, *((number, 5, number * 10, "insert", 3) for number in range(1, 7)), (9, 6, 90)))
     return context.target
 
 
 @pytest.fixture
-def standing(table_of_orders: Path, tmp_path: Path) -> None:
-    """The same table in the lake of this test."""
+def existing_table(table_of_orders: Path, tmp_path: Path) -> None:
+    """A copy of `table_of_orders` in the lake of this test."""
     shutil.copytree(table_of_orders, tmp_path / "lake" / "tables" / "silver" / "latest")

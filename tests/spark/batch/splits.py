@@ -1,4 +1,4 @@
-"""What the tests of row flows share: a batch of orders, what it is decided to be, and what became of it."""
+"""Helpers for tests of row flows: split a batch of orders, write it, and read counts, rows and refused rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.flow_context import changes, table, transaction
 from tidegate.report import BatchRecord
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.batch.split import Decision, Split, check_arrived, settle
+from tidegate.spark.batch.split import Decision, Split, check_commit, settle
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 ORDERS = "id int, at int, amount int"
 NEW = Decision(quarantined=False, written=False)
 Open = Callable[..., "FlowContext"]
-"""Makes the context of the flow `latest` with a transform of the test's."""
+"""Makes a context of the flow `latest` with a transform of the test."""
 
 
 def split(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> Split:
-    """What the batch is decided to be. A row is ``id, at, amount`` and, if it matters, its change type and version."""
+    """Split a batch. A row is ``id, at, amount`` and, optionally, change type and version."""
     result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW)
     assert result is not None
-    assert result.planned.imbalance() == 0
+    assert result.prepared.imbalance() == 0
     return result
 
 
 def write(context: FlowContext, result: Split) -> BatchRecord:
-    """Write the target as the micro-batch does; the ledger's line."""
-    commit = result.write(transaction(context, result.planned.batch_id, result.planned))
-    check_arrived(context, result, commit)
-    record = settle(result.planned, commit, result.settled)
+    """Write the target as the micro-batch does, and return the ledger line."""
+    commit = result.write(transaction(context, result.prepared.batch_id, result.prepared))
+    check_commit(context, result, commit)
+    record = settle(result.prepared, commit, result.settled)
     assert record.imbalance() == 0
     return record
 

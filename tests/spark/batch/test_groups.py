@@ -1,4 +1,4 @@
-"""Groups that the change feed names are recomputed as of its version, compared with the table, and never set aside."""
+"""Groups with changes in the feed are recomputed as of its version, compared with the table, and never quarantined."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import GOLD, changes, flow_context, stand, table, transaction
+from tests.spark.flow_context import GOLD, changes, flow_context, table, transaction, write_table
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.spark.batch.groups import replacement, split_groups
-from tidegate.spark.batch.split import Decision, Split, check_arrived, settle
+from tidegate.spark.batch.groups import merge_source, split_groups
+from tidegate.spark.batch.split import Decision, Split, check_commit, settle
 from tidegate.spark.lake import local
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ NEW = Decision(quarantined=False, written=False)
 
 
 def daily(rows: DataFrame) -> DataFrame:
-    """The transform: a row for each day."""
+    """The transform: one row per day."""
     from pyspark.sql import functions as F
 
     return rows.groupBy("day").agg(F.count("*").alias("orders"), F.sum("amount").cast("int").alias("total"))
@@ -34,7 +34,7 @@ def daily(rows: DataFrame) -> DataFrame:
 
 @pytest.fixture(params=["few"])
 def few_or_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is few comes to the driver; many groups stay frames. Most tests look at few."""
+    """Few groups are collected to the driver, many stay DataFrames. Most tests only use few."""
     if request.param == "many":
         monkeypatch.setattr(local, "ROWS", 0)
 
@@ -50,37 +50,37 @@ def gold(few_or_many: None, spark: SparkSession, tmp_path: Path) -> Callable[...
     return make
 
 
-def source(context: FlowContext, *rows: tuple[Any, ...], columns: str = ORDERS) -> None:
-    """The next version of the table that the flow reads."""
+def set_source(context: FlowContext, *rows: tuple[Any, ...], columns: str = ORDERS) -> None:
+    """Write the next version of the source table."""
     assert context.source_table is not None
-    stand(context.source_table, columns, *rows)
+    write_table(context.source_table, columns, *rows)
 
 
-def standing(context: FlowContext, *rows: tuple[Any, ...]) -> None:
-    """What the target holds."""
-    stand(context.target, "day int, orders bigint, total int", *rows)
+def set_target(context: FlowContext, *rows: tuple[Any, ...]) -> None:
+    """Write the rows of the target."""
+    write_table(context.target, "day int, orders bigint, total int", *rows)
 
 
 def split(context: FlowContext, *fed: tuple[Any, ...], version: int = 0, batch_id: int = 0) -> Split:
     result = split_groups(context, changes(context.spark, ORDERS, *fed, version=version), batch_id, NEW)
     assert result is not None
-    assert result.planned.imbalance() == 0
+    assert result.prepared.imbalance() == 0
     assert result.refused is None
     return result
 
 
 def write(context: FlowContext, result: Split) -> dict[str, int]:
-    """Write the target; all counts of the ledger's line that are not 0."""
-    commit = result.write(transaction(context, result.planned.batch_id))
-    check_arrived(context, result, commit)
-    line = settle(result.planned, commit, result.settled)
+    """Write the target and return the counts of the ledger line that are not 0."""
+    commit = result.write(transaction(context, result.prepared.batch_id))
+    check_commit(context, result, commit)
+    line = settle(result.prepared, commit, result.settled)
     assert line.imbalance() == 0
     names = ("read", "groups", "upserted", "deleted", "unchanged")
     return {name: number for name in names if (number := getattr(line, name))}
 
 
-def fed_by(context: FlowContext, version: int) -> list[Any]:
-    """The changes that a version of the target tells its readers."""
+def change_feed(context: FlowContext, version: int) -> list[Any]:
+    """The target's change feed from ``version`` on."""
     feed = context.spark.read.format("delta").option("readChangeFeed", "true")
     return feed.option("startingVersion", version).load(str(context.target)).collect()
 
@@ -90,17 +90,17 @@ def stored(context: FlowContext) -> list[tuple[Any, ...]]:
 
 
 @BOTH
-def test_the_groups_that_the_feed_names_are_recomputed_and_no_other(gold: Callable[..., FlowContext]) -> None:
-    """A group of NULL is one beside the others; the group that a row left is named by its pre-image alone."""
-    given: list[int] = []
+def test_only_groups_with_changes_in_the_feed_are_recomputed(gold: Callable[..., FlowContext]) -> None:
+    """NULL is a group like any other; the group that a row left appears only in its pre-image."""
+    input_ids: list[int] = []
 
-    def watched(rows: DataFrame) -> DataFrame:
-        given.extend(row["id"] for row in rows.select("id").collect())
+    def recording(rows: DataFrame) -> DataFrame:
+        input_ids.extend(row["id"] for row in rows.select("id").collect())
         return daily(rows)
 
-    context = gold(watched)
-    source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30), (4, 3, 40), (5, None, 50), (6, None, 60), (7, 7, 70))
-    standing(context, (1, 1, 10), (2, 1, 31), (3, 1, 40), (None, 1, 50), (8, 1, 70), (9, 9, 9))
+    context = gold(recording)
+    set_source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30), (4, 3, 40), (5, None, 50), (6, None, 60), (7, 7, 70))
+    set_target(context, (1, 1, 10), (2, 1, 31), (3, 1, 40), (None, 1, 50), (8, 1, 70), (9, 9, 9))
 
     result = split(
         context,
@@ -112,20 +112,20 @@ def test_the_groups_that_the_feed_names_are_recomputed_and_no_other(gold: Callab
         (5, None, 50),
     )
 
-    assert sorted(given) == [1, 2, 3, 5, 6, 7]
-    assert (result.planned.kind, result.arriving) == ("recompute", 5)
-    assert (result.planned.flow, result.planned.app_id) == ("gold", "orders/gold/v1/0")
+    assert sorted(input_ids) == [1, 2, 3, 5, 6, 7]
+    assert (result.prepared.kind, result.expected_rows) == ("recompute", 5)
+    assert (result.prepared.flow, result.prepared.app_id) == ("gold", "orders/gold/v1/0")
     assert write(context, result) == {"read": 5, "groups": 5, "upserted": 4, "deleted": 1}
     assert stored(context) == [(1, 2, 30), (2, 1, 30), (3, 1, 40), (7, 1, 70), (9, 9, 9), (None, 2, 110)]
 
 
 @BOTH
-def test_a_group_of_null_is_compared_with_the_tables_and_can_be_deleted(gold: Callable[..., FlowContext]) -> None:
+def test_the_group_null_is_compared_with_the_table_and_can_be_deleted(gold: Callable[..., FlowContext]) -> None:
     context = gold()
-    source(context, (3, 1, 30), (4, None, 40))
-    standing(context, (None, 1, 40), (1, 1, 30), (3, 1, 30))
+    set_source(context, (3, 1, 30), (4, None, 40))
+    set_target(context, (None, 1, 40), (1, 1, 30), (3, 1, 30))
     assert write(context, split(context, (4, None, 40), (3, 1, 30))) == {"read": 2, "groups": 2, "unchanged": 2}
-    source(context, (3, 1, 30))
+    set_source(context, (3, 1, 30))
 
     result = split(context, (4, None, 40, "delete"), version=1, batch_id=1)
 
@@ -133,9 +133,9 @@ def test_a_group_of_null_is_compared_with_the_tables_and_can_be_deleted(gold: Ca
     assert stored(context) == [(1, 1, 30), (3, 1, 30)]
 
 
-def test_a_group_is_named_once_however_many_of_its_rows_changed(gold: Callable[..., FlowContext]) -> None:
+def test_a_group_is_counted_once_even_if_several_of_its_rows_changed(gold: Callable[..., FlowContext]) -> None:
     context = gold()
-    source(context, (1, 1, 10), (2, 1, 20))
+    set_source(context, (1, 1, 10), (2, 1, 20))
 
     result = split(context, (1, 1, 10), (2, 1, 20))
 
@@ -143,107 +143,111 @@ def test_a_group_is_named_once_however_many_of_its_rows_changed(gold: Callable[.
     assert stored(context) == [(1, 2, 30)]
 
 
-def test_a_group_that_comes_out_the_same_or_was_never_there_is_unchanged_and_not_written(
+def test_a_group_with_the_same_values_or_without_rows_is_unchanged_and_not_written(
     gold: Callable[..., FlowContext],
 ) -> None:
     context = gold()
-    source(context, (1, 1, 10), (2, 2, None))
+    set_source(context, (1, 1, 10), (2, 2, None))
     write(context, split(context, (1, 1, 10), (2, 2, None)))
 
     result = split(context, (1, 1, 10), (2, 2, None), (9, 9, 9, "delete"), batch_id=1)
 
     assert write(context, result) == {"read": 3, "groups": 3, "unchanged": 3}
     assert stored(context) == [(1, 1, 10), (2, 1, None)]
-    assert fed_by(context, 1) == [], "who follows the table hears nothing of it"
+    assert change_feed(context, 1) == [], "readers of the change feed see no change"
 
 
-def test_tombstones_of_the_source_are_no_rows(gold: Callable[..., FlowContext]) -> None:
+def test_deleted_rows_of_the_source_are_ignored(gold: Callable[..., FlowContext]) -> None:
     context = gold()
     columns = f"{ORDERS}, _deleted boolean"
-    source(context, (1, 1, 10, False), (2, 1, 20, True), (3, 1, 30, None), (4, 2, 40, True), columns=columns)
-    standing(context, (1, 2, 40), (2, 1, 40))
+    set_source(context, (1, 1, 10, False), (2, 1, 20, True), (3, 1, 30, None), (4, 2, 40, True), columns=columns)
+    set_target(context, (1, 2, 40), (2, 1, 40))
 
     result = split(context, (2, 1, 20), (4, 2, 40))
     assert write(context, result) == {"read": 2, "groups": 2, "deleted": 1, "unchanged": 1}
 
 
-def test_the_source_is_read_as_of_the_last_version_of_the_batch(gold: Callable[..., FlowContext]) -> None:
+def test_the_source_is_read_at_the_last_version_of_the_batch(gold: Callable[..., FlowContext]) -> None:
     context = gold()
-    source(context, (1, 1, 10))
-    source(context, (1, 1, 11))
-    source(context, (1, 1, 12), (2, 1, 1))
-    standing(context, (1, 1, 11))
+    set_source(context, (1, 1, 10))
+    set_source(context, (1, 1, 11))
+    set_source(context, (1, 1, 12), (2, 1, 1))
+    set_target(context, (1, 1, 11))
 
     fed = (1, 1, 10, "insert", 0), (1, 1, 11, "update_postimage", 1)
     assert write(context, split(context, *fed)) == {"read": 2, "groups": 1, "unchanged": 1}
 
 
-def test_a_source_whose_version_was_vacuumed_is_read_as_it_is_now(gold: Callable[..., FlowContext]) -> None:
+def test_a_source_whose_version_was_vacuumed_is_read_at_its_newest_version(gold: Callable[..., FlowContext]) -> None:
     context = gold()
     assert context.source_table is not None
-    source(context, (1, 1, 10))
+    set_source(context, (1, 1, 10))
     old_files = list(context.source_table.glob("*.parquet"))
-    source(context, (1, 1, 12))
+    set_source(context, (1, 1, 12))
     for file in old_files:
         file.unlink()
-    standing(context, (1, 1, 12))
+    set_target(context, (1, 1, 12))
 
     assert write(context, split(context, (1, 1, 10))) == {"read": 1, "groups": 1, "unchanged": 1}
 
 
 @BOTH
-def test_a_batch_without_changes_is_nothing(gold: Callable[..., FlowContext]) -> None:
+def test_a_batch_without_changes_has_no_split(gold: Callable[..., FlowContext]) -> None:
     context = gold()
-    source(context, (1, 1, 10))
+    set_source(context, (1, 1, 10))
 
     assert split_groups(context, changes(context.spark, ORDERS), 0, NEW) is None
 
 
-def test_the_transform_is_given_no_column_of_ours_but_what_was_rescued(gold: Callable[..., FlowContext]) -> None:
-    given: list[str] = []
+def test_the_transform_gets_no_internal_column_except_rescued(gold: Callable[..., FlowContext]) -> None:
+    columns_seen_by_transform: list[str] = []
 
-    def looking(rows: DataFrame) -> DataFrame:
-        given.extend(rows.columns)
+    def recording(rows: DataFrame) -> DataFrame:
+        columns_seen_by_transform.extend(rows.columns)
         return daily(rows)
 
-    context = gold(looking)
+    context = gold(recording)
     columns = f"{ORDERS}, _rescued string, _deleted boolean, _row_id string"
-    source(context, (1, 1, 10, "{}", False, "a"), columns=columns)
+    set_source(context, (1, 1, 10, "{}", False, "a"), columns=columns)
     split(context, (1, 1, 10))
 
-    assert given == ["id", "day", "amount", "_rescued"]
+    assert columns_seen_by_transform == ["id", "day", "amount", "_rescued"]
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("transform", "error", "message"),
     [
-        (lambda rows: daily(rows).union(daily(rows)), SpecError, "returns 2 rows for 1 groups; one per group is due"),
+        (
+            lambda rows: daily(rows).union(daily(rows)),
+            SpecError,
+            "returns 2 rows for 1 groups; it must return one row per group",
+        ),
         (lambda rows: daily(rows).drop("day"), SpecError, "does not return the key day"),
         (
             lambda rows: daily(rows).union(daily(rows).selectExpr("day + 100", "orders", "total")),
             LedgerImbalanceError,
-            "returns 1 groups that the change feed did not name",
+            "returns 1 groups that are not in the change feed",
         ),
     ],
-    ids=["two rows of a group", "no key", "a group that nobody named"],
+    ids=["two rows of a group", "no key", "a group without changes"],
 )
-def test_a_transform_that_does_not_make_one_row_per_named_group_is_told_so(
+def test_a_transform_that_does_not_return_one_row_per_changed_group_is_an_error(
     gold: Callable[..., FlowContext], transform: Any, error: type[Exception], message: str
 ) -> None:
     context = gold(transform)
-    source(context, (1, 1, 10))
+    set_source(context, (1, 1, 10))
 
     with pytest.raises(error, match=message):
         split(context, (1, 1, 10))
 
 
-def test_a_column_that_the_transform_adds_is_a_change_where_it_has_a_value(gold: Callable[..., FlowContext]) -> None:
+def test_a_column_added_by_the_transform_is_a_change_where_it_is_not_null(gold: Callable[..., FlowContext]) -> None:
     from pyspark.sql import functions as F
 
     context = gold(lambda rows: daily(rows).withColumn("note", F.when(F.col("day") == 1, F.lit("busy"))))
-    source(context, (1, 1, 10), (2, 2, 20))
-    standing(context, (1, 1, 10), (2, 1, 20))
+    set_source(context, (1, 1, 10), (2, 2, 20))
+    set_target(context, (1, 1, 10), (2, 1, 20))
 
     result = split(context, (1, 1, 10), (2, 2, 20))
 
@@ -251,35 +255,35 @@ def test_a_column_that_the_transform_adds_is_a_change_where_it_has_a_value(gold:
     assert stored(context) == [(1, 1, 10, "busy"), (2, 1, 20, None)]
 
 
-def test_a_difference_in_bookkeeping_alone_is_no_change(gold: Callable[..., FlowContext]) -> None:
+def test_a_difference_only_in_bookkeeping_columns_is_no_change(gold: Callable[..., FlowContext]) -> None:
     from tidegate.spark.lake import sinks
 
     context = gold()
-    standing(context, (1, 1, 10), (2, 1, 20), (3, 1, 30), (None, 1, 40))
+    set_target(context, (1, 1, 10), (2, 1, 20), (3, 1, 30), (None, 1, 40))
     groups = context.spark.createDataFrame(
         [(1, 2, 10), (2, 1, 21), (None, 1, 40), (5, 1, 50)], "day int, orders bigint, total int"
     )
-    named = context.spark.createDataFrame([(1,), (2,), (3,), (4,), (5,), (None,)], "day int")
-    due = replacement(context, groups, named)
+    affected = context.spark.createDataFrame([(1,), (2,), (3,), (4,), (5,), (None,)], "day int")
+    changed = merge_source(context, groups, affected)
 
-    assert {row["day"]: row["_op"] for row in due.collect()} == {
+    assert {row["day"]: row["_op"] for row in changed.collect()} == {
         **dict.fromkeys((1, 2, 5, None), "upsert"),
         **dict.fromkeys((3, 4), "delete"),
     }
-    commit = sinks.replace_groups(due, context.target, ("day",), transaction(context, 0), ignored=("orders",))
+    commit = sinks.replace_groups(changed, context.target, ("day",), transaction(context, 0), ignored=("orders",))
     assert stored(context) == [(1, 1, 10), (2, 1, 21), (5, 1, 50), (None, 1, 40)]
     assert commit.metrics["numSourceRows"] == 6
 
 
 def busy(severity: str, **more: Any) -> dict[str, Any]:
-    """That a day has at most one order."""
+    """An expectation: a day has at most one order."""
     kwargs = {"column": "orders", "max_value": 1, **more}
     return {"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": severity}
 
 
-def test_a_group_that_breaks_a_rule_is_recorded_and_written(gold: Callable[..., FlowContext]) -> None:
+def test_a_group_that_breaks_a_rule_is_in_the_verdict_and_written(gold: Callable[..., FlowContext]) -> None:
     context = gold(suite=[busy("warning"), busy("critical", mostly=0.1)])
-    source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
+    set_source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
 
     write(context, split(context, (1, 1, 10), (3, 2, 30)))
 
@@ -291,9 +295,9 @@ def test_a_group_that_breaks_a_rule_is_recorded_and_written(gold: Callable[..., 
     assert [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))] == ["passed"]
 
 
-def test_a_critical_rule_below_its_mostly_refuses_the_groups(gold: Callable[..., FlowContext]) -> None:
+def test_a_critical_expectation_below_its_mostly_refuses_the_batch(gold: Callable[..., FlowContext]) -> None:
     context = gold(suite=[busy("critical", mostly=0.9)])
-    source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
+    set_source(context, (1, 1, 10), (2, 1, 20), (3, 2, 30))
 
     with pytest.raises(GateRefusedError):
         split(context, (1, 1, 10), (3, 2, 30))

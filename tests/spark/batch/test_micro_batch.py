@@ -1,4 +1,4 @@
-"""The six steps: their order, what a rerun leaves out, and that a crash between any two of them loses no row."""
+"""The six steps: their order, which of them a rerun skips, and that a crash between any two of them loses no row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ORDERS = "id int, at int, amount int"
 
 
 class Crash(BaseException):
-    """The driver ends here."""
+    """Simulates the end of the driver."""
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def latest(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
 
 
 class Batch:
-    """Two good rows and a refused one, taken through the steps as often as it needs; it remembers what was done."""
+    """A batch of two good rows and a refused one that can be run several times; it records its decisions."""
 
     def __init__(self, context: FlowContext, batch_id: int = 0, **line: int) -> None:
         self.context, self.batch_id = context, batch_id
         counts = {"read": 3, "written": 2, "quarantined": 1} | line
-        self.arriving = counts.pop("arriving", 2)
-        self.planned = BatchRecord(
+        self.expected_rows = counts.pop("expected_rows", 2)
+        self.prepared = BatchRecord(
             flow=context.flow.name,
             batch_id=batch_id,
             app_id=context.app_id,
@@ -74,20 +74,20 @@ class Batch:
             spark.createDataFrame([(1, self.batch_id), (2, self.batch_id)], "id int, batch int").coalesce(1).persist()
         )
         self.context.persisted.append(good)
-        refused = spark.createDataFrame([("row", "row", ["x"], "text", "{}")], quarantine.ARRIVED)
+        refused = spark.createDataFrame([("row", "row", ["x"], "text", "{}")], quarantine.REFUSED)
 
         def write(txn: sinks.Transaction) -> tables.Commit:
             if self.crash_in_target:
                 raise Crash
             return sinks.append(good, self.context.target, txn)
 
-        return Split(planned=self.planned, refused=refused, write=write, arriving=self.arriving)
+        return Split(prepared=self.prepared, refused=refused, write=write, expected_rows=self.expected_rows)
 
-    def take(self, **more: Any) -> None:
+    def run(self, **more: Any) -> None:
         try:
-            micro_batch.take(self.context, self.batch_id, self.split, lambda: PLANNED_MS, **more)
+            micro_batch.run_steps(self.context, self.batch_id, self.split, lambda: PLANNED_MS, **more)
         finally:
-            assert self.context.persisted == [], "what was persisted is given back, also behind a crash"
+            assert self.context.persisted == [], "persisted frames are released, also after a crash"
 
     def lines(self) -> list[tuple[int, int, int, int | None]]:
         ledger = table(self.context.layout.ops("orders", "ledger"))
@@ -98,11 +98,11 @@ class Batch:
         return len(table(self.context.target)), len(table(self.context.quarantine))
 
 
-def test_a_batch_goes_to_quarantine_target_ledger_and_report(latest: Callable[..., FlowContext]) -> None:
+def test_a_batch_is_written_to_quarantine_target_ledger_and_report(latest: Callable[..., FlowContext]) -> None:
     context = latest()
     batch = Batch(context)
 
-    batch.take(planning=1000.0)
+    batch.run(planning=1000.0)
 
     assert batch.decisions == [Decision(quarantined=False, written=False)]
     assert batch.rows() == (2, 1)
@@ -111,7 +111,7 @@ def test_a_batch_goes_to_quarantine_target_ledger_and_report(latest: Callable[..
     (line,) = table(context.layout.ops("orders", "ledger"))
     assert (line["read"], line["written"], line["quarantined"], line["target_version"]) == (3, 2, 1, 0)
     assert dict(line["rules"]) == {"x": 1}
-    assert line["seconds"] > 1000, "the time of planning counts"
+    assert line["seconds"] > 1000, "the time for planning is included"
     assert (line["app_id"], line["requested_by"], line["attempt"], line["checkpoint_version"]) == (
         *("orders/latest/v1/0", "ada", "a1"),
         1,
@@ -121,19 +121,21 @@ def test_a_batch_goes_to_quarantine_target_ledger_and_report(latest: Callable[..
     assert context.report.docs is not None and (context.layout.lake / context.report.docs).exists()
     for path in (context.quarantine, context.target):
         assert tables.transactions(context.spark, path) == {"orders/latest/v1/0": 0}
-        assert tables.find_commit(path, context.app_id, 0, 0).metadata["planned"] == {
-            **batch.planned.to_json(),
+        assert tables.find_commit(path, context.app_id, 0, 0).metadata["prepared"] == {
+            **batch.prepared.to_json(),
             "settled": "",
         }
 
 
-def test_a_batch_that_is_run_again_changes_nothing_and_is_not_split_again(latest: Callable[..., FlowContext]) -> None:
+def test_a_rerun_of_a_finished_batch_changes_nothing_and_does_not_split_it_again(
+    latest: Callable[..., FlowContext],
+) -> None:
     context = latest()
     batch = Batch(context)
-    batch.take()
+    batch.run()
     before = tables.version(context.spark, context.target), tables.version(context.spark, context.quarantine)
 
-    batch.take()
+    batch.run()
 
     assert len(batch.decisions) == 1
     assert batch.rows() == (2, 1)
@@ -141,19 +143,19 @@ def test_a_batch_that_is_run_again_changes_nothing_and_is_not_split_again(latest
     assert batch.lines() == [(0, 2, 1, 0)]
 
 
-def test_behind_a_crash_before_the_target_the_split_stands_and_only_the_target_is_written(
+def test_after_a_crash_before_the_target_the_split_is_kept_and_only_the_target_is_written(
     latest: Callable[..., FlowContext],
 ) -> None:
     context = latest()
     batch = Batch(context)
     batch.crash_in_target = True
     with pytest.raises(Crash):
-        batch.take()
+        batch.run()
     assert batch.rows() == (0, 1), "quarantine is always first"
     assert batch.lines() == []
     batch.crash_in_target = False
 
-    batch.take()
+    batch.run()
 
     assert batch.decisions == [Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)]
     assert batch.rows() == (2, 1)
@@ -161,85 +163,89 @@ def test_behind_a_crash_before_the_target_the_split_stands_and_only_the_target_i
     assert batch.lines() == [(0, 2, 1, 0)]
 
 
-def test_behind_a_crash_before_the_ledger_its_line_is_that_of_the_targets_commit(
+def test_after_a_crash_before_the_ledger_the_line_is_taken_from_the_targets_commit(
     latest: Callable[..., FlowContext],
 ) -> None:
     context = latest()
     first = Batch(context)
-    first.take()
+    first.run()
     batch = Batch(context, batch_id=1)
     split = batch.split(Decision(quarantined=False, written=False))
     context.release()
-    split.write(transaction(context, 1, dataclasses.replace(batch.planned, read=4, quarantined=2)))
+    split.write(transaction(context, 1, dataclasses.replace(batch.prepared, read=4, quarantined=2)))
 
-    batch.take()
+    batch.run()
 
     assert len(batch.decisions) == 1, "it was not split again"
     assert first.lines() == [(0, 2, 1, 0), (1, 2, 2, 1)]
     assert [record.read for record in context.report.batches] == [3, 4]
 
 
-def test_a_line_that_does_not_balance_writes_nothing(latest: Callable[..., FlowContext]) -> None:
+def test_a_batch_that_does_not_balance_writes_nothing(latest: Callable[..., FlowContext]) -> None:
     batch = Batch(latest(), written=1)
 
     with pytest.raises(LedgerImbalanceError, match="nothing was written"):
-        batch.take()
+        batch.run()
 
     assert batch.rows() == (0, 0)
     assert batch.lines() == []
 
 
-def test_rows_that_did_not_arrive_are_an_error_and_no_line(latest: Callable[..., FlowContext]) -> None:
+def test_a_commit_with_fewer_rows_than_expected_is_an_error_and_records_no_line(
+    latest: Callable[..., FlowContext],
+) -> None:
     context = latest()
-    batch = Batch(context, arriving=3)
+    batch = Batch(context, expected_rows=3)
 
-    with pytest.raises(LedgerImbalanceError, match="3 rows were to arrive"):
-        batch.take()
+    with pytest.raises(LedgerImbalanceError, match="3 rows were to be written"):
+        batch.run()
 
     assert batch.lines() == []
     assert context.report.batches == []
 
 
-def test_a_checkpoint_that_is_behind_its_tables_splits_nothing(latest: Callable[..., FlowContext]) -> None:
+def test_a_checkpoint_older_than_its_tables_is_an_error_before_the_split(latest: Callable[..., FlowContext]) -> None:
     context = latest()
-    Batch(context, batch_id=2).take()
+    Batch(context, batch_id=2).run()
     older = Batch(context, batch_id=1)
 
     with pytest.raises(CheckpointCorruptError):
-        older.take()
+        older.run()
 
     assert older.decisions == []
 
 
-def test_a_batch_of_nothing_writes_nothing(latest: Callable[..., FlowContext]) -> None:
+def test_an_empty_batch_writes_nothing(latest: Callable[..., FlowContext]) -> None:
     context = latest()
 
-    micro_batch.take(context, 0, lambda _: None, lambda: PLANNED_MS)
+    micro_batch.run_steps(context, 0, lambda _: None, lambda: PLANNED_MS)
 
     assert not context.target.exists() and not context.quarantine.exists()
     assert not context.layout.ops("orders", "ledger").exists()
     assert context.report.batches == []
 
 
-def test_a_decision_to_take_a_batch_out_ends_with_the_batch(latest: Callable[..., FlowContext]) -> None:
+def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
+    latest: Callable[..., FlowContext],
+) -> None:
     context = latest()
     plan_batch(context, 1)
-    refusal.note(context.layout, context.ref, {"batch_id": 1})
-    refusal.take(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
+    refusal.record(context.layout, context.ref, {"batch_id": 1})
+    refusal.decide(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
 
-    Batch(context).take()
-    assert context.taken(1) is not None, "another batch was recorded"
-    Batch(context, batch_id=1).take()
+    Batch(context).run()
+    assert context.take_out_decision(1) is not None, "another batch was recorded"
+    Batch(context, batch_id=1).run()
 
-    assert context.taken(1) is None
+    assert context.take_out_decision(1) is None
     assert {row["_batch_id"]: row["changed_by"] for row in table(context.quarantine)} == {0: None, 1: "ada"}
 
 
-def test_a_replay_of_a_window_judges_the_entries_anew(latest: Callable[..., FlowContext]) -> None:
+def test_a_backfill_updates_the_quarantine_entries_of_its_rows(latest: Callable[..., FlowContext]) -> None:
     context = latest()
-    Batch(context).take()
+    Batch(context).run()
     window = latest(purpose=WINDOW)
-    batch = Batch(window, batch_id=5, quarantined=0, written=3, arriving=2)
+    batch = Batch(window, batch_id=5, quarantined=0, written=3, expected_rows=2)
     passed = context.spark.createDataFrame([("row",)], "_row_id string")
 
     def split(decision: Decision) -> Split:
@@ -247,25 +253,25 @@ def test_a_replay_of_a_window_judges_the_entries_anew(latest: Callable[..., Flow
         refused = result.refused.limit(0) if result.refused is not None else None
         return dataclasses.replace(result, passed=passed, refused=refused)
 
-    micro_batch.take(window, 5, split, lambda: PLANNED_MS)
+    micro_batch.run_steps(window, 5, split, lambda: PLANNED_MS)
 
     (entry,) = table(context.quarantine)
-    assert (entry["state"], entry["reason"]) == ("replayed", "replay 5 of a window")
+    assert (entry["state"], entry["reason"]) == ("replayed", "backfill 5")
     assert [line["app_id"] for line in table(context.layout.ops("orders", "ledger"))] == [
         "orders/latest/v1/0",
         "orders/latest/v1/0/window",
     ]
-    assert window.report.docs is None, "a replay has no page in the place of batch 5"
+    assert window.report.docs is None, "a backfill must not overwrite the page of batch 5"
 
 
-def test_the_first_replay_of_a_window_makes_the_quarantine(latest: Callable[..., FlowContext]) -> None:
+def test_the_first_backfill_creates_the_quarantine_table(latest: Callable[..., FlowContext]) -> None:
     window = latest(purpose=WINDOW)
     batch = Batch(window)
 
     def split(decision: Decision) -> Split:
         return dataclasses.replace(batch.split(decision), passed=window.spark.createDataFrame([], "_row_id string"))
 
-    micro_batch.take(window, 0, split, lambda: PLANNED_MS)
+    micro_batch.run_steps(window, 0, split, lambda: PLANNED_MS)
 
     assert [row["state"] for row in table(window.quarantine)] == ["open"]
 
@@ -284,7 +290,7 @@ def test_a_micro_batch_of_rows_is_split_judged_and_written(latest: Callable[...,
     assert (entry["rules"], entry["quarantined_at"].timestamp() * 1000) == (["null_key(id)"], PLANNED_MS)
 
 
-def test_the_same_micro_batch_run_again_with_another_transform_moves_no_row(
+def test_a_rerun_with_another_transform_moves_no_row_between_target_and_quarantine(
     latest: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""A micro-batch of each kind of flow takes the way of its kind."""
+"""A micro-batch of each kind of flow is split and written by the code for that kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.spark.batch.splits import NEW, ORDERS
 from tests.spark.flow_context import BRONZE, CLICKS, GOLD, LATEST, PLANNED_MS, changes, flow_context, plan_batch, table
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.context import Reentry
+from tidegate.spark.context import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def latest(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
     return make
 
 
-def test_a_micro_batch_of_groups_recomputes_them(latest: Callable[..., FlowContext]) -> None:
+def test_a_micro_batch_of_a_group_flow_recomputes_the_groups(latest: Callable[..., FlowContext]) -> None:
     from pyspark.sql import functions as F
 
     context = latest(flow=GOLD, transform=lambda rows: rows.groupBy("day").agg(F.count("*").alias("orders")))
@@ -45,7 +45,7 @@ def test_a_micro_batch_of_groups_recomputes_them(latest: Callable[..., FlowConte
     assert table(context.target) == [{"day": 1, "orders": 1}]
 
 
-def test_a_micro_batch_of_messages_keeps_them_raw(latest: Callable[..., FlowContext]) -> None:
+def test_a_micro_batch_of_messages_stores_them_raw(latest: Callable[..., FlowContext]) -> None:
     context = latest(flow=CLICKS)
     plan_batch(context, 0)
     columns = (
@@ -61,7 +61,7 @@ def test_a_micro_batch_of_messages_keeps_them_raw(latest: Callable[..., FlowCont
     assert [(row["_row_id"], row["value"]) for row in table(context.target)] == [("clicks/0/5", b"{}")]
 
 
-def test_a_micro_batch_of_files_opens_what_the_stream_listed(latest: Callable[..., FlowContext]) -> None:
+def test_a_micro_batch_of_files_reads_the_files_that_the_stream_listed(latest: Callable[..., FlowContext]) -> None:
     context = latest(flow=BRONZE)
     file = context.layout.landing("orders") / "a.json"
     file.parent.mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_a_micro_batch_of_files_opens_what_the_stream_listed(latest: Callable[..
 
 
 def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
-    """Write the file source's own log, as Spark does before it plans the batch."""
+    """Write the log of the file source, as Spark does before it plans the batch."""
     plan_batch(context, batch_id, {"logOffset": batch_id})
     log = context.checkpoint / "sources" / "0" / str(batch_id)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -88,11 +88,15 @@ def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
     log.write_text("\n".join(["v1", *listed]))
 
 
-def test_what_a_replay_of_entries_brings_is_told_as_a_replay(latest: Callable[..., FlowContext]) -> None:
-    claim = Reentry(number=4, moment_ms=PLANNED_MS, entries=())
+def test_the_ledger_line_of_a_replay_has_the_kind_replay(latest: Callable[..., FlowContext]) -> None:
+    claim = Replay(number=4, started_ms=PLANNED_MS, entries=())
     context = latest(replay=claim)
 
     split = micro_batch.split_batch(context, changes(context.spark, ORDERS, (1, 1, 10)), 4, NEW)
 
     assert split is not None
-    assert (split.planned.kind, split.planned.app_id, split.planned.batch_id) == ("replay", "orders/latest/replay", 4)
+    assert (split.prepared.kind, split.prepared.app_id, split.prepared.batch_id) == (
+        "replay",
+        "orders/latest/replay",
+        4,
+    )

@@ -1,4 +1,4 @@
-"""What quarantine keeps of a refused row, and what a later judgement makes of its entry."""
+"""The quarantine entry of a refused row, and how backfills and replays change it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidegate.identity import WINDOW
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import quarantine
-from tidegate.spark.batch.quarantine import ARRIVED
-from tidegate.spark.context import Reentry
+from tidegate.spark.batch.quarantine import REFUSED
+from tidegate.spark.context import Replay
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ LATER_MS = PLANNED_MS + 60_000
 LATER = datetime.fromtimestamp(LATER_MS / 1000, UTC)
 
 
-def arrived(spark: SparkSession, *entries: tuple[str, list[str]], level: str = "row") -> DataFrame:
-    """Refused rows (id and rules) as a flow hands them over."""
+def refused_rows(spark: SparkSession, *entries: tuple[str, list[str]], level: str = "row") -> DataFrame:
+    """Rows with the schema `REFUSED`, from pairs of id and rules."""
     rows = [(name, level, rules, f"raw {name}", json.dumps({"path": f"/{name}"})) for name, rules in entries]
-    return spark.createDataFrame(rows, ARRIVED).coalesce(1)
+    return spark.createDataFrame(rows, REFUSED).coalesce(1)
 
 
 def ids(spark: SparkSession, *names: str) -> DataFrame:
@@ -42,7 +42,7 @@ def ids(spark: SparkSession, *names: str) -> DataFrame:
 
 
 def append(context: FlowContext, *entries: tuple[str, list[str]], batch_id: int = 0, level: str = "row") -> None:
-    rows = arrived(context.spark, *entries, level=level)
+    rows = refused_rows(context.spark, *entries, level=level)
     quarantine.append(context, rows, batch_id, transaction(context, batch_id), PLANNED_MS)
 
 
@@ -54,10 +54,10 @@ def entries(context: FlowContext, *columns: str) -> dict[str, tuple[Any, ...]]:
 
 
 def refused_before(context: FlowContext, batch_id: int) -> dict[str, list[str]]:
-    return {row["_row_id"]: row["rules"] for row in quarantine.held_ids(context, context.spark, batch_id).collect()}
+    return {row["_row_id"]: row["rules"] for row in quarantine.refused_ids(context, context.spark, batch_id).collect()}
 
 
-def test_a_source_row_is_one_entry_with_every_rule_once(spark: SparkSession) -> None:
+def test_a_source_row_has_one_entry_with_each_rule_once(spark: SparkSession) -> None:
     origin = "named_struct('raw', raw, 'source', '{}') AS _origin"
     rows = spark.createDataFrame(
         [("a", "text of a", ["x", "y"]), ("a", "text of a", ["y", "z"]), ("b", "text of b", ["x"])],
@@ -74,7 +74,7 @@ def test_a_source_row_is_one_entry_with_every_rule_once(spark: SparkSession) -> 
     assert [(row["_row_id"], row["rules"], row["record"]) for row in alone] == [("b", ["x"], "text of b")]
 
 
-def test_an_entry_is_open_and_says_when_by_which_batch_and_by_which_suite(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_new_entry_is_open_and_has_time_batch_and_suite(spark: SparkSession, tmp_path: Path) -> None:
     rule = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}, "severity": "warning"}
     context = flow_context(spark, tmp_path, LATEST, suite=[rule], version=3, refresh=2)
     assert context.gate is not None
@@ -106,7 +106,7 @@ def test_an_entry_is_open_and_says_when_by_which_batch_and_by_which_suite(spark:
     assert tables.transactions(spark, context.quarantine) == {"orders/latest/v3/2": 4}
 
 
-def test_the_entries_of_a_batch_are_written_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_entries_of_a_batch_are_appended_once(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST)
 
     for _ in range(2):
@@ -115,11 +115,13 @@ def test_the_entries_of_a_batch_are_written_once(spark: SparkSession, tmp_path: 
     assert entries(context, "rules", "suite") == {"a": (["x"], None)}
 
 
-def test_entries_of_a_batch_that_a_person_took_out_say_who_and_why(spark: SparkSession, tmp_path: Path) -> None:
+def test_entries_of_a_batch_that_was_taken_out_have_the_person_and_the_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     plan_batch(context, 0)
-    refusal.note(context.layout, context.ref, {"batch_id": 0})
-    refusal.take(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
+    refusal.record(context.layout, context.ref, {"batch_id": 0})
+    refusal.decide(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
 
     append(context, ("a", ["x"]))
     append(context, ("b", ["x"]), batch_id=1)
@@ -130,7 +132,9 @@ def test_entries_of_a_batch_that_a_person_took_out_say_who_and_why(spark: SparkS
     }
 
 
-def test_what_a_batch_refused_before_is_known_by_transaction_and_number(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_refused_by_an_earlier_attempt_are_identified_by_transaction_and_batch_id(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     append(context, ("a", ["x"]))
     append(context, ("b", ["y", "z"]), ("c", ["x"]), batch_id=1)
@@ -141,49 +145,47 @@ def test_what_a_batch_refused_before_is_known_by_transaction_and_number(spark: S
 
 
 def change(context: FlowContext, name: str, **values: str) -> None:
-    """What became of an entry, as delta-rs writes it."""
+    """Update an entry with delta-rs."""
     from deltalake import DeltaTable
 
     updates = {column: value if value == "NULL" else f"'{value}'" for column, value in values.items()}
     DeltaTable(str(context.quarantine)).update(updates=updates, predicate=f"_row_id = '{name}'")
 
 
-def judge_anew(spark: SparkSession, folder: Path, refused: dict[str, list[str]], *passed: str) -> FlowContext:
+def apply_backfill(spark: SparkSession, folder: Path, refused: dict[str, list[str]], *passed: str) -> FlowContext:
     window = flow_context(spark, folder, LATEST, purpose=WINDOW)
-    rows = arrived(spark, *refused.items())
-    quarantine.judge_anew(window, rows, ids(spark, *passed), 7, transaction(window, 7), LATER_MS)
+    rows = refused_rows(spark, *refused.items())
+    quarantine.apply_backfill(window, rows, ids(spark, *passed), 7, transaction(window, 7), LATER_MS)
     return window
 
 
-def test_a_replay_of_a_window_ends_adds_and_keeps_entries_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_backfill_closes_adds_and_keeps_entries_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST)
-    append(context, *((name, ["x"]) for name in ("passes", "waived", "fails", "given up", "bystander")))
+    append(context, *((name, ["x"]) for name in ("passes", "waived", "fails", "expired", "bystander")))
     change(context, "passes", _in_hand="claimed")
     change(context, "waived", state="waived", changed_by="bob", reason="too old")
-    change(context, "given up", state="expired", changed_by="bob", reason="nobody came")
+    change(context, "expired", state="expired", changed_by="bob", reason="too late")
     before = tables.version(spark, context.quarantine)
 
-    refused = {"fails": ["y"], "given up": ["y"], "new": ["z"]}
-    window = judge_anew(spark, tmp_path, refused, "passes", "waived", "never set aside")
+    refused = {"fails": ["y"], "expired": ["y"], "new": ["z"]}
+    window = apply_backfill(spark, tmp_path, refused, "passes", "waived", "never quarantined")
 
     assert tables.version(spark, context.quarantine) == before + 1
     assert entries(context, "state", "rules", "attempts", "changed_by", "changed_at", "reason", "_in_hand") == {
-        "passes": ("replayed", ["x"], 0, "ada", LATER, "replay 7 of a window", None),
-        "waived": ("replayed", ["x"], 0, "bob", None, "too old; passed in replay 7 of a window", None),
+        "passes": ("replayed", ["x"], 0, "ada", LATER, "backfill 7", None),
+        "waived": ("replayed", ["x"], 0, "bob", None, "too old; passed in backfill 7", None),
         "fails": ("open", ["y"], 1, None, None, None, None),
-        "given up": ("expired", ["x"], 0, "bob", None, "nobody came", None),
+        "expired": ("expired", ["x"], 0, "bob", None, "too late", None),
         "bystander": ("open", ["x"], 0, None, None, None, None),
         "new": ("open", ["z"], 0, None, None, None, None),
     }
     assert entries(context, "_app_id", "_batch_id", "quarantined_at")["new"] == (window.app_id, 7, LATER)
     assert tables.transactions(spark, context.quarantine)[window.app_id] == 7
-    # A rerun of the replay finds its split decided: by what is open or given up, whatever batch set it aside.
-    assert refused_before(window, 7) == {"fails": ["y"], "given up": ["x"], "new": ["z"], "bystander": ["x"]}
+    # A rerun of the backfill keeps the split: refused are the rows of all open, waived and expired entries of the checkpoint.
+    assert refused_before(window, 7) == {"fails": ["y"], "expired": ["x"], "new": ["z"], "bystander": ["x"]}
 
 
-def test_a_replay_of_a_window_leaves_entries_of_files_and_of_other_checkpoints_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_backfill_changes_no_entries_of_files_or_of_other_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     append(flow_context(spark, tmp_path, LATEST, version=2), ("other version", ["x"]))
     append(flow_context(spark, tmp_path, LATEST, refresh=1), ("other refresh", ["x"]))
     context = flow_context(spark, tmp_path, LATEST)
@@ -192,17 +194,17 @@ def test_a_replay_of_a_window_leaves_entries_of_files_and_of_other_checkpoints_a
     change(context, "replayed", state="replayed", reason="before")
     before = entries(context, "state", "rules", "reason")
 
-    judge_anew(spark, tmp_path, {}, "other version", "other refresh", "file", "replayed")
+    apply_backfill(spark, tmp_path, {}, "other version", "other refresh", "file", "replayed")
 
     assert entries(context, "state", "rules", "reason") == before
 
 
-def test_a_row_that_was_replayed_and_fails_once_more_has_a_new_entry(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_row_that_was_replayed_and_fails_again_gets_a_new_entry(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     append(context, ("a", ["x"]))
     change(context, "a", state="replayed")
 
-    judge_anew(spark, tmp_path, {"a": ["y"]})
+    apply_backfill(spark, tmp_path, {"a": ["y"]})
 
     assert sorted((row["state"], row["rules"]) for row in table(context.quarantine)) == [
         ("open", ["y"]),
@@ -211,41 +213,43 @@ def test_a_row_that_was_replayed_and_fails_once_more_has_a_new_entry(spark: Spar
 
 
 def claim(context: FlowContext, number: int = 3) -> FlowContext:
-    """The same flow with all its open entries in hand."""
-    claims.take(context.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
-    in_hand = claims.entries_of(context.quarantine, number)
-    context.replay = Reentry(number=number, moment_ms=LATER_MS, entries=tuple(in_hand))
+    """The flow with a claim of all its open entries."""
+    claims.create(context.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
+    claimed = claims.entries_of(context.quarantine, number)
+    context.replay = Replay(number=number, started_ms=LATER_MS, entries=tuple(claimed))
     return context
 
 
-def test_an_entry_of_a_claim_that_breaks_a_rule_again_comes_back_with_its_new_rules(
+def test_a_claimed_entry_that_is_refused_again_is_returned_with_the_new_rules(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     append(context, ("a", ["x"]), ("b", ["x"]))
     context = claim(context)
-    append(flow_context(spark, tmp_path, LATEST), ("not in hand", ["x"]), batch_id=1)
+    append(flow_context(spark, tmp_path, LATEST), ("not claimed", ["x"]), batch_id=1)
 
-    quarantine.send_back(context, arrived(spark, ("a", ["y", "z"])), transaction(context, 3))
+    quarantine.return_entries(context, refused_rows(spark, ("a", ["y", "z"])), transaction(context, 3))
 
     assert entries(context, "_in_hand", "rules", "attempts", "state") == {
         "a": ("returned", ["y", "z"], 1, "open"),
         "b": ("claimed", ["x"], 0, "open"),
-        "not in hand": (None, ["x"], 0, "open"),
+        "not claimed": (None, ["x"], 0, "open"),
     }
     assert tables.transactions(spark, context.quarantine)["orders/latest/replay"] == 3
     assert refused_before(context, 3) == {"a": ["y", "z"]}
     assert refused_before(context, 2) == {}
 
 
-def test_a_file_of_a_claim_comes_back_by_its_path_also_when_it_was_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_claimed_file_is_returned_by_path_even_if_it_was_changed(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, BRONZE)
     files = [(f"/{name}@1", "file", ["empty_file"], "", json.dumps({"path": f"/{name}"})) for name in ("a", "b")]
-    rows = spark.createDataFrame(files, ARRIVED)
+    rows = spark.createDataFrame(files, REFUSED)
     quarantine.append(context, rows, 0, transaction(context, 0), PLANNED_MS)
     context = claim(context)
 
-    quarantine.send_back(context, arrived(spark, ("/a@2", ["not_utf8"]), level="file"), transaction(context, 3))
+    quarantine.return_entries(
+        context, refused_rows(spark, ("/a@2", ["not_utf8"]), level="file"), transaction(context, 3)
+    )
 
     assert entries(context, "_in_hand", "rules") == {
         "/a@1": ("returned", ["not_utf8"]),

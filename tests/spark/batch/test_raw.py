@@ -1,4 +1,4 @@
-"""Bronze keeps the raw record and its coordinates, and adds only what it does not hold yet."""
+"""Bronze stores raw records with their coordinates, and no file or message twice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, table, transaction
-from tidegate.checkpoints import checkpoint, intervention, topic
+from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.context import Reentry
+from tidegate.spark.context import Replay
 from tidegate.spark.intake import sources
 
 if TYPE_CHECKING:
@@ -57,37 +57,37 @@ def modified(path: Path) -> int:
 
 def split(context: FlowContext, *files: Path, decision: Decision = NEW, batch_id: int = 0) -> Split:
     listed = {str(file): modified(file) for file in files}
-    result = raw.split_landed(context, context.spark, batch_id, listed, PLANNED_MS, decision)
+    result = raw.split_landing_files(context, context.spark, batch_id, listed, PLANNED_MS, decision)
     assert result is not None
-    assert result.planned.imbalance() == 0
+    assert result.prepared.imbalance() == 0
     return result
 
 
-def take(context: FlowContext, *files: Path, batch_id: int = 0) -> Split:
+def split_and_write(context: FlowContext, *files: Path, batch_id: int = 0) -> Split:
     """Split and write, as the micro-batch does."""
     result = split(context, *files, batch_id=batch_id)
-    txn = transaction(context, batch_id, result.planned)
+    txn = transaction(context, batch_id, result.prepared)
     if result.refused is not None:
         quarantine.append(context, result.refused, batch_id, txn, PLANNED_MS)
-    assert result.write(txn).metrics.get("numOutputRows", 0) == result.arriving
+    assert result.write(txn).metrics.get("numOutputRows", 0) == result.expected_rows
     return result
 
 
 def files(result: Split) -> tuple[int, int, int, int]:
-    """Files that were listed, opened, set aside and known already."""
-    record = result.planned
+    """Counts of files: listed, opened, quarantined, already read."""
+    record = result.prepared
     return record.files_listed, record.files_opened, record.files_quarantined, record.files_already_read
 
 
-def test_good_files_become_lines_and_a_bad_one_an_entry(flow: Callable[..., FlowContext]) -> None:
+def test_good_files_are_stored_as_lines_and_a_bad_file_is_quarantined(flow: Callable[..., FlowContext]) -> None:
     context = flow()
     good, bad = land(context, "good.json", '{"id": 1}\n{"id": 2}\n'), land(context, "empty.json", "")
 
-    result = take(context, good, bad)
+    result = split_and_write(context, good, bad)
 
     assert files(result) == (2, 1, 1, 0)
-    assert (result.planned.read, result.planned.written, result.planned.rules) == (2, 2, {"empty_file": 1})
-    assert (result.planned.kind, result.planned.app_id, result.arriving) == ("append", "orders/bronze/v1/0", 2)
+    assert (result.prepared.read, result.prepared.written, result.prepared.rules) == (2, 2, {"empty_file": 1})
+    assert (result.prepared.kind, result.prepared.app_id, result.expected_rows) == ("append", "orders/bronze/v1/0", 2)
     lines = table(context.target)
     assert [(row["line"], row["_line_number"], row["_batch_id"]) for row in lines] == [
         ('{"id": 1}', 1, 0),
@@ -98,46 +98,48 @@ def test_good_files_become_lines_and_a_bad_one_an_entry(flow: Callable[..., Flow
     assert (entry["level"], entry["rules"], json.loads(entry["source"])["path"]) == ("file", ["empty_file"], str(bad))
 
 
-def test_a_batch_without_files_is_nothing_and_one_of_bad_files_alone_is_recorded(
+def test_a_batch_without_files_has_no_split_and_one_with_only_bad_files_is_recorded(
     flow: Callable[..., FlowContext],
 ) -> None:
     context = flow()
-    assert raw.split_landed(context, context.spark, 0, {}, PLANNED_MS, NEW) is None
+    assert raw.split_landing_files(context, context.spark, 0, {}, PLANNED_MS, NEW) is None
 
-    result = take(context, land(context, "empty.json", ""))
+    result = split_and_write(context, land(context, "empty.json", ""))
 
     assert files(result) == (1, 0, 1, 0)
-    assert (result.planned.read, result.arriving) == (0, 0)
+    assert (result.prepared.read, result.expected_rows) == (0, 0)
     assert table(context.target) == []
 
 
-def test_a_later_checkpoint_leaves_out_files_that_bronze_or_its_quarantine_hold(
+def test_a_later_checkpoint_skips_files_that_are_in_bronze_or_quarantine(
     flow: Callable[..., FlowContext],
 ) -> None:
     context = flow()
     good, bad = land(context, "good.json", '{"id": 1}\n'), land(context, "empty.json", "")
-    take(context, good, bad)
-    fresh = land(context, "fresh.json", '{"id": 3}\n')
+    split_and_write(context, good, bad)
+    new = land(context, "new.json", '{"id": 3}\n')
 
     for later in (flow(refresh=1), flow(version=2)):
-        result = split(later, good, bad, fresh)
+        result = split(later, good, bad, new)
 
         assert files(result) == (3, 1, 0, 2)
-        assert (result.planned.read, result.arriving) == (1, 1)
+        assert (result.prepared.read, result.expected_rows) == (1, 1)
 
 
-def test_a_file_that_was_changed_since_is_another_file(flow: Callable[..., FlowContext]) -> None:
+def test_a_file_with_a_new_modification_time_is_read_again(flow: Callable[..., FlowContext]) -> None:
     import os
 
     context = flow()
     path = land(context, "good.json", '{"id": 1}\n')
-    take(context, path)
+    split_and_write(context, path)
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
 
     assert files(split(flow(refresh=1), path)) == (1, 1, 0, 0)
 
 
-def test_what_this_batch_set_aside_before_a_crash_is_its_own(flow: Callable[..., FlowContext]) -> None:
+def test_files_quarantined_by_an_earlier_attempt_at_the_batch_do_not_count_as_already_read(
+    flow: Callable[..., FlowContext],
+) -> None:
     context = flow(refresh=1)
     bad, good = land(context, "empty.json", ""), land(context, "good.json", '{"id": 1}\n')
     first = split(context, bad, good)
@@ -146,11 +148,11 @@ def test_what_this_batch_set_aside_before_a_crash_is_its_own(flow: Callable[...,
 
     rerun = split(context, bad, good, decision=SPLIT_BEFORE)
 
-    assert rerun.planned == first.planned
-    assert files(split(context, bad, good, batch_id=1)) == (2, 1, 0, 1), "of another batch it is known"
+    assert rerun.prepared == first.prepared
+    assert files(split(context, bad, good, batch_id=1)) == (2, 1, 0, 1), "for another batch the file is already read"
 
 
-def test_a_file_that_was_set_aside_stays_so_although_it_was_mended_before_the_rerun(
+def test_a_quarantined_file_stays_quarantined_even_if_it_is_corrected_before_the_rerun(
     flow: Callable[..., FlowContext],
 ) -> None:
     context = flow()
@@ -161,13 +163,13 @@ def test_a_file_that_was_set_aside_stays_so_although_it_was_mended_before_the_re
     quarantine.append(context, first.refused, 0, transaction(context, 0), PLANNED_MS)
     path.write_text('{"id": 1}\n')
 
-    rerun = raw.split_landed(context, context.spark, 0, listed, PLANNED_MS, SPLIT_BEFORE)
+    rerun = raw.split_landing_files(context, context.spark, 0, listed, PLANNED_MS, SPLIT_BEFORE)
 
     assert rerun is not None
-    assert (files(rerun), rerun.planned.rules, rerun.arriving) == ((1, 0, 1, 0), {"empty_file": 1}, 0)
+    assert (files(rerun), rerun.prepared.rules, rerun.expected_rows) == ((1, 0, 1, 0), {"empty_file": 1}, 0)
 
 
-def test_a_file_that_was_good_and_cannot_be_read_any_more_stops_the_rerun(flow: Callable[..., FlowContext]) -> None:
+def test_a_file_that_became_unreadable_since_the_split_stops_the_rerun(flow: Callable[..., FlowContext]) -> None:
     context = flow()
     bad, good = land(context, "bad.json", ""), land(context, "good.json", '{"id": 1}\n')
     first = split(context, bad, good)
@@ -175,26 +177,24 @@ def test_a_file_that_was_good_and_cannot_be_read_any_more_stops_the_rerun(flow: 
     quarantine.append(context, first.refused, 0, transaction(context, 0), PLANNED_MS)
     good.write_text("")
 
-    with pytest.raises(
-        CheckpointCorruptError, match=r"good.json was readable when batch 0 was decided and is not any more"
-    ):
+    with pytest.raises(CheckpointCorruptError, match=r"good.json was readable when batch 0 was split, and is not now"):
         split(context, bad, good, decision=SPLIT_BEFORE)
 
 
-def test_a_file_that_is_skipped_is_set_aside_unopened(flow: Callable[..., FlowContext]) -> None:
+def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., FlowContext]) -> None:
     context = flow()
     good, poison = land(context, "good.json", '{"id": 1}\n'), land(context, "poison.json", '{"id": 2}\n')
     ref = checkpoint.current(context.layout, context.pipeline, BRONZE)
-    intervention.skip(context.layout, BRONZE, ref, "poison.json", by="ada", reason="brings the driver down")
+    overrides.skip(context.layout, BRONZE, ref, "poison.json", by="ada", reason="crashes the driver")
 
-    result = take(context, good, poison)
+    result = split_and_write(context, good, poison)
 
-    assert (files(result), result.planned.rules) == ((2, 1, 1, 0), {"skipped_file": 1})
+    assert (files(result), result.prepared.rules) == ((2, 1, 1, 0), {"skipped_file": 1})
     (entry,) = table(context.quarantine)
-    assert json.loads(entry["source"])["sha256"] == "", "not even its bytes were read"
+    assert json.loads(entry["source"])["sha256"] == "", "the file was not read at all"
     entries = ({"_row_id": entry["_row_id"], "source": entry["source"]},)
-    replay = dataclasses.replace(context, replay=Reentry(number=0, moment_ms=PLANNED_MS, entries=entries))
-    assert files(split(replay, poison)) == (1, 1, 0, 0), "a replay opens it after all"
+    replay = dataclasses.replace(context, replay=Replay(number=0, started_ms=PLANNED_MS, entries=entries))
+    assert files(split(replay, poison)) == (1, 1, 0, 0), "a replay reads it"
 
 
 def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any, ...]:
@@ -206,14 +206,14 @@ def split_messages(context: FlowContext, *messages: tuple[Any, ...], batch_id: i
     return raw.split_messages(context, batch, batch_id, NEW, PLANNED_MS)
 
 
-def test_messages_are_kept_raw_with_their_coordinates(flow: Callable[..., FlowContext]) -> None:
+def test_messages_are_stored_raw_with_their_coordinates(flow: Callable[..., FlowContext]) -> None:
     context = flow(CLICKS)
     assert split_messages(context) is None
 
     result = split_messages(context, message(5, value=b"\xff"), message(5, partition=1))
 
     assert result is not None and result.refused is None
-    assert (result.planned.read, result.planned.written, result.arriving) == (2, 2, 2)
+    assert (result.prepared.read, result.prepared.written, result.expected_rows) == (2, 2, 2)
     result.write(transaction(context, 0))
     rows = {row["_row_id"]: row for row in table(context.target)}
     assert set(rows) == {"clicks/0/5", "clicks/1/5"}
@@ -223,12 +223,12 @@ def test_messages_are_kept_raw_with_their_coordinates(flow: Callable[..., FlowCo
     assert (first["_ingested_at"], first["_batch_id"]) == (PLANNED, 0)
 
 
-def test_a_later_checkpoint_leaves_out_messages_that_bronze_holds(flow: Callable[..., FlowContext]) -> None:
+def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[..., FlowContext]) -> None:
     context = flow(CLICKS)
     first = split_messages(context, message(5), message(6), message(5, partition=1))
     assert first is not None
     first.write(transaction(context, 0))
-    # Another topic of the same numbers, as a table holds it whose source was changed.
+    # Another topic with the same offsets, as in a table whose source was changed.
     context.spark.read.format("delta").load(str(context.target)).selectExpr(
         "* EXCEPT (_topic, _offset)", "'other' AS _topic", "_offset + 2 AS _offset"
     ).write.format("delta").mode("append").save(str(context.target))
@@ -236,46 +236,48 @@ def test_a_later_checkpoint_leaves_out_messages_that_bronze_holds(flow: Callable
     for later in (flow(CLICKS, refresh=1), flow(CLICKS, version=2)):
         result = split_messages(later, message(6), message(7), message(7, partition=1), message(6, partition=1))
 
-        assert result is not None and result.planned.imbalance() == 0
-        record = result.planned
-        assert (record.read, record.written, record.already_read, result.arriving) == (4, 3, 1, 3)
+        assert result is not None and result.prepared.imbalance() == 0
+        record = result.prepared
+        assert (record.read, record.written, record.already_read, result.expected_rows) == (4, 3, 1, 3)
     result.write(transaction(later, 0))
     ids = [row["_row_id"] for row in table(context.target) if row["_topic"] == "clicks"]
-    assert sorted(ids) == [f"clicks/{place}" for place in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]
+    assert sorted(ids) == [f"clicks/{position}" for position in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]
 
 
-def test_messages_of_a_topic_made_anew_are_no_others_although_their_offsets_are_the_same(
+def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_same(
     flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "check_topic", lambda *_: None)
 
-    def note(version: int, topic_id: str) -> None:
-        known = topic.Noted(topic="clicks", topic_id=topic_id, cluster_id="", unnamed="A")
+    def record_topic(version: int, topic_id: str) -> None:
+        recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="", unnamed="A")
         ref = checkpoint.CheckpointRef(dag_id="orders", flow="clicks", version=version, refresh=0)
-        topic.note(flow(CLICKS).layout, ref, known)
+        topic.record(flow(CLICKS).layout, ref, recorded)
 
-    def taken(messages: list[tuple[Any, ...]], batch_id: int = 0, **asked: int) -> tuple[int, int]:
-        context = flow(CLICKS, **asked)
+    def written_and_already_read(messages: list[tuple[Any, ...]], batch_id: int = 0, **more: int) -> tuple[int, int]:
+        context = flow(CLICKS, **more)
         result = split_messages(context, *messages, batch_id=batch_id)
         assert result is not None
         result.write(transaction(context, batch_id))
-        return result.planned.written, result.planned.already_read
+        return result.prepared.written, result.prepared.already_read
 
-    # As an older Tidegate wrote it: without the id of the topic.
+    # A table of an older Tidegate version, without topic ids.
     before = split_messages(flow(CLICKS), message(5))
     assert before is not None
     dropped = flow(CLICKS)
     before.write(transaction(dropped, 0))
     from delta.tables import DeltaTable
 
-    held = DeltaTable.forPath(dropped.spark, str(dropped.target)).toDF().drop("_topic_id").localCheckpoint()
-    held.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(dropped.target))
-    note(1, "A")
-    assert taken([message(5), message(6)], refresh=1) == (1, 1), "what has no id is of the topic that was noted first"
-    note(2, "B")
+    without_topic_id = DeltaTable.forPath(dropped.spark, str(dropped.target)).toDF().drop("_topic_id").localCheckpoint()
+    without_topic_id.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(dropped.target))
+    record_topic(1, "A")
+    assert written_and_already_read([message(5), message(6)], refresh=1) == (1, 1), (
+        "messages without topic id belong to the topic that was recorded first"
+    )
+    record_topic(2, "B")
 
-    assert taken([message(5), message(6)], version=2) == (2, 0)
+    assert written_and_already_read([message(5), message(6)], version=2) == (2, 0)
 
-    assert taken([message(5), message(6)], version=2, refresh=1) == (0, 2)
+    assert written_and_already_read([message(5), message(6)], version=2, refresh=1) == (0, 2)
     rows = {row["_row_id"]: row["_topic_id"] for row in table(dropped.target)}
     assert rows == {"clicks/0/5": None, "clicks/A/0/6": "A", "clicks/B/0/5": "B", "clicks/B/0/6": "B"}

@@ -1,4 +1,4 @@
-"""Every source row gets exactly one fate; shown on changes of a keyed table."""
+"""Every source row gets exactly one disposition. The source is the change feed of a keyed table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 
-@pytest.mark.usefixtures("standing")
-def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
+@pytest.mark.usefixtures("existing_table")
+def test_each_disposition_has_its_own_count(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     context = latest(lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))))
@@ -41,10 +41,14 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
         batch_id=1,
     )
 
-    assert result.planned.filtered == {"odd": 5}
-    assert result.planned.rules == {"null_key(id)": 2, "null_sequence(at)": 1}
-    assert (result.planned.flow, result.planned.batch_id, result.planned.app_id) == ("latest", 1, "orders/latest/v1/0")
-    assert (result.planned.kind, result.arriving) == ("upsert", 5)
+    assert result.prepared.filtered == {"odd": 5}
+    assert result.prepared.rules == {"null_key(id)": 2, "null_sequence(at)": 1}
+    assert (result.prepared.flow, result.prepared.batch_id, result.prepared.app_id) == (
+        "latest",
+        1,
+        "orders/latest/v1/0",
+    )
+    assert (result.prepared.kind, result.expected_rows) == ("upsert", 5)
     assert counts(write(context, result)) == {
         "read": 15,
         "written": 4,
@@ -55,17 +59,17 @@ def test_every_fate_is_counted_by_its_own_name(latest: Open) -> None:
     }
 
 
-@pytest.mark.usefixtures("standing")
-def test_a_row_is_written_only_when_its_order_is_higher_than_that_of_the_table(latest: Open) -> None:
+@pytest.mark.usefixtures("existing_table")
+def test_a_row_is_written_only_if_its_order_is_higher_than_in_the_table(latest: Open) -> None:
     context = latest()
 
     result = split(
         context,
         (1, 6, 11, "insert", 1),  # later
         (2, 4, 21, "insert", 9),  # earlier
-        (3, 5, 31, "insert", 4),  # as late, of a newer version
-        (4, 5, 41, "insert", 2),  # as late, of an older version
-        (5, 5, 50, "insert", 3),  # the very same
+        (3, 5, 31, "insert", 4),  # same time, newer version
+        (4, 5, 41, "insert", 2),  # same time, older version
+        (5, 5, 50, "insert", 3),  # identical
         (6, 5, 0, "delete", 4),
         (7, 1, 71, "insert", 1),  # a new key
         batch_id=1,
@@ -84,46 +88,46 @@ def test_a_row_is_written_only_when_its_order_is_higher_than_that_of_the_table(l
     ]
 
 
-def test_of_one_key_the_highest_order_of_the_batch_is_written_whatever_came_first(latest: Open) -> None:
+def test_the_row_of_a_key_with_the_highest_order_in_the_batch_is_written(latest: Open) -> None:
     context = latest()
 
     result = split(context, (1, 2, 20, "insert", 5), (1, 3, 30, "insert", 4), (1, 3, 31, "insert", 3), (2, 1, 1))
 
-    assert counts(result.planned) == {"read": 4, "written": 2, "deduplicated": 2}
+    assert counts(result.prepared) == {"read": 4, "written": 2, "deduplicated": 2}
     write(context, result)
     first, second = table(context.target)
     assert (first["id"], first["at"], first["amount"], second["amount"]) == (1, 3, 30, 1)
     assert first["_order"] == {"at": 3, "_commit_version": 4, "_rank": 1}
     assert (first["_row_id"], first["_batch_id"], first["_deleted"]) == ("1|4|insert", 0, False)
     assert first["_ingested_at"] == datetime(2026, 1, 1, tzinfo=UTC)
-    own = ["_order", "_deleted", "_row_id", "_ingested_at", "_batch_id"]
-    assert [name for name in first if name.startswith("_")] == own
+    internal = ["_order", "_deleted", "_row_id", "_ingested_at", "_batch_id"]
+    assert [name for name in first if name.startswith("_")] == internal
 
 
-def test_within_one_version_a_delete_comes_before_an_insert_of_the_same_key(latest: Open) -> None:
+def test_within_one_version_a_delete_has_a_lower_order_than_an_insert_of_the_same_key(latest: Open) -> None:
     context = latest()
 
     result = split(context, (1, 2, 20, "insert"), (1, 2, 10, "delete"))
 
-    assert counts(result.planned) == {"read": 2, "written": 1, "deduplicated": 1}
+    assert counts(result.prepared) == {"read": 2, "written": 1, "deduplicated": 1}
     write(context, result)
     assert stored(context, "amount", "_deleted") == [(20, False)]
 
 
-def test_pre_images_are_no_rows(latest: Open) -> None:
+def test_pre_images_are_not_counted_as_rows(latest: Open) -> None:
     result = split(latest(), (1, 1, 10, "update_preimage", 2), (1, 1, 20, "update_postimage", 2))
 
-    assert counts(result.planned) == {"read": 1, "written": 1}
+    assert counts(result.prepared) == {"read": 1, "written": 1}
 
 
-def test_without_rows_there_is_nothing_to_split(latest: Open) -> None:
+def test_a_batch_without_rows_has_no_split(latest: Open) -> None:
     context = latest()
     batch = changes(context.spark, ORDERS, (1, 1, 10, "update_preimage", 2))
 
     assert split_rows(context, batch, 0, NEW) is None
 
 
-def test_a_refused_or_filtered_row_takes_the_place_of_no_good_row_of_its_key(latest: Open) -> None:
+def test_a_refused_or_filtered_row_does_not_supersede_a_good_row_of_its_key(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     good = F.col("amount") < 90
@@ -138,30 +142,30 @@ def test_a_refused_or_filtered_row_takes_the_place_of_no_good_row_of_its_key(lat
 
     result = split(context, (1, 1, 10, "insert", 1), (1, 7, 98, "insert", 2), (1, 8, 99, "insert", 3))
 
-    assert counts(result.planned) == {"read": 3, "written": 1, "quarantined": 1, "filtered": 1}
+    assert counts(result.prepared) == {"read": 3, "written": 1, "quarantined": 1, "filtered": 1}
     assert refused(result) == {"1|2|insert": ["null_sequence(at)"]}
     write(context, result)
     assert stored(context) == [(1, 1, 10)]
 
 
-def test_what_is_filtered_needs_neither_key_nor_sequence(latest: Open) -> None:
+def test_a_filtered_row_needs_neither_key_nor_sequence(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     context = latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday")))
 
     result = split(context, (None, None, 1))
 
-    assert counts(result.planned) == {"read": 1, "filtered": 1}
+    assert counts(result.prepared) == {"read": 1, "filtered": 1}
     assert result.refused is None
     write(context, result)
-    assert context.target.exists() and table(context.target) == [], "the batch is recorded in the table"
+    assert context.target.exists() and table(context.target) == [], "the table has the transaction of the batch"
 
 
-def test_a_row_that_lacks_key_and_sequence_names_both(latest: Open) -> None:
+def test_a_row_without_key_and_sequence_breaks_both_rules(latest: Open) -> None:
     result = split(latest(), (None, None, 1), (2, 1, 5))
 
-    assert result.planned.rules == {"null_key(id)": 1, "null_sequence(at)": 1}
-    assert counts(result.planned) == {"read": 2, "written": 1, "quarantined": 1}
+    assert result.prepared.rules == {"null_key(id)": 1, "null_sequence(at)": 1}
+    assert counts(result.prepared) == {"read": 2, "written": 1, "quarantined": 1}
     (row,) = result.refused.collect() if result.refused is not None else []
     assert row.asDict() == {
         "_row_id": "1|insert",
@@ -175,7 +179,7 @@ def test_a_row_that_lacks_key_and_sequence_names_both(latest: Open) -> None:
 APPENDING = dataclasses.replace(LATEST, transform="orders:clean", target=Table("silver.latest"))
 
 
-def test_a_table_without_keys_takes_every_row_that_is_neither_refused_nor_filtered(latest: Open) -> None:
+def test_rows_that_are_neither_refused_nor_filtered_are_appended_to_a_table_without_keys(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     context = latest(
@@ -184,36 +188,36 @@ def test_a_table_without_keys_takes_every_row_that_is_neither_refused_nor_filter
 
     result = split(context, (1, 1, 10, "insert", 1), (1, 1, 10, "insert", 2), (2, 1, 99), (None, 1, 5))
 
-    assert counts(result.planned) == {"read": 4, "written": 3, "filtered": 1}
-    assert result.planned.kind == "append"
+    assert counts(result.prepared) == {"read": 4, "written": 3, "filtered": 1}
+    assert result.prepared.kind == "append"
     write(context, result)
     assert stored(context) == [(1, 1, 10), (1, 1, 10), (None, 1, 5)]
     assert "_order" not in table(context.target)[0]
 
 
-def anew(context: FlowContext, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 7) -> Split:
-    """The batch as the new content of these keys, as a replay of a window derives it."""
-    named = context.spark.createDataFrame([(key,) for key in keys], "id int")
-    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW, anew=named)
+def backfill(context: FlowContext, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 7) -> Split:
+    """Split a batch as the backfill of these keys."""
+    backfill_keys = context.spark.createDataFrame([(key,) for key in keys], "id int")
+    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW, backfill_keys=backfill_keys)
     assert result is not None
-    assert result.planned.imbalance() == 0
+    assert result.prepared.imbalance() == 0
     return result
 
 
-@pytest.mark.usefixtures("standing")
-def test_rows_derived_anew_replace_what_stands_under_their_keys_whatever_its_order(latest: Open) -> None:
+@pytest.mark.usefixtures("existing_table")
+def test_a_backfill_replaces_the_rows_of_its_keys_without_comparing_their_order(latest: Open) -> None:
     context = latest()
     context.spark.createDataFrame([("x",)], "_row_id string").write.format("delta").save(str(context.quarantine))
 
-    # The same row under another id of its own, an older one, none, one of a key that nobody knows, and a refused one.
+    # An identical row with another row id, an older row, no row, a row of a key that is not in the table, a refused row.
     rows = (1, 5, 10, "update_postimage", 3), (2, 1, 21), (8, 1, 80, "insert", 2), (8, 0, 79), (None, 1, 0)
-    result = anew(context, [1, 2, 3, 7, 8], *rows)
+    result = backfill(context, [1, 2, 3, 7, 8], *rows)
 
     assert result.passed is not None
     passed = sorted(row["_row_id"] for row in result.passed.collect())
     assert passed == ["1|3|update_postimage", "2|1|insert", "8|1|insert", "8|2|insert"]
     record = write(context, result)
-    assert (record.kind, record.groups, record.upserted, record.deleted, record.unchanged) == ("rederive", 5, 2, 1, 2)
+    assert (record.kind, record.groups, record.upserted, record.deleted, record.unchanged) == ("backfill", 5, 2, 1, 2)
     assert counts(record) == {"read": 5, "written": 3, "quarantined": 1, "deduplicated": 1}
     assert stored(context, "id", "at", "amount", "_batch_id") == [
         (1, 5, 10, 0),
@@ -222,16 +226,16 @@ def test_rows_derived_anew_replace_what_stands_under_their_keys_whatever_its_ord
         (8, 1, 80, 7),
         (9, 6, 90, 0),
     ]
-    again = anew(context, [4], (4, 5, 40, "insert", 3))
-    assert again.refused is not None and again.refused.count() == 0, "an entry of its rows may have ended"
+    again = backfill(context, [4], (4, 5, 40, "insert", 3))
+    assert again.refused is not None and again.refused.count() == 0, "entries of its rows may have to be closed"
 
 
-def test_rows_derived_anew_need_no_quarantine_where_there_is_none(latest: Open) -> None:
-    result = anew(latest(), [1], (1, 5, 10))
+def test_a_backfill_writes_no_quarantine_if_there_is_no_table_and_no_refused_row(latest: Open) -> None:
+    result = backfill(latest(), [1], (1, 5, 10))
 
     assert result.refused is None
     assert result.passed is not None and [row["_row_id"] for row in result.passed.collect()] == ["1|1|insert"]
 
 
-def test_the_order_of_fates_is_the_precedence_of_a_source_row() -> None:
-    assert row_flows.FATES == ("quarantined", "written", "superseded", "deduplicated", "filtered")
+def test_the_precedence_of_dispositions() -> None:
+    assert row_flows.DISPOSITIONS == ("quarantined", "written", "superseded", "deduplicated", "filtered")

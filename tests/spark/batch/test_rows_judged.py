@@ -1,4 +1,4 @@
-"""What a gate and earlier decisions do with the rows of a batch."""
+"""The gate and the decisions of earlier attempts determine which rows of a batch are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.errors import GateRefusedError, SpecError
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.context import Reentry
+from tidegate.spark.context import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,25 +44,27 @@ def odd(rows: DataFrame) -> DataFrame:
 def decide(context: FlowContext, *rows: tuple[Any, ...], decision: Decision = NEW, batch_id: int = 0) -> Split:
     result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, decision)
     assert result is not None
-    assert result.planned.imbalance() == 0
+    assert result.prepared.imbalance() == 0
     return result
 
 
 def verdicts(context: FlowContext) -> list[str]:
-    """The outcomes that the lake keeps; the report has the same."""
-    kept = [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))]
-    assert kept == [verdict.outcome for verdict in context.report.verdicts]
-    return kept
+    """The outcomes in the verdicts table, which are also in the report."""
+    outcomes = [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))]
+    assert outcomes == [verdict.outcome for verdict in context.report.verdicts]
+    return outcomes
 
 
-def test_rows_that_break_a_rule_are_refused_and_only_records_are_judged(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_break_a_rule_are_refused_and_deletes_and_filtered_rows_are_not_judged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     context = flow_context(spark, tmp_path, LATEST, transform=odd, suite=[NOT_NEGATIVE, at_least(3, "info")])
 
     result = decide(
         context, (1, 1, 5), (2, 1, -1), (3, 1, 2), (4, 1, -1, "delete"), (5, 1, -99), (None, 1, -1), (7, 1, None)
     )
 
-    record = result.planned
+    record = result.prepared
     assert (record.read, record.written, record.quarantined, dict(record.filtered)) == (7, 4, 2, {"odd": 1})
     assert record.rules == {"between(amount)": 1, "null_key(id)": 1}
     assert refused(result) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
@@ -73,7 +75,7 @@ def test_rows_that_break_a_rule_are_refused_and_only_records_are_judged(spark: S
     assert not context.target.exists() and not context.quarantine.exists()
 
 
-def test_a_batch_below_a_critical_rules_mostly_is_refused_and_its_verdict_is_kept(
+def test_a_batch_below_the_mostly_of_a_critical_expectation_is_refused_and_its_verdict_recorded(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE])
@@ -101,11 +103,11 @@ def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(spark: Spark
     assert verdicts(context) == []
 
 
-def test_a_refused_batch_that_a_person_takes_out_is_refused_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_rows_of_a_batch_that_was_taken_out_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE])
     plan_batch(context, 0)
-    refusal.note(context.layout, context.ref, {"batch_id": 0, "suite_fingerprint": "s", "code_fingerprint": "c"})
-    refusal.take(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
+    refusal.record(context.layout, context.ref, {"batch_id": 0, "suite_fingerprint": "s", "code_fingerprint": "c"})
+    refusal.decide(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
 
     result = decide(context, (1, 1, 5), (2, 1, -1), (None, 1, 1))
 
@@ -114,16 +116,14 @@ def test_a_refused_batch_that_a_person_takes_out_is_refused_row_by_row(spark: Sp
         "2|1|insert": ["refused_batch", "between(amount)"],
         "1|insert": ["refused_batch", "null_key(id)"],
     }
-    assert (result.planned.quarantined, result.planned.written) == (3, 0)
+    assert (result.prepared.quarantined, result.prepared.written) == (3, 0)
     assert verdicts(context) == ["refused"]
     with pytest.raises(GateRefusedError):
         decide(context, (1, 1, 5), (2, 1, -1), batch_id=1)
 
 
-def test_what_is_replayed_from_quarantine_is_flagged_and_not_judged_as_a_batch(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    claim = Reentry(number=3, moment_ms=PLANNED_MS, entries=())
+def test_replayed_entries_are_flagged_but_get_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
+    claim = Replay(number=3, started_ms=PLANNED_MS, entries=())
     context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE], replay=claim)
 
     result = decide(context, (1, 1, 5), (2, 1, -1))
@@ -132,55 +132,51 @@ def test_what_is_replayed_from_quarantine_is_flagged_and_not_judged_as_a_batch(
     assert verdicts(context) == []
 
 
-def set_aside(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> None:
-    """What an earlier attempt at the batch did before it ended."""
+def write_quarantine(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> None:
+    """Write the quarantine of a batch, as an attempt that crashes before the target does."""
     result = decide(context, *rows, batch_id=batch_id)
     assert result.refused is not None
     quarantine.append(context, result.refused, batch_id, transaction(context, batch_id), PLANNED_MS)
 
 
-def test_a_split_that_was_decided_stands_whatever_the_suite_says_now(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_split_of_an_earlier_attempt_is_kept_with_another_suite(spark: SparkSession, tmp_path: Path) -> None:
     rows = ((1, 1, 5), (2, 1, -1), (3, 1, 7), (None, 1, 1))
-    set_aside(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE]), *rows)
+    write_quarantine(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE]), *rows)
     stricter = flow_context(spark, tmp_path, LATEST, suite=[at_least(6, "critical", mostly=1)])
 
     result = decide(stricter, *rows, decision=SPLIT_BEFORE)
 
     assert refused(result) == {"2|1|insert": ["between(amount)"], "1|insert": ["null_key(id)"]}
-    assert result.planned.rules == {"between(amount)": 1, "null_key(id)": 1}
-    assert (result.planned.written, result.planned.quarantined) == (2, 2)
+    assert result.prepared.rules == {"between(amount)": 1, "null_key(id)": 1}
+    assert (result.prepared.written, result.prepared.quarantined) == (2, 2)
     assert stricter.report.verdicts == [], "nothing is judged again"
 
 
-def test_entries_of_another_batch_or_another_checkpoint_decide_nothing_of_this_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_entries_of_another_batch_or_checkpoint_do_not_affect_the_split(spark: SparkSession, tmp_path: Path) -> None:
     earlier = flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE])
-    set_aside(earlier, (1, 1, -1))
-    set_aside(earlier, (2, 1, -1), batch_id=1)
-    set_aside(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE], version=2), (3, 1, -1), batch_id=1)
+    write_quarantine(earlier, (1, 1, -1))
+    write_quarantine(earlier, (2, 1, -1), batch_id=1)
+    write_quarantine(flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE], version=2), (3, 1, -1), batch_id=1)
 
     result = decide(earlier, (1, 1, -1), (2, 1, -1), (3, 1, -1), decision=SPLIT_BEFORE, batch_id=1)
 
     assert refused(result) == {"2|1|insert": ["between(amount)"]}
 
 
-def test_a_row_that_had_passed_and_can_no_longer_be_written_stops_the_rerun(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_row_that_passed_and_is_now_broken_stops_the_rerun(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 
     rows = ((1, 1, 5), (None, 1, 1))
-    set_aside(flow_context(spark, tmp_path, LATEST), *rows)
+    write_quarantine(flow_context(spark, tmp_path, LATEST), *rows)
     without_sequence = flow_context(
         spark, tmp_path, LATEST, transform=lambda rows: rows.withColumn("at", F.lit(None).cast("int"))
     )
 
-    with pytest.raises(SpecError, match="rows that had passed can no longer be written"):
+    with pytest.raises(SpecError, match="rows that passed then break a rule"):
         decide(without_sequence, *rows, decision=SPLIT_BEFORE)
 
 
-def test_a_split_that_misses_a_row_which_great_expectations_counts_is_an_error(
+def test_a_split_with_fewer_refused_rows_than_great_expectations_counts_is_an_error(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from pyspark.sql import functions as F
@@ -188,21 +184,21 @@ def test_a_split_that_misses_a_row_which_great_expectations_counts_is_an_error(
     from tidegate.spark.gate import SuiteGate
 
     class ForgetfulGate(SuiteGate):
-        """Flags no row: the fault that the check of the split is for."""
+        """Flags no row, which is the fault that `check_split` detects."""
 
         def flag(self, rows: DataFrame, judged: Column | None = None) -> DataFrame:
             return super().flag(rows, judged).withColumn("_errors", F.array().cast("array<string>"))
 
     context = flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE])
     assert context.gate is not None
-    context.gate = ForgetfulGate(context.gate.suite, "code", context.gate.surroundings)
+    context.gate = ForgetfulGate(context.gate.suite, "code", context.gate.lake_context)
 
-    with pytest.raises(SpecError, match="flags 0 rows where Great Expectations counts 1"):
+    with pytest.raises(SpecError, match="flags 0 rows, but Great Expectations counts 1"):
         decide(context, (1, 1, 5), (2, 1, -1))
     assert verdicts(context) == []
 
 
-def test_one_refused_row_of_several_that_were_made_of_one_refuses_them_all(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_refused_output_row_refuses_all_output_rows_of_its_source_row(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 
     def legs(rows: DataFrame) -> DataFrame:
@@ -216,7 +212,7 @@ def test_one_refused_row_of_several_that_were_made_of_one_refuses_them_all(spark
     result = decide(context, (1, 1, 500), (2, 1, 50))
 
     assert refused(result) == {"2|1|insert": ["between(amount)"]}
-    assert (result.planned.read, result.planned.written, result.planned.quarantined) == (2, 1, 1)
-    assert result.arriving == 2
+    assert (result.prepared.read, result.prepared.written, result.prepared.quarantined) == (2, 1, 1)
+    assert result.expected_rows == 2
     result.write(transaction(context, 0))
     assert sorted(row["id"] for row in table(context.target)) == [1, 101]

@@ -1,4 +1,4 @@
-"""What a transform or a contract may do to the rows of a batch: none gets lost, and none has two fates."""
+"""Whatever a transform or a contract does with the rows of a batch, each source row has exactly one disposition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.jvm
 
 
 def doubled(rows: DataFrame) -> DataFrame:
-    """Two rows of each: the second has a key of its own, and the amount decides what becomes of it."""
+    """Two output rows per source row: the second has another key; the amount determines whether it is broken or filtered."""
     from pyspark.sql import functions as F
 
     both = rows.withColumn("leg", F.explode(F.array(F.lit(0), F.lit(100))))
@@ -38,60 +38,60 @@ def doubled(rows: DataFrame) -> DataFrame:
     )
 
 
-def test_one_row_made_into_several_counts_once_by_the_first_fate_that_one_of_them_has(latest: Open) -> None:
+def test_a_source_row_with_several_output_rows_counts_once_by_precedence(latest: Open) -> None:
     context = latest(doubled)
 
     result = split(context, (1, 1, 10), (2, 1, 666), (3, 1, 99), (4, 1, 98))
 
-    assert counts(result.planned) == {"read": 4, "written": 2, "quarantined": 1, "filtered": 1}
+    assert counts(result.prepared) == {"read": 4, "written": 2, "quarantined": 1, "filtered": 1}
     assert refused(result) == {"2|1|insert": ["null_key(id)"]}
-    assert result.arriving == 3, "of the first row two, of the third one"
+    assert result.expected_rows == 3, "two output rows of the first source row, one of the third"
     write(context, result)
     assert stored(context, "id") == [(1,), (101,), (3,)]
 
 
-@pytest.mark.usefixtures("standing")
-def test_of_a_row_of_which_some_are_older_than_the_table_the_others_count(latest: Open) -> None:
+@pytest.mark.usefixtures("existing_table")
+def test_a_source_row_is_written_if_one_of_its_output_rows_is_newer_than_the_table(latest: Open) -> None:
     result = split(latest(doubled), (1, 2, 10), batch_id=1)
 
-    assert counts(result.planned) == {"read": 1, "written": 1}
-    assert result.arriving == 1
+    assert counts(result.prepared) == {"read": 1, "written": 1}
+    assert result.expected_rows == 1
 
 
-def test_a_transform_that_drops_rows_is_an_imbalance_that_names_it(latest: Open) -> None:
-    with pytest.raises(LedgerImbalanceError, match=r"transform None lost 1 rows and invented 0; nothing was written"):
+def test_a_transform_that_drops_rows_is_an_imbalance(latest: Open) -> None:
+    with pytest.raises(LedgerImbalanceError, match=r"transform None dropped 1 rows and added 0; nothing was written"):
         split(latest(lambda rows: rows.where("amount > 5")), (1, 1, 10), (2, 1, 5))
 
 
-def test_a_transform_that_invents_rows_is_an_imbalance(latest: Open) -> None:
+def test_a_transform_that_adds_rows_is_an_imbalance(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     added = (F.when(F.col("id") == 1, F.array("_row_id", F.lit("x"))).otherwise(F.array("_row_id")),)
-    with pytest.raises(LedgerImbalanceError, match="lost 0 rows and invented 1"):
+    with pytest.raises(LedgerImbalanceError, match="dropped 0 rows and added 1"):
         split(latest(lambda rows: rows.withColumn("_row_id", F.explode(*added))), (1, 1, 10), (2, 1, 5))
 
 
-def test_a_transform_that_swaps_one_row_for_another_is_noticed_although_the_numbers_fit(latest: Open) -> None:
+def test_a_transform_that_replaces_one_row_by_another_is_an_imbalance_despite_equal_counts(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     swapped = F.when(F.col("id") == 1, F.lit("2|1|insert")).otherwise(F.col("_row_id"))
-    with pytest.raises(LedgerImbalanceError, match="lost 1 rows and invented 0"):
+    with pytest.raises(LedgerImbalanceError, match="dropped 1 rows and added 0"):
         split(latest(lambda rows: rows.withColumn("_row_id", swapped)), (1, 1, 10), (2, 1, 5))
 
 
 @pytest.mark.parametrize("column", ["_row_id", "_origin", "id", "at"])
-def test_a_transform_without_what_it_must_carry_is_told_so(latest: Open, column: str) -> None:
-    with pytest.raises(SpecError, match=rf"transform None does not return {column}; it must carry"):
+def test_a_transform_that_drops_a_required_column_is_an_error(latest: Open, column: str) -> None:
+    with pytest.raises(SpecError, match=rf"transform None does not return {column}; it must return"):
         latest_rows = latest(lambda rows: rows.drop(column))
         split(latest_rows, (1, 1, 10))
 
 
-def test_a_transform_that_makes_a_name_of_ours_is_told_so(latest: Open) -> None:
-    with pytest.raises(SpecError, match=r"makes _fate; names that begin with '_' are ours"):
-        split(latest(lambda rows: rows.selectExpr("*", "1 AS _fate")), (1, 1, 10))
+def test_a_transform_that_returns_a_reserved_column_is_an_error(latest: Open) -> None:
+    with pytest.raises(SpecError, match=r"returns _disposition; names that begin with '_' are reserved"):
+        split(latest(lambda rows: rows.selectExpr("*", "1 AS _disposition")), (1, 1, 10))
 
 
-def test_a_record_that_cannot_be_read_is_refused_with_its_text_and_what_it_brings_is_in_the_history(
+def test_an_unreadable_record_is_refused_with_its_text_and_a_new_field_is_in_the_schema_history(
     spark: SparkSession, latest: Open
 ) -> None:
     context = latest(flow=SILVER)
@@ -106,8 +106,8 @@ def test_a_record_that_cannot_be_read_is_refused_with_its_text_and_what_it_bring
     result = split_rows(context, batch.union(landed(spark, '{"id": 9, "at": 9}', kind="delete")), 0, NEW)
 
     assert result is not None
-    assert counts(result.planned) == {"read": 4, "written": 1, "quarantined": 3}
-    assert result.planned.rules == {"malformed_json": 1, "wrong_type(amount)": 1, "null_sequence(at)": 1}
+    assert counts(result.prepared) == {"read": 4, "written": 1, "quarantined": 3}
+    assert result.prepared.rules == {"malformed_json": 1, "wrong_type(amount)": 1, "null_sequence(at)": 1}
     assert result.refused is not None
     texts = {row["_row_id"]: (row["record"], json.loads(row["source"])["line"]) for row in result.refused.collect()}
     assert texts["a#1"] == ("{not json", 1)
@@ -115,7 +115,7 @@ def test_a_record_that_cannot_be_read_is_refused_with_its_text_and_what_it_bring
     assert [(line.change.field, line.decision) for line in history] == [("gate", "rescue")]
 
 
-def test_a_batch_that_a_frozen_contract_refuses_writes_no_fate(spark: SparkSession, latest: Open) -> None:
+def test_a_batch_that_a_frozen_contract_refuses_writes_no_split(spark: SparkSession, latest: Open) -> None:
     source = FileSource(
         path="orders", format="json", schema="id INT, at INT, amount INT", contract=Contract(mode="freeze")
     )

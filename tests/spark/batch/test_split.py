@@ -1,4 +1,4 @@
-"""What earlier attempts wrote, and the checks that no row is lost on its way."""
+"""Reading what earlier attempts wrote, and the checks that no row is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.spark.flow_context import LATEST, flow_context
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.report import BatchRecord
-from tidegate.spark.batch.split import Decision, Split, arrived_rows, check_arrived, check_balance, decide, settle
+from tidegate.spark.batch.split import Decision, Split, changed_rows, check_balance, check_commit, decide, settle
 from tidegate.spark.lake import sinks
 from tidegate.spark.lake.sinks import Transaction
 from tidegate.spark.lake.tables import Commit
@@ -29,11 +29,11 @@ def latest(spark: SparkSession, tmp_path: Path) -> FlowContext:
 
 def write(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
     rows = context.spark.createDataFrame([(batch_id,)], "id int").coalesce(1)
-    sinks.append(rows, path, Transaction(app_id=app_id or context.app_id, batch_id=batch_id, planned={}))
+    sinks.append(rows, path, Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={}))
 
 
 @pytest.mark.jvm
-def test_what_was_written_of_a_batch_is_read_from_both_tables(latest: FlowContext) -> None:
+def test_the_decision_is_read_from_both_tables(latest: FlowContext) -> None:
     nothing, split = Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)
 
     assert decide(latest, 0) == nothing, "there are no tables"
@@ -41,13 +41,13 @@ def test_what_was_written_of_a_batch_is_read_from_both_tables(latest: FlowContex
     assert decide(latest, 0) == split
     write(latest, latest.target, 0)
     assert decide(latest, 0) == Decision(quarantined=True, written=True)
-    assert decide(latest, 1) == nothing, "they hold the batch before"
+    assert decide(latest, 1) == nothing, "they have the batch before"
     write(latest, latest.target, 1)
     assert decide(latest, 1) == Decision(quarantined=False, written=True)
 
 
 @pytest.mark.jvm
-def test_batches_of_another_checkpoint_decide_nothing(latest: FlowContext) -> None:
+def test_batches_of_another_checkpoint_are_ignored(latest: FlowContext) -> None:
     for path in (latest.quarantine, latest.target):
         write(latest, path, 3, "orders/latest/v0/0")
 
@@ -57,12 +57,12 @@ def test_batches_of_another_checkpoint_decide_nothing(latest: FlowContext) -> No
 
 @pytest.mark.jvm
 @pytest.mark.parametrize("ahead", ["target", "quarantine"])
-def test_a_table_that_is_ahead_of_the_checkpoint_is_an_error_that_names_it(latest: FlowContext, ahead: str) -> None:
+def test_a_table_with_a_later_batch_than_the_checkpoint_is_an_error_that_names_the_table(
+    latest: FlowContext, ahead: str
+) -> None:
     write(latest, latest.target if ahead == "target" else latest.quarantine, 4)
 
-    with pytest.raises(
-        CheckpointCorruptError, match=rf"its {ahead} holds batch 4 .* set checkpoint_version=2"
-    ) as caught:
+    with pytest.raises(CheckpointCorruptError, match=rf"its {ahead} has batch 4 .* set checkpoint_version=2") as caught:
         decide(latest, 3)
 
     assert caught.value.path == str(latest.checkpoint)
@@ -73,28 +73,34 @@ def record(**counts: int) -> BatchRecord:
 
 
 @pytest.mark.jvm
-def test_a_line_that_does_not_balance_is_an_error_in_numbers(latest: FlowContext) -> None:
+def test_a_line_that_does_not_balance_is_an_error_with_its_counts(latest: FlowContext) -> None:
     check_balance(latest, record(read=3, written=2, quarantined=1))
 
     for wrong in (record(read=3, written=2), record(read=2, written=3)):
-        with pytest.raises(LedgerImbalanceError, match=r"1 rows have no fate, or two \(read \d, written \d\)"):
+        with pytest.raises(
+            LedgerImbalanceError, match=r"1 rows have no disposition, or several \(read \d, written \d\)"
+        ):
             check_balance(latest, wrong)
 
 
 @pytest.mark.jvm
-def test_a_commit_must_report_as_many_rows_as_were_planned(latest: FlowContext) -> None:
-    def split(arriving: int) -> Split:
-        return Split(planned=record(read=2, written=2), refused=None, write=lambda _: commit, arriving=arriving)
+def test_a_commit_must_report_as_many_rows_as_expected(latest: FlowContext) -> None:
+    def split(expected_rows: int) -> Split:
+        return Split(
+            prepared=record(read=2, written=2), refused=None, write=lambda _: commit, expected_rows=expected_rows
+        )
 
     commit = Commit(version=5, metrics={"numOutputRows": 2}, metadata={})
-    check_arrived(latest, split(2), commit)
+    check_commit(latest, split(2), commit)
 
     for wrong in (1, 3, 0):
-        with pytest.raises(LedgerImbalanceError, match=rf"{wrong} rows were to arrive in .*, its commit 5 reports 2"):
-            check_arrived(latest, split(wrong), commit)
+        with pytest.raises(
+            LedgerImbalanceError, match=rf"{wrong} rows were to be written to .*, its commit 5 reports 2"
+        ):
+            check_commit(latest, split(wrong), commit)
 
 
-def test_of_a_merge_the_rows_that_were_copied_do_not_count() -> None:
+def test_copied_rows_of_a_merge_are_not_counted() -> None:
     merged = {
         "numTargetRowsInserted": 1,
         "numTargetRowsUpdated": 20,
@@ -103,18 +109,18 @@ def test_of_a_merge_the_rows_that_were_copied_do_not_count() -> None:
         "numOutputRows": 4021,
     }
 
-    assert arrived_rows(Commit(version=1, metrics=merged, metadata={})) == 321
-    assert arrived_rows(Commit(version=1, metrics={"numOutputRows": 7}, metadata={})) == 7
-    assert arrived_rows(Commit(version=1, metrics={}, metadata={})) == 0
+    assert changed_rows(Commit(version=1, metrics=merged, metadata={})) == 321
+    assert changed_rows(Commit(version=1, metrics={"numOutputRows": 7}, metadata={})) == 7
+    assert changed_rows(Commit(version=1, metrics={}, metadata={})) == 0
 
 
 def merge_commit(read: int, *counts: int) -> Commit:
-    """Of a MERGE that read so many rows; ``counts`` are inserted, updated and deleted ones."""
+    """The commit of a MERGE that read ``read`` rows; ``counts`` are inserted, updated and deleted rows."""
     names = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
     return Commit(version=5, metrics={"numSourceRows": read, **dict(zip(names, counts, strict=True))}, metadata={})
 
 
-def test_what_a_merge_left_as_it_was_is_superseded_or_unchanged() -> None:
+def test_rows_that_a_merge_did_not_change_are_superseded_or_unchanged() -> None:
     rows = settle(record(read=7, written=6, quarantined=1), merge_commit(6, 1, 2, 0), "rows")
     assert (rows.written, rows.superseded, rows.imbalance(), rows.target_version) == (3, 3, 0, 5)
 
@@ -133,10 +139,10 @@ def test_what_a_merge_left_as_it_was_is_superseded_or_unchanged() -> None:
     [merge_commit(5, 1, 1, 0), merge_commit(7, 1, 1, 0), merge_commit(6, 6, 1, 0)],
     ids=["less", "more", "twice"],
 )
-def test_a_merge_must_read_as_many_rows_as_were_planned_and_write_no_more(latest: FlowContext, commit: Commit) -> None:
-    planned = record(read=6, written=6)
-    split = Split(planned=planned, refused=None, write=lambda _: commit, arriving=6, settled="rows")
-    check_arrived(latest, split, merge_commit(6, 1, 1, 0))
+def test_a_merge_must_read_as_many_rows_as_expected_and_write_no_more(latest: FlowContext, commit: Commit) -> None:
+    prepared = record(read=6, written=6)
+    split = Split(prepared=prepared, refused=None, write=lambda _: commit, expected_rows=6, settled="rows")
+    check_commit(latest, split, merge_commit(6, 1, 1, 0))
 
-    with pytest.raises(LedgerImbalanceError, match="6 rows were to arrive"):
-        check_arrived(latest, split, commit)
+    with pytest.raises(LedgerImbalanceError, match="6 rows were to be written"):
+        check_commit(latest, split, commit)

@@ -1,4 +1,4 @@
-"""What Spark and Java say becomes one of our errors, terminal or transient, without a value of the data."""
+"""Exceptions of Spark and Java are translated to a `TidegateError`, terminal or transient, without data values."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pytest
 
 from tidegate.errors import (
     CheckpointCorruptError,
+    DeclarationConflictError,
     GateRefusedError,
     LakeUnwritableError,
     OffsetsExpiredError,
     SinkConflictError,
     SourceUnavailableError,
-    SpecDriftError,
     SpecError,
     TidegateError,
     UnexpectedError,
 )
 from tidegate.spark.driver.failures import translate
 
-SAID: list[tuple[str, type[TidegateError], bool]] = [
+MESSAGES: list[tuple[str, type[TidegateError], bool]] = [
     ("java.io.IOException: No space left on device", LakeUnwritableError, True),
     ("java.io.IOException: Disk quota exceeded", LakeUnwritableError, True),
     ("java.io.FileNotFoundException: /lake/x (Read-only file system)", LakeUnwritableError, True),
@@ -38,38 +38,40 @@ SAID: list[tuple[str, type[TidegateError], bool]] = [
     ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting", SourceUnavailableError, True),
     ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", SourceUnavailableError, True),
     ("java.net.ConnectException: Connection refused", SourceUnavailableError, True),
-    ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] …", SpecDriftError, False),
+    ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] …", DeclarationConflictError, False),
     ("[CAST_INVALID_INPUT] The value 'secret@example.org' of the type", UnexpectedError, False),
 ]
 
 
-@pytest.mark.parametrize(("said", "kind", "transient"), SAID)
-def test_each_kind_is_known_by_what_spark_says(said: str, kind: type[TidegateError], transient: bool) -> None:
-    error = translate(RuntimeError(said), what="flow 'silver'", checkpoint="checkpoints/flights/silver/v1/0")
+@pytest.mark.parametrize(("message", "kind", "transient"), MESSAGES)
+def test_the_type_of_the_error_depends_on_sparks_message(
+    message: str, kind: type[TidegateError], transient: bool
+) -> None:
+    error = translate(RuntimeError(message), what="flow 'silver'", checkpoint="checkpoints/flights/silver/v1/0")
 
     assert type(error) is kind
     assert error.transient is transient
     assert "flow 'silver'" in error.message
 
 
-def test_the_message_names_the_condition_behind_the_wrappers_and_quotes_no_value() -> None:
-    said = "[STREAM_FAILED] [FOREACH_BATCH_USER_FUNCTION_ERROR] [CAST_INVALID_INPUT] The value 'secret@example.org'"
+def test_the_message_has_the_innermost_condition_and_no_value() -> None:
+    message = "[STREAM_FAILED] [FOREACH_BATCH_USER_FUNCTION_ERROR] [CAST_INVALID_INPUT] The value 'secret@example.org'"
 
-    error = translate(RuntimeError(said), what="flow 'silver'", checkpoint="c")
+    error = translate(RuntimeError(message), what="flow 'silver'", checkpoint="c")
 
     assert "CAST_INVALID_INPUT" in error.message
     assert "secret" not in error.message
 
 
-def test_our_own_errors_pass_as_they_are() -> None:
-    error = SpecError("mend it")
+def test_a_tidegate_error_is_returned_unchanged() -> None:
+    error = SpecError("fix it")
 
     assert translate(error, what="flow 'silver'", checkpoint="c") is error
     assert not issubclass(GateRefusedError, SpecError)
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "kind"),
     [
         (
             "[FAILED_READ_FILE.FILE_NOT_EXIST] … reading file file:///lake/tables/bronze/a/x.parquet.",
@@ -80,9 +82,11 @@ def test_our_own_errors_pass_as_they_are() -> None:
         ("[FAILED_READ_FILE.NO_HINT] … reading file file:///lake/tables/bronze/a/x.parquet.", UnexpectedError),
     ],
 )
-def test_a_file_of_the_source_table_that_is_gone_asks_for_a_new_version(said: str, kind: type[TidegateError]) -> None:
-    error = translate(RuntimeError(said), what="flow 'silver'", checkpoint="c", feed="/lake/tables/bronze/a")
+def test_the_message_for_a_missing_file_of_the_source_table_asks_for_a_new_version(
+    message: str, kind: type[TidegateError]
+) -> None:
+    error = translate(RuntimeError(message), what="flow 'silver'", checkpoint="c", feed="/lake/tables/bronze/a")
 
     assert type(error) is kind
     assert ("raise checkpoint_version" in error.message) is (kind is OffsetsExpiredError)
-    assert type(translate(RuntimeError(said), what="flow 'bronze'", checkpoint="c")) is UnexpectedError
+    assert type(translate(RuntimeError(message), what="flow 'bronze'", checkpoint="c")) is UnexpectedError

@@ -1,4 +1,4 @@
-"""The JVM that commits holds the leases of a flow: all of them or none, for as long as it works."""
+"""The JVM that commits holds all leases of a flow or none of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.checkpoints import lease as outside
+from tidegate.checkpoints import lease as lease_probe
 from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout
 from tidegate.spark.driver import lease
@@ -24,20 +24,20 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def holders(layout: Layout) -> list[str | None]:
-    return [outside.holder(layout, resource) for resource in BOTH]
+    return [lease_probe.holder(layout, resource) for resource in BOTH]
 
 
-def test_all_resources_are_held_under_the_name_of_the_owner_and_free_afterwards(spark: Any, layout: Layout) -> None:
+def test_all_leases_are_held_with_the_owners_name_and_released_afterwards(spark: Any, layout: Layout) -> None:
     pid = spark._jvm.java.lang.ProcessHandle.current().pid()
 
     with lease.hold(spark, layout, BOTH, what="attempt a1 of flights"):
-        assert [str(told).split(" on ")[0] for told in holders(layout)] == [f"attempt a1 of flights (pid {pid}"] * 2
+        assert [str(owner).split(" on ")[0] for owner in holders(layout)] == [f"attempt a1 of flights (pid {pid}"] * 2
 
     assert holders(layout) == [None, None]
     assert [layout.lease_owner(resource).exists() for resource in BOTH] == [False, False]
 
 
-def test_they_are_free_again_when_the_work_fails(spark: Any, layout: Layout) -> None:
+def test_the_leases_are_released_when_the_work_fails(spark: Any, layout: Layout) -> None:
     with pytest.raises(KeyError), lease.hold(spark, layout, BOTH, what="attempt a1 of flights"):
         raise KeyError("the work")
 
@@ -46,7 +46,7 @@ def test_they_are_free_again_when_the_work_fails(spark: Any, layout: Layout) -> 
         assert None not in holders(layout)
 
 
-def test_a_second_run_of_the_same_jvm_is_turned_away_and_the_first_keeps_its_lease(spark: Any, layout: Layout) -> None:
+def test_a_second_run_in_the_same_jvm_gets_no_lease_and_the_first_keeps_its_own(spark: Any, layout: Layout) -> None:
     with lease.hold(spark, layout, (TABLE,), what="attempt a1 of flights"):
         with (
             pytest.raises(LeaseHeldError, match="another run in this same process") as refused,
@@ -54,14 +54,14 @@ def test_a_second_run_of_the_same_jvm_is_turned_away_and_the_first_keeps_its_lea
         ):
             pytest.fail("two writers at once")
         assert refused.value.transient
-        held, free = holders(layout)
-        assert str(held).startswith("attempt a1 of flights"), "its lock and its name are its own"
-        assert free is None, "none is kept where one is lacking"
+        table_owner, checkpoint_owner = holders(layout)
+        assert str(table_owner).startswith("attempt a1 of flights"), "the first run keeps its lease"
+        assert checkpoint_owner is None, "the second run holds no lease if one is not free"
 
 
-def test_a_lease_of_another_process_is_not_taken_and_its_owner_is_named(spark: Any, layout: Layout) -> None:
+def test_a_lease_of_another_process_is_an_error_that_names_the_owner(spark: Any, layout: Layout) -> None:
     with (
-        outside.hold(layout, (TABLE,), what="quarantine waive of flights/silver"),
+        lease_probe.hold(layout, (TABLE,), what="quarantine waive of flights/silver"),
         pytest.raises(LeaseHeldError, match="quarantine waive of flights/silver"),
         lease.hold(spark, layout, BOTH, what="attempt a1 of flights"),
     ):
@@ -70,7 +70,7 @@ def test_a_lease_of_another_process_is_not_taken_and_its_owner_is_named(spark: A
     assert holders(layout) == [None, None]
 
 
-def test_other_flows_and_tables_are_free_meanwhile(spark: Any, layout: Layout) -> None:
+def test_leases_of_other_flows_and_tables_are_independent(spark: Any, layout: Layout) -> None:
     with (
         lease.hold(spark, layout, BOTH, what="attempt a1 of flights"),
         lease.hold(spark, layout, ("checkpoint:flights/gold", "table:gold.delays"), what="attempt b1 of flights"),

@@ -1,4 +1,4 @@
-"""Spark's own numbers of every micro-batch are kept, and never at the cost of a flow."""
+"""Spark's progress metrics of every micro-batch are recorded; a failure to record them never fails the flow."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.deployment import Deployment
 from tests.spark import flow_context as orders
 from tidegate.ops import store
 from tidegate.spark.context import FlowContext
-from tidegate.spark.driver.listener import Recorder
+from tidegate.spark.driver.listener import ProgressRecorder
 from tidegate.spark.flow import run_flow
 
 
 def two_files_one_at_a_time(spark: Any, folder: Path) -> FlowContext:
-    """A landing flow that takes two batches."""
+    """A landing flow that reads two files in two batches."""
     source = dataclasses.replace(orders.BRONZE.source, max_files_per_trigger=1)
     landing = folder / "landing" / "orders"
     landing.mkdir(parents=True)
@@ -29,17 +29,17 @@ def two_files_one_at_a_time(spark: Any, folder: Path) -> FlowContext:
 
 
 @pytest.mark.jvm
-def test_every_batch_of_every_flow_has_its_line(spark: Any, tmp_path: Path) -> None:
+def test_every_batch_of_every_flow_has_one_line(spark: Any, tmp_path: Path) -> None:
     bronze = two_files_one_at_a_time(spark, tmp_path)
     run_flow(bronze)
     run_flow(orders.flow_context(spark, tmp_path, orders.SILVER))
 
     path = bronze.layout.ops("orders", "progress")
-    lines = store.select(path, "SELECT * FROM held ORDER BY started_at")
-    ledger = store.select(bronze.layout.ops("orders", "ledger"), "SELECT app_id, batch_id FROM held")
-    told = {(line["app_id"], line["batch_id"]) for line in lines}
-    assert told == {(line["app_id"], line["batch_id"]) for line in ledger}
-    assert len(lines) == len(told) == 3
+    lines = store.select(path, "SELECT * FROM delta_table ORDER BY started_at")
+    ledger = store.select(bronze.layout.ops("orders", "ledger"), "SELECT app_id, batch_id FROM delta_table")
+    recorded = {(line["app_id"], line["batch_id"]) for line in lines}
+    assert recorded == {(line["app_id"], line["batch_id"]) for line in ledger}
+    assert len(lines) == len(recorded) == 3
     first, second = (line for line in lines if line["flow"] == "bronze")
     assert (first["run_key"], first["attempt"], first["mode"]) == (bronze.run_key, "a1", "incremental")
     assert 0 < dict(first["duration_ms"])["addBatch"] <= first["trigger_ms"]
@@ -47,12 +47,12 @@ def test_every_batch_of_every_flow_has_its_line(spark: Any, tmp_path: Path) -> N
     assert silver["input_rows"] >= 4
     assert silver["processed_rows_per_second"] > 0
     assert second["start_offset"] == first["end_offset"] == '{"logOffset": 0}'
-    # Written when a flow ends, so it costs one commit each.
+    # Lines are written at the end of a flow: one commit per flow.
     assert len(list((path / "_delta_log").glob("*.json"))) == 2
 
 
 @pytest.mark.jvm
-def test_a_flow_whose_metrics_cannot_be_written_is_done_all_the_same(
+def test_a_flow_succeeds_if_its_metrics_cannot_be_written(
     spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bronze = two_files_one_at_a_time(spark, tmp_path)
@@ -64,7 +64,7 @@ def test_a_flow_whose_metrics_cannot_be_written_is_done_all_the_same(
     assert "bronze: metrics of its batches were not recorded: " in caplog.text
 
 
-def test_what_spark_tells_in_an_unknown_form_is_a_warning_without_its_text(
+def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
     context = SimpleNamespace(
@@ -76,20 +76,20 @@ def test_what_spark_tells_in_an_unknown_form_is_a_warning_without_its_text(
         layout=deployment.layout,
         pipeline=SimpleNamespace(name="flights"),
     )
-    listener = Recorder(cast(FlowContext, context))
-    assert listener.await_end(0), "a query that never started has no end"
+    listener = ProgressRecorder(cast(FlowContext, context))
+    assert listener.await_termination(0), "there is nothing to wait for before the query starts"
     listener.onQueryStarted(SimpleNamespace(name="another", runId=1))
     listener.onQueryStarted(SimpleNamespace(name="flights/bronze/v1/0", runId=2))
-    assert not listener.await_end(0)
+    assert not listener.await_termination(0)
     caplog.set_level(logging.WARNING)
     for run, json in ((1, "not ours"), (2, '{"secret": 4711}')):
         listener.onQueryProgress(
             SimpleNamespace(progress=SimpleNamespace(runId=run, durationMs={"addBatch": 1}, json=json))
         )
     listener.onQueryTerminated(SimpleNamespace(runId=1))
-    assert not listener.await_end(0)
+    assert not listener.await_termination(0)
     listener.onQueryTerminated(SimpleNamespace(runId=2))
-    assert listener.await_end(0)
+    assert listener.await_termination(0)
     listener.write()
     assert [record.getMessage() for record in caplog.records] == [
         "bronze: metrics of its batches were not recorded: KeyError"

@@ -1,7 +1,7 @@
-"""The contract with Great Expectations: our flags are the rows that GX counts, for every rule that a suite may hold.
+"""Contract test with Great Expectations: for every supported rule, the flagged rows are those that GX counts.
 
-Everything here is compared with GX's public way of validating a batch, in its most talkative format. The batch holds
-nulls, duplicates and values that break each rule.
+Flags are compared with the results of GX's public API in its most detailed format. The batch contains nulls, duplicates
+and values that break each rule.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tidegate.layout import Layout
-from tidegate.spark.gate import SuiteGate, Surroundings, load_suite
+from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
+from tidegate.spark.gate.lake_context import activate
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES
-from tidegate.spark.gate.surroundings import seen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "0"))
-"""How many generated batches are compared, other ones each time; without it some, and always the same."""
+"""The number of random batches that are compared; 0 means a few batches that are the same in every run."""
 
 NUMBERS_ONLY = {"type": "comparison", "column": {"name": "kind"}, "operator": "==", "parameter": "number"}
 EITHER = {
@@ -57,7 +57,7 @@ ROW_KWARGS: dict[str, list[dict[str, Any]]] = {
     ],
     "expect_column_values_to_be_in_set": [
         {"column": "code", "value_set": ["AA", "BBB"]},
-        # Only the rows within the condition are numbers: outside of it the comparison would raise.
+        # Rows outside of the condition are not numbers: the comparison would raise for them.
         {"column": "measure", "value_set": [1, 2, 3], "row_condition": NUMBERS_ONLY},
     ],
     "expect_column_values_to_be_in_table": [
@@ -158,10 +158,10 @@ class Case:
 
 
 def row_cases(*, both: bool) -> list[Case]:
-    """Every variant of every row rule: on all rows, or with a ``mostly`` on some of them where a row condition is allowed.
+    """Every variant of every row rule, for all rows or with a row condition (where allowed) and a ``mostly``.
 
     Args:
-        both: Each variant in both ways; without it they take turns.
+        both: Return each variant in both forms; otherwise the forms alternate.
     """
     cases: list[Case] = []
     variants = [(kind, kwargs) for kind, listed in ROW_KWARGS.items() for kwargs in listed]
@@ -197,13 +197,13 @@ def rows(spark: SparkSession) -> DataFrame:
             some("2013-01-01", "2013-13-01", "yesterday", ""),
         )
 
-    made = spark.createDataFrame([row(number) for number in range(240)], SCHEMA).coalesce(2)
-    return made.selectExpr("*", "timestamp'2013-01-01 00:00:00' AS seen_at").persist()
+    frame = spark.createDataFrame([row(number) for number in range(240)], SCHEMA).coalesce(2)
+    return frame.selectExpr("*", "timestamp'2013-01-01 00:00:00' AS seen_at").persist()
 
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Layout:
-    """A lake with the table that rules refer to."""
+    """A lake with the table that the rules reference."""
     layout = Layout(tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("landing"))
     codes = spark.createDataFrame([("AA", 1), ("X", None), (None, 2), ("", 3)], "code string, number int")
     codes.write.format("delta").save(str(layout.table("silver.codes")))
@@ -214,11 +214,11 @@ def gate_for(lake: Layout, cases: list[Case]) -> SuiteGate:
     path = lake.lake / "suite.json"
     plain = [case.plain(number) for number, case in enumerate(cases)]
     path.write_text(json.dumps({"name": "contract", "expectations": plain}))
-    return SuiteGate(load_suite(path, "x/contract"), "code", Surroundings(lake, "x", "silver"))
+    return SuiteGate(load_suite(path, "x/contract"), "code", LakeContext(lake, "x", "silver"))
 
 
 def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str, Any]) -> list[Any]:
-    """What GX's public API says of each rule, in the suite's order."""
+    """The results of GX's public API for each rule, in the suite's order."""
     import great_expectations as gx
 
     context = gx.get_context(mode="ephemeral")
@@ -226,28 +226,28 @@ def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str
     source = context.data_sources.add_spark("spark", persist=False)
     batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("batch")
     suite = gx.ExpectationSuite("contract", expectations=[rule.expectation for rule in gate.suite.expectations])
-    with warnings.catch_warnings(action="ignore"), seen(gate.surroundings):
+    with warnings.catch_warnings(action="ignore"), activate(gate.lake_context):
         results = batch.get_batch({"dataframe": rows}).validate(suite, result_format=result_format).results
     return sorted(results, key=lambda result: int(result.expectation_config.meta["number"]))
 
 
-def test_the_walk_covers_every_supported_rule() -> None:
+def test_every_supported_rule_is_covered() -> None:
     assert set(ROW_KWARGS) == set(ROW_RULES)
     assert set(BATCH_KWARGS) == set(BATCH_RULES)
 
 
 @pytest.mark.parametrize(
-    "both", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["in turns", "in both ways"]
+    "both", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["alternating forms", "both forms"]
 )
 def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, lake: Layout, both: bool) -> None:
     cases = row_cases(both=both)
     gate = gate_for(lake, cases)
     flagged = gate.flag(rows).persist()
     verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
-    carried: dict[str, set[int]] = {result.rule: set() for result in verdict.results}
+    flagged_ids: dict[str, set[int]] = {result.rule: set() for result in verdict.results}
     for row in flagged.select("id", "_errors", "_notes").collect():
         for name in row["_errors"] + row["_notes"]:
-            carried[name].add(row["id"])
+            flagged_ids[name].add(row["id"])
     flagged.unpersist()
 
     truth = publicly_validated(rows, gate, {"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]})
@@ -256,12 +256,12 @@ def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, l
         what = f"{result.rule} {case.kwargs}"
         assert not true.exception_info["raised_exception"], (what, true.exception_info)
         ids = {entry["id"] for entry in true.result.get("unexpected_index_list") or []}
-        assert carried[result.rule] == ids, what
+        assert flagged_ids[result.rule] == ids, what
         assert result.unexpected == true.result["unexpected_count"] == len(ids), what
         assert result.evaluated == true.result["element_count"] - (true.result.get("missing_count") or 0), what
         assert result.success == true.success, what
         if "row_condition" not in case.kwargs:
-            assert ids, f"the batch holds no row that breaks {what}: it proves nothing"
+            assert ids, f"the batch has no row that breaks {what}, so this case tests nothing"
 
 
 SMALL = st.none() | st.integers(-3, 10)
@@ -282,7 +282,7 @@ CONDITIONS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {},
         {"row_condition": NUMBERS_ONLY},
         {"row_condition": EITHER},
-        # As suites of earlier versions of Great Expectations hold them.
+        # The format of earlier versions of Great Expectations.
         {"row_condition": 'col("a") > 1', "condition_parser": "great_expectations"},
         {"row_condition": "a > 1 OR kind = 'number'", "condition_parser": "spark"},
     ]
@@ -307,7 +307,7 @@ def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
     spark: SparkSession, lake: Layout, data: st.DataObject
 ) -> None:
     batch = data.draw(BATCH)
-    # The first batch that is generated is of equal rows.
+    # The first generated batch consists of equal rows.
     if len(set(batch)) > 1:
         compare_generated(spark, lake, batch, data)
 
@@ -347,7 +347,7 @@ def compare_generated(spark: SparkSession, lake: Layout, drawn: list[tuple[Any, 
     for case, result, true in zip(cases, verdict.results, truth, strict=True):
         what = f"{result.rule} {case.kwargs}"
         assert not true.exception_info["raised_exception"], (what, true.exception_info)
-        # Of no rows at all GX's sum is null.
+        # Without any rows, GX's sum is null.
         assert split[result.rule] == result.unexpected == (true.result["unexpected_count"] or 0), what
         assert result.evaluated == true.result["element_count"] - (true.result.get("missing_count") or 0), what
         assert (result.success, result.severity) == (true.success, true.expectation_config.severity.value), what
@@ -358,7 +358,7 @@ def compare_generated(spark: SparkSession, lake: Layout, drawn: list[tuple[Any, 
     assert verdict.outcome == ("refused" if unmet else "split" if errors else "passed")
 
 
-def test_gx_says_the_same_of_every_batch_rule(rows: DataFrame, lake: Layout) -> None:
+def test_every_batch_rule_has_the_result_of_gx(rows: DataFrame, lake: Layout) -> None:
     cases = [Case(kind, kwargs) for kind, kwargs in BATCH_KWARGS.items()]
     gate = gate_for(lake, cases)
     flagged = gate.flag(rows)

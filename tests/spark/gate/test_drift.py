@@ -1,4 +1,4 @@
-"""Drift in numbers. Needs Great Expectations, but no JVM."""
+"""The comparison of drift expectations. Needs Great Expectations, but no JVM."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ import pytest
         (None, [10, 10, 10], 0, True, True),
     ],
 )
-def test_a_number_may_be_as_far_from_the_average_of_earlier_ones_as_the_tolerance_says(
+def test_a_number_may_differ_from_the_average_by_the_tolerance(
     observed: float | None, earlier: list[float], tolerance: float, relative: bool, success: bool
 ) -> None:
-    from tidegate.spark.gate.own.drift import compare
+    from tidegate.spark.gate.custom.drift import compare
 
     result = compare(observed, earlier, tolerance=tolerance, relative=relative, min_batches=3)
     assert result["success"] is success
     assert result["result"]["observed_value"] == observed
 
 
-def test_with_too_few_earlier_batches_it_passes_and_says_so() -> None:
-    from tidegate.spark.gate.own.drift import compare
+def test_with_too_few_earlier_batches_it_passes_with_a_note() -> None:
+    from tidegate.spark.gate.custom.drift import compare
 
     result = compare(7, [1, 1], tolerance=0, relative=True, min_batches=3)
-    assert result["result"]["details"]["note"] == "7; passes until 3 earlier batches are known (2 are)"
+    assert result["result"]["details"]["note"] == "7; passes until there are 3 earlier batches (now 2)"

@@ -1,4 +1,4 @@
-"""The gate as a micro-batch uses it: what it flags, what it says, and what it leaves behind."""
+"""The gate as a micro-batch uses it: flags, verdicts, errors and cleanup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 CANARY = "canary-4711"
-"""A value that may not leave the tables."""
+"""A value that must not leave the tables."""
 
 
 def rule(kind: str, severity: str, **kwargs: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def gate_of(folder: Path, *expectations: dict[str, Any]) -> SuiteGate:
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
-    """Ten flights: two without an origin, one with a tail number that nobody has, two with one and the same id."""
+    """Ten flights: two without an origin, one with the tail number `CANARY`, two with the same id."""
     flights = [
         (
             number if number < 9 else 8,
@@ -52,10 +52,10 @@ def judged(gate: SuiteGate, rows: DataFrame) -> tuple[Verdict, list[list[str]], 
     flagged = gate.flag(rows).persist()
     try:
         verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=3)
-        found = flagged.orderBy("delay").select("_errors", "_notes").collect()
+        flags = flagged.orderBy("delay").select("_errors", "_notes").collect()
     finally:
         flagged.unpersist()
-    return verdict, [row["_errors"] for row in found], [row["_notes"] for row in found]
+    return verdict, [row["_errors"] for row in flags], [row["_notes"] for row in flags]
 
 
 def test_a_critical_rule_below_its_mostly_refuses_the_batch_and_its_rows_are_flagged(
@@ -66,7 +66,7 @@ def test_a_critical_rule_below_its_mostly_refuses_the_batch_and_its_rows_are_fla
 
     assert verdict.outcome == "refused"
     (refusing,) = verdict.refusing()
-    assert refusing.told() == "not_null(origin) (2 of 10 rows break it, mostly 0.9)"
+    assert refusing.summary() == "not_null(origin) (2 of 10 rows break it, mostly 0.9)"
     assert errors == [["not_null(origin)"]] * 2 + [[]] * 8
     assert (verdict.flow, verdict.batch_id, verdict.suite) == ("silver", 3, "flights/silver")
     assert verdict.suite_fingerprint == gate.suite.fingerprint
@@ -80,7 +80,7 @@ def test_a_critical_rule_within_its_mostly_splits_the_batch(rows: DataFrame, tmp
     assert sum(map(bool, errors)) == 2
 
 
-def test_a_warning_that_is_not_met_splits_and_never_refuses(rows: DataFrame, tmp_path: Path) -> None:
+def test_an_unmet_warning_splits_the_batch_and_does_not_refuse_it(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_match_regex", "warning", column="tail", regex="^N"),
@@ -92,7 +92,7 @@ def test_a_warning_that_is_not_met_splits_and_never_refuses(rows: DataFrame, tmp
     assert errors[5] == ["match_regex(tail)"]
 
 
-def test_an_info_rule_only_marks_its_rows(rows: DataFrame, tmp_path: Path) -> None:
+def test_an_info_rule_only_adds_notes(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(tmp_path, rule("expect_column_values_to_match_regex", "info", column="tail", regex="^N"))
     verdict, errors, notes = judged(gate, rows)
     assert verdict.outcome == "passed"
@@ -100,7 +100,7 @@ def test_an_info_rule_only_marks_its_rows(rows: DataFrame, tmp_path: Path) -> No
     assert notes == [[]] * 5 + [["match_regex(tail)"]] + [[]] * 4
 
 
-def test_a_critical_rule_about_the_batch_refuses_it(rows: DataFrame, tmp_path: Path) -> None:
+def test_an_unmet_critical_batch_rule_refuses_the_batch(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(tmp_path, rule("expect_table_row_count_to_be_between", "critical", min_value=11))
     verdict, errors, _ = judged(gate, rows)
     assert verdict.outcome == "refused"
@@ -118,7 +118,7 @@ def test_every_row_of_a_group_of_duplicates_is_flagged(rows: DataFrame, tmp_path
     assert [result.unexpected for result in verdict.results] == [2, 2]
 
 
-def test_a_row_that_breaks_several_rules_names_them_all(rows: DataFrame, tmp_path: Path) -> None:
+def test_a_row_that_breaks_several_rules_gets_all_their_names(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.1),
@@ -130,7 +130,7 @@ def test_a_row_that_breaks_several_rules_names_them_all(rows: DataFrame, tmp_pat
     assert notes[:3] == [["between(delay)#2"], ["between(delay)#2"], []]
 
 
-def test_flagging_reads_no_row(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
+def test_flagging_starts_no_read(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
     gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "critical", column="origin"))
@@ -146,7 +146,7 @@ def test_flagging_reads_no_row(rows: DataFrame, tmp_path: Path, spark: SparkSess
     assert read.value == 10
 
 
-def test_a_split_of_other_rows_than_gx_counted_is_refused(rows: DataFrame, tmp_path: Path) -> None:
+def test_a_split_that_differs_from_the_counts_of_gx_is_refused(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.5),
@@ -154,11 +154,11 @@ def test_a_split_of_other_rows_than_gx_counted_is_refused(rows: DataFrame, tmp_p
     )
     judged(gate, rows)
     gate.check_split({"not_null(origin)": 2, "null_key(id)": 7})
-    with pytest.raises(SpecError, match=r"not_null\(origin\) .* flags 3 rows where Great Expectations counts 2"):
+    with pytest.raises(SpecError, match=r"not_null\(origin\) .* flags 3 rows, but Great Expectations counts 2"):
         gate.check_split({"not_null(origin)": 3})
 
 
-def test_rows_that_the_suite_is_not_about_have_no_errors_and_count_for_nobody(rows: DataFrame, tmp_path: Path) -> None:
+def test_rows_outside_of_the_suite_have_no_errors_and_are_not_counted(rows: DataFrame, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 
     late = F.col("delay") >= 50
@@ -167,14 +167,14 @@ def test_rows_that_the_suite_is_not_about_have_no_errors_and_count_for_nobody(ro
         gate = gate_of(tmp_path, limits, other)
         flagged = gate.flag(rows, late).persist()
         verdict = gate.judge(flagged.where(late), flow="silver", app_id="x/silver/v1/0", batch_id=0)
-        found = {row["delay"]: row["_errors"] for row in flagged.collect()}
+        errors_by_delay = {row["delay"]: row["_errors"] for row in flagged.collect()}
         flagged.unpersist()
-        assert len(found) == 10
-        assert [delay for delay, errors in sorted(found.items()) if errors] == [60, 70, 80, 90]
+        assert len(errors_by_delay) == 10
+        assert [delay for delay, errors in sorted(errors_by_delay.items()) if errors] == [60, 70, 80, 90]
         assert (verdict.results[0].evaluated, verdict.results[0].unexpected) == (5, 4)
 
 
-def test_judging_leaves_nothing_cached_and_no_view(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
+def test_judging_leaves_no_cached_data_and_no_view(rows: DataFrame, tmp_path: Path, spark: SparkSession) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_be_between", "warning", column="delay", max_value=50),
@@ -187,7 +187,7 @@ def test_judging_leaves_nothing_cached_and_no_view(rows: DataFrame, tmp_path: Pa
     assert spark.catalog.listTables() == []
 
 
-def test_a_verdict_holds_no_value_of_the_data(rows: DataFrame, tmp_path: Path) -> None:
+def test_a_verdict_contains_no_value_of_the_data(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_match_regex", "warning", column="tail", regex="^N"),
@@ -198,12 +198,12 @@ def test_a_verdict_holds_no_value_of_the_data(rows: DataFrame, tmp_path: Path) -
     )
     verdict, _, _ = judged(gate, rows.selectExpr("*", "47114711 AS weight"))
     assert [result.success for result in verdict.results] == [False] * 5
-    kept = json.dumps(verdict.to_json())
-    assert CANARY not in kept
-    assert "47114711" not in kept
+    text = json.dumps(verdict.to_json())
+    assert CANARY not in text
+    assert "47114711" not in text
 
 
-def test_a_rule_about_a_column_that_is_missing_is_an_error_that_names_it(rows: DataFrame, tmp_path: Path) -> None:
+def test_a_rule_about_a_missing_column_raises_an_error_with_its_name(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_not_be_null", "critical", column="origin"),
@@ -223,30 +223,30 @@ def test_a_rule_about_a_column_that_is_missing_is_an_error_that_names_it(rows: D
         rule("expect_column_values_to_be_of_type", "info", column="delay", type_="NoSuchType"),
     ],
 )
-def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(
+def test_an_expectation_that_raises_produces_an_error_and_no_verdict(
     rows: DataFrame, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "info", column="origin"), wrong)
     flagged = gate.flag(rows)
-    with pytest.raises(SpecError, match=rf"{wrong['type']}\) raised on this batch") as caught:
+    with pytest.raises(SpecError, match=rf"{wrong['type']}\) raised on this batch") as raised:
         gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
-    assert CANARY not in str(caught.value)
+    assert CANARY not in str(raised.value)
 
 
-def test_a_row_rule_that_raises_on_a_value_is_named_without_the_value(rows: DataFrame, tmp_path: Path) -> None:
+def test_the_error_of_a_row_rule_does_not_contain_the_value(rows: DataFrame, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("expect_column_values_to_not_be_null", "info", column="origin"),
         rule("expect_column_values_to_be_in_set", "warning", column="tail", value_set=[1, 2]),
     )
     flagged = gate.flag(rows).persist()
-    with pytest.raises(SpecError, match=r"in_set\(tail\) .* raised on this batch: CAST_INVALID_INPUT") as caught:
+    with pytest.raises(SpecError, match=r"in_set\(tail\) .* raised on this batch: CAST_INVALID_INPUT") as raised:
         gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
     flagged.unpersist()
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
+    assert CANARY not in "".join(traceback.format_exception(raised.value))
 
 
-def test_rows_that_cannot_be_read_are_not_blamed_on_the_suite(rows: DataFrame, tmp_path: Path) -> None:
+def test_the_error_of_unreadable_rows_is_raised_unchanged(rows: DataFrame, tmp_path: Path) -> None:
     from pyspark.errors import NumberFormatException
 
     gate = gate_of(tmp_path, rule("expect_column_values_to_not_be_null", "info", column="origin"))
@@ -255,9 +255,7 @@ def test_rows_that_cannot_be_read_are_not_blamed_on_the_suite(rows: DataFrame, t
         gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)
 
 
-def test_a_query_works_in_a_stream_whose_batches_have_a_session_of_their_own(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_query_works_in_a_stream_whose_batches_have_another_session(spark: SparkSession, tmp_path: Path) -> None:
     gate = gate_of(
         tmp_path,
         rule("unexpected_rows_expectation", "critical", unexpected_rows_query="SELECT * FROM {batch} WHERE delay < 0"),
@@ -289,7 +287,7 @@ def test_a_query_works_in_a_stream_whose_batches_have_a_session_of_their_own(
     assert views == [0, 0]
 
 
-def test_more_rules_need_no_more_readings_of_the_batch(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+def test_more_rules_do_not_read_the_batch_more_often(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     few = [rule("expect_column_values_to_not_be_null", "critical", column="origin", mostly=0.5)]
     many = [
         *few,
@@ -304,7 +302,7 @@ def test_more_rules_need_no_more_readings_of_the_batch(spark: SparkSession, rows
 
 
 def jobs(spark: SparkSession, gate: SuiteGate, rows: DataFrame) -> int:
-    """How many jobs a judgement needs."""
+    """The number of Spark jobs of a judgement."""
     flagged, context = gate.flag(rows), spark.sparkContext
     group = f"judge-{len(gate.suite.expectations)}"
     context.setJobGroup(group, group)
@@ -312,6 +310,6 @@ def jobs(spark: SparkSession, gate: SuiteGate, rows: DataFrame) -> int:
         gate.judge(flagged, flow="silver", app_id="flights/silver/v1/0", batch_id=0)
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # clears it
-    # Jobs are counted by a listener, which may be behind.
+    # A listener counts the jobs asynchronously.
     context._jsc.sc().listenerBus().waitUntilEmpty(30_000)
     return len(context.statusTracker().getJobIdsForGroup(group))

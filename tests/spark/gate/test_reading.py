@@ -1,4 +1,4 @@
-"""A gate adds no reading of the batch: what the transform makes is made once."""
+"""A gate does not evaluate the transform a second time."""
 
 from __future__ import annotations
 

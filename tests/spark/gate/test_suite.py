@@ -1,4 +1,4 @@
-"""What a suite may hold. Needs Great Expectations, but no JVM."""
+"""Loading and validation of suites. Needs Great Expectations, but no JVM."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tidegate.spark.gate.rules import (
     COUNTS_ONLY,
     DRIFT,
     NO_ROW_CONDITION,
+    OBSERVATION_RECORDED,
     OF_JUDGED_ROWS,
     ROW_RULES,
     STATISTICAL,
-    TOLD,
     UNIQUENESS,
     UNSUPPORTED,
     short_name,
@@ -28,7 +28,7 @@ NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": 
 ONLY_JFK = {"type": "comparison", "column": {"name": "origin"}, "operator": "==", "parameter": "JFK"}
 
 
-def written(folder: Path, *expectations: Any) -> Path:
+def write_suite(folder: Path, *expectations: Any) -> Path:
     path = folder / "flights" / "silver.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"name": "flights/silver", "expectations": list(expectations), "meta": {}}))
@@ -39,10 +39,10 @@ def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]
     return {"type": kind, "kwargs": kwargs, "severity": severity}
 
 
-def test_a_suite_keeps_the_order_the_severities_and_the_thresholds_of_its_file(tmp_path: Path) -> None:
+def test_a_suite_has_the_order_severities_and_thresholds_of_its_file(tmp_path: Path) -> None:
     delay = rule("expect_column_values_to_be_between", "info", column="delay", min_value=0, mostly=0.9)
     suite = load_suite(
-        written(tmp_path, NOT_NULL, delay, rule("expect_table_row_count_to_be_between", min_value=1)), "x/y"
+        write_suite(tmp_path, NOT_NULL, delay, rule("expect_table_row_count_to_be_between", min_value=1)), "x/y"
     )
 
     assert [(one.name, one.severity, one.mostly, one.of_rows) for one in suite.expectations] == [
@@ -53,10 +53,10 @@ def test_a_suite_keeps_the_order_the_severities_and_the_thresholds_of_its_file(t
     assert suite.name == "x/y"
 
 
-def test_two_rules_for_one_column_get_names_that_tell_them_apart(tmp_path: Path) -> None:
+def test_two_rules_for_one_column_get_different_names(tmp_path: Path) -> None:
     wide = rule("expect_column_values_to_be_between", column="delay", max_value=2000)
     narrow = rule("expect_column_values_to_be_between", "warning", column="delay", max_value=600)
-    suite = load_suite(written(tmp_path, wide, narrow), "x/y")
+    suite = load_suite(write_suite(tmp_path, wide, narrow), "x/y")
     assert [one.name for one in suite.expectations] == ["between(delay)", "between(delay)#2"]
 
 
@@ -76,57 +76,57 @@ def test_two_rules_for_one_column_get_names_that_tell_them_apart(tmp_path: Path)
         ("unexpected_rows_expectation", (), "unexpected_rows"),
     ],
 )
-def test_short_names_read_like_the_rule(kind: str, columns: tuple[str, ...], name: str) -> None:
+def test_short_names(kind: str, columns: tuple[str, ...], name: str) -> None:
     assert short_name(kind, columns) == name
 
 
-def test_no_two_kinds_of_rule_share_a_short_name_but_the_two_of_uniqueness() -> None:
+def test_only_the_two_rules_of_uniqueness_share_a_short_name() -> None:
     names: dict[str, set[str]] = {}
     for kind in ROW_RULES + BATCH_RULES:
         names.setdefault(short_name(kind, ("a",)), set()).add(kind)
     assert [kinds for kinds in names.values() if len(kinds) > 1] == [UNIQUENESS]
 
 
-def test_the_fingerprint_follows_what_the_suite_says_and_not_how_it_is_written(tmp_path: Path) -> None:
-    path = written(tmp_path, NOT_NULL)
+def test_the_fingerprint_depends_on_the_content_and_not_on_the_formatting(tmp_path: Path) -> None:
+    path = write_suite(tmp_path, NOT_NULL)
     before = load_suite(path, "x/y").fingerprint
     path.write_text(json.dumps({**json.loads(path.read_text()), "id": "3f0c"}, indent=4))
     assert load_suite(path, "x/y").fingerprint == before
-    written(tmp_path, {**NOT_NULL, "severity": "warning"})
+    write_suite(tmp_path, {**NOT_NULL, "severity": "warning"})
     assert load_suite(path, "x/y").fingerprint != before
 
 
-def test_the_fingerprint_sees_a_change_to_something_that_a_rule_itself_calls_id(tmp_path: Path) -> None:
+def test_the_fingerprint_includes_a_field_id_in_the_arguments_of_a_rule(tmp_path: Path) -> None:
     def fingerprint(kind: str) -> str:
         schema = {"type": "object", "properties": {"id": {"type": kind}}}
         entry = rule("expect_column_values_to_match_json_schema", column="payload", json_schema=schema)
-        return load_suite(written(tmp_path, entry), "x/y").fingerprint
+        return load_suite(write_suite(tmp_path, entry), "x/y").fingerprint
 
     assert fingerprint("string") != fingerprint("integer")
 
 
-def test_a_missing_suite_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_suite_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"'flights/silver' .*silver\.json\) does not exist"):
         load_suite(tmp_path / "flights" / "silver.json", "flights/silver")
 
 
 def test_a_suite_that_is_not_json_is_refused_with_the_line(tmp_path: Path) -> None:
-    path = written(tmp_path, NOT_NULL)
+    path = write_suite(tmp_path, NOT_NULL)
     path.write_text('{\n "expectations": [,]}')
     with pytest.raises(SpecError, match=r"not JSON: .* in line 2, column"):
         load_suite(path, "x/y")
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"expectations": {}}', '{"expectations": []}'])
-def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path, NOT_NULL)
+def test_json_without_a_suite_is_refused(tmp_path: Path, text: str) -> None:
+    path = write_suite(tmp_path, NOT_NULL)
     path.write_text(text)
-    with pytest.raises(SpecError, match=r"is not a suite|holds no expectation"):
+    with pytest.raises(SpecError, match=r"is not a suite|contains no expectation"):
         load_suite(path, "x/y")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ("text", "is not an expectation; allowed"),
         (rule("expect_column_values_to_be_betwen", column="a"), "allowed: expect_column_values_to_be_between"),
@@ -149,11 +149,11 @@ def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
         ),
         (
             rule("expect_column_values_to_be_unique", column="a", row_condition=ONLY_JFK),
-            "row_condition is not allowed here: a row outside",
+            "row_condition is not allowed here: a row that does not meet it",
         ),
         (
             rule("expect_compound_columns_to_be_unique", column_list=["a", "b"], row_condition=ONLY_JFK),
-            "row_condition is not allowed here: a row outside",
+            "row_condition is not allowed here: a row that does not meet it",
         ),
         (
             rule(
@@ -185,27 +185,32 @@ def test_json_that_is_no_suite_is_refused(tmp_path: Path, text: str) -> None:
         ),
         (
             rule("expect_column_mean_to_be_near_earlier_batches", column="a", tolerance=1, row_condition=ONLY_JFK),
-            "row_condition is not allowed here: batches are compared as a whole",
+            "row_condition is not allowed here: whole batches are compared",
         ),
         (rule("unexpected_rows_expectation", unexpected_rows_query="SELECT 1"), "must read FROM {batch}"),
-        (rule("expect_column_values_to_be_increasing", column="a"), "cannot be used in a gate: a batch has no order"),
+        (
+            rule("expect_column_values_to_be_increasing", column="a"),
+            "cannot be used in a gate: the rows of a batch have no order",
+        ),
         (rule("expect_column_values_to_match_like_pattern", column="a", like_pattern="%"), "cannot be used in a gate"),
     ],
 )
-def test_a_wrong_expectation_is_named_with_what_is_allowed(tmp_path: Path, wrong: Any, told: str) -> None:
-    with pytest.raises(SpecError, match=f"(?s)flights/silver.json.*expectation 2.*{told}"):
-        load_suite(written(tmp_path, NOT_NULL, wrong), "x/y")
+def test_the_error_for_an_invalid_expectation_names_it_and_what_is_allowed(
+    tmp_path: Path, wrong: Any, message: str
+) -> None:
+    with pytest.raises(SpecError, match=f"(?s)flights/silver.json.*expectation 2.*{message}"):
+        load_suite(write_suite(tmp_path, NOT_NULL, wrong), "x/y")
 
 
-def test_every_expectation_that_great_expectations_registers_is_supported_or_refused_with_a_reason() -> None:
+def test_every_registered_expectation_is_supported_or_refused_with_a_reason() -> None:
 
     from great_expectations.expectations.registry import list_registered_expectation_implementations
 
-    import tidegate.spark.gate.own  # noqa: F401 - registers ours
+    import tidegate.spark.gate.custom  # noqa: F401 - registers the custom ones
 
     lists = [*ROW_RULES, *BATCH_RULES, *UNSUPPORTED]
     assert len(lists) == len(set(lists))
     assert set(lists) == set(list_registered_expectation_implementations())
     assert set(ROW_RULES) >= UNIQUENESS | STATISTICAL | OF_JUDGED_ROWS
-    assert set(BATCH_RULES) >= COUNTS_ONLY | DRIFT | TOLD
+    assert set(BATCH_RULES) >= COUNTS_ONLY | DRIFT | OBSERVATION_RECORDED
     assert set(ROW_RULES + BATCH_RULES) >= set(NO_ROW_CONDITION)

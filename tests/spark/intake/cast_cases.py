@@ -1,4 +1,4 @@
-"""Texts of each type, and the values that they are by the grammar in docs/formats.md."""
+"""Texts for each type with the values that the grammar in docs/formats.md gives them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.spec import Formats
 
 NAN = "NaN"
-"""Stands for the value, which equals nothing."""
+"""Used in place of the float NaN, which is not equal to itself."""
 INF = math.inf
 PLACE = "STRUCT<lat: DOUBLE, floor: INT>"
 MANY = "STRUCT<d: DECIMAL(6,2), s: STRING, x: DOUBLE, l: ARRAY<INT>, m: MAP<STRING,DATE>, v: VARCHAR(3), b: BINARY>"
@@ -250,4 +250,4 @@ CASES: list[tuple[str, Formats, dict[str, Any], tuple[str, ...]]] = [
     ),
     ("TIMESTAMP_NTZ", PARIS, {"2026-03-29 02:30": "2026-03-29 02:30:00"}, ()),
 ]  # fmt: skip
-"""Type, declared spellings, what each text is, and the texts that do not fit."""
+"""Type, declared formats, values by text, and texts that do not fit."""

@@ -1,4 +1,4 @@
-"""Generated delimited files, good and hostile, with what a strict parser has to find in them."""
+"""Generates delimited files, valid and hostile, with the records that a strict parser reads from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
 
 @dataclass(frozen=True)
 class Generated:
-    """One file."""
+    """A generated file."""
 
     content: bytes
     dialect: Dialect
@@ -44,7 +44,7 @@ class Generated:
 
 
 def good_file(rng: random.Random, dialect: Dialect | None = None) -> tuple[Generated, list[list[str]]]:
-    """A file that keeps the standard, and its records, the header not among them. By default of any dialect."""
+    """A file that conforms to the standard, and its records without the header. By default of a random dialect."""
     dialect = dialect or Dialect(separator=rng.choice(SEPARATORS), encoding=rng.choice(ENCODINGS))
     end = rng.choice(ENDS)
     rows = [[str(number), *(_cell(rng, dialect) for _ in NAMES[1:])] for number in range(rng.randrange(8))]
@@ -55,7 +55,7 @@ def good_file(rng: random.Random, dialect: Dialect | None = None) -> tuple[Gener
 
 
 def hostile_file(rng: random.Random) -> Generated:
-    """Any order of the characters that matter, behind a header."""
+    """A header followed by a random sequence of characters that matter to the grammar."""
     pieces = [",", ",", '"', '"', '""', "\n", "\n", "\r\n", "\r", "x", "1", " ", ";", "\\", ',"', '",', '"\n"', "é"]
     body = "".join(rng.choice(pieces) for _ in range(rng.randrange(60)))
     text = "id,a\n" + body
@@ -63,7 +63,7 @@ def hostile_file(rng: random.Random) -> Generated:
 
 
 def strict_rows(text: str, dialect: Dialect) -> list[list[str]]:
-    """The records of a whole text by Python's strict parser; raises `csv.Error` at the first that breaks the grammar."""
+    """The records of a text by Python's strict parser, which raises `csv.Error` at the first that breaks the grammar."""
     return list(csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator, strict=True))
 
 

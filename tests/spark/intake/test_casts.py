@@ -1,4 +1,4 @@
-"""A text becomes a value of its type whole, by the grammar that docs/formats.md gives, or it does not fit."""
+"""Texts are cast by the grammar of their type in docs/formats.md; other texts do not fit."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.jvm
 
-EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001  # an instant in UTC, as all here
+EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001  # all times here are UTC
 PLAIN = Formats()
 
 
 def cast(spark: SparkSession, kind: str, texts: list[str], formats: Formats = PLAIN) -> list[Any]:
-    """Each text as its type, in one query; dates and times as Spark writes them, and NaN as a text, which equals itself."""
+    """Cast all texts in one query. Dates and times are returned as Spark formats them, NaN as the text "NaN"."""
     from pyspark.sql import functions as F
 
     value = casts.cast(F.col("text"), kind, formats)
     if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         value = value.cast("string")
-    frame = spark.createDataFrame(list(enumerate(texts)), "place int, text string").coalesce(1)
-    return [plain(row["value"]) for row in frame.select("place", value.alias("value")).collect()]
+    frame = spark.createDataFrame(list(enumerate(texts)), "position int, text string").coalesce(1)
+    return [plain(row["value"]) for row in frame.select("position", value.alias("value")).collect()]
 
 
 def plain(value: Any) -> Any:
     if hasattr(value, "asDict"):
-        return {name: plain(each) for name, each in value.asDict().items()}
+        return {name: plain(item) for name, item in value.asDict().items()}
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return bytes(value) if isinstance(value, bytearray) else value
@@ -59,16 +59,16 @@ def plain(value: Any) -> Any:
     CASES,
     ids=[f"{kind} {json.dumps(formats.to_json())}" for kind, formats, *_ in CASES],
 )
-def test_a_text_is_the_value_that_the_grammar_gives_or_it_does_not_fit(
+def test_a_text_is_cast_by_the_grammar_of_its_type(
     spark: SparkSession, kind: str, formats: Formats, fitting: dict[str, Any], wrong: tuple[str, ...]
 ) -> None:
-    found = cast(spark, kind, [*fitting, *wrong], formats)
+    values = cast(spark, kind, [*fitting, *wrong], formats)
 
-    meant = {**fitting, **dict.fromkeys(wrong)}
-    assert {text: value for text, value in zip(meant, found, strict=True) if value != meant[text]} == {}
+    expected = {**fitting, **dict.fromkeys(wrong)}
+    assert {text: value for text, value in zip(expected, values, strict=True) if value != expected[text]} == {}
 
 
-# What follows judges by Python alone: no expression and no cast is shared with the code.
+# The functions below compute the expected values in Python. They share no expression and no cast with the product.
 
 
 def digits(text: str) -> bool:
@@ -80,29 +80,29 @@ def unsigned(text: str) -> str:
 
 
 def number(text: str) -> tuple[str, str, int] | None:
-    """The digits before and behind the point, and the exponent; None of what is no number."""
+    """The digits before and after the point, and the exponent; None for a text that is not a number."""
     mantissa, _, exponent = unsigned(text).replace("E", "e").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    if not all(digits(part) for part in (whole, fraction) if part) or not whole + fraction:
+    integer, _, fraction = mantissa.partition(".")
+    if not all(digits(part) for part in (integer, fraction) if part) or not integer + fraction:
         return None
     if "e" in text.replace("E", "e"):
-        return (whole, fraction, int(exponent)) if digits(unsigned(exponent)) else None
-    return whole, fraction, 0
+        return (integer, fraction, int(exponent)) if digits(unsigned(exponent)) else None
+    return integer, fraction, 0
 
 
-def judged_int(text: str) -> int | None:
+def expected_int(text: str) -> int | None:
     return int(text) if digits(unsigned(text)) and -(2**31) <= int(text) < 2**31 else None
 
 
-def judged_decimal(text: str) -> Decimal | None:
-    """DECIMAL(12,2)."""
+def expected_decimal(text: str) -> Decimal | None:
+    """The value as DECIMAL(12,2)."""
     if number(text) is None:
         return None
     value = Decimal(text)
     return value if abs(value) < 10**10 and (Fraction(value) * 100).denominator == 1 else None
 
 
-def judged_double(text: str) -> Any:
+def expected_double(text: str) -> Any:
     if text in ("NaN", "Infinity", "-Infinity"):
         return plain(float(text))
     if number(text) is None or math.isinf(float(text)):
@@ -110,9 +110,9 @@ def judged_double(text: str) -> Any:
     return float(text)
 
 
-def judged_float(text: str) -> Any:
-    """The nearest of the doubles that four bytes hold, even at half: a double on the way would be rounded twice."""
-    value = judged_double(text)
+def expected_float(text: str) -> Any:
+    """The nearest float, ties to even. Converting the nearest double instead would round twice."""
+    value = expected_double(text)
     if value is None or isinstance(value, str) or math.isinf(value):
         return value
     exact = Fraction(Context(prec=2000).create_decimal(text))
@@ -125,14 +125,14 @@ def judged_float(text: str) -> Any:
         for step in (-1, 0, 1)
         if (bits + step) & 0x7FFFFFFF < 0x7F800000
     ]
-    return min(near, key=lambda one: (abs(Fraction(one) - exact), struct.pack("<f", one)[0] & 1))
+    return min(near, key=lambda value: (abs(Fraction(value) - exact), struct.pack("<f", value)[0] & 1))
 
 
-def judged_boolean(text: str) -> bool | None:
+def expected_boolean(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text.lower()) if text.isascii() else None
 
 
-def judged_date(text: str) -> str | None:
+def expected_date(text: str) -> str | None:
     if len(text) != 10 or text[4] + text[7] != "--" or not digits(text[:4] + text[5:7] + text[8:]):
         return None
     try:
@@ -141,14 +141,14 @@ def judged_date(text: str) -> str | None:
         return None
 
 
-def judged_local(text: str) -> datetime.datetime | None:
-    day, rest = judged_date(text[:10]), text[10:]
-    if day is None or not rest:
+def expected_local_time(text: str) -> datetime.datetime | None:
+    day, time_text = expected_date(text[:10]), text[10:]
+    if day is None or not time_text:
         return datetime.datetime.fromisoformat(day) if day else None
-    clock, point, fraction = rest[1:].partition(".")
+    clock, point, fraction = time_text[1:].partition(".")
     parts = clock.split(":")
     fraction = fraction.rstrip("0") if digits(fraction) else "x" if point else ""
-    if rest[0] not in "T " or len(parts) not in (2, 3) or (point and len(parts) == 2):
+    if time_text[0] not in "T " or len(parts) not in (2, 3) or (point and len(parts) == 2):
         return None
     if (
         not all(len(part) == 2 and digits(part) for part in parts)
@@ -163,24 +163,24 @@ def judged_local(text: str) -> datetime.datetime | None:
     return datetime.datetime.combine(datetime.date.fromisoformat(day), time)
 
 
-def written(moment: datetime.datetime | None) -> str | None:
-    """As Spark writes it."""
+def spark_text(moment: datetime.datetime | None) -> str | None:
+    """A time as Spark formats it."""
     if moment is None:
         return None
     text = moment.isoformat(" ", "microseconds")
     return text.rstrip("0").rstrip(".")
 
 
-def judged_timestamp(text: str) -> str | None:
+def expected_timestamp(text: str) -> str | None:
     local, zone = text, ""
     if "Z" in text:
-        local, _, behind = text.partition("Z")
-        zone = "x" if behind else "+00:00"
-    elif (place := max(text.rfind("+"), text.rfind("-"))) >= 16:
-        local, zone = text[:place], text[place:]
-    moment = judged_local(local)
+        local, _, suffix = text.partition("Z")
+        zone = "x" if suffix else "+00:00"
+    elif (position := max(text.rfind("+"), text.rfind("-"))) >= 16:
+        local, zone = text[:position], text[position:]
+    moment = expected_local_time(local)
     if moment is None or not zone:
-        return written(moment)
+        return spark_text(moment)
     hours, minutes = zone[1:3], zone[3:].removeprefix(":") if len(zone) > 4 else zone[3:]
     if (
         len(local) < 16
@@ -192,7 +192,7 @@ def judged_timestamp(text: str) -> str | None:
     if int(minutes or 0) > 59 or offset > datetime.timedelta(hours=18):
         return None
     try:
-        return written(moment - offset if zone[0] == "+" else moment + offset)
+        return spark_text(moment - offset if zone[0] == "+" else moment + offset)
     except OverflowError:
         return None
 
@@ -227,23 +227,23 @@ TIMES = st.one_of(
 WORDS = st.one_of(
     st.sampled_from(("true", "false", "t", "f", "yes", "no", "1", "0")), st.text("truefalsTRUEFALS \u017f", max_size=6)
 )
-JUDGES: dict[str, tuple[st.SearchStrategy[str], Callable[[str], Any]]] = {
-    "INT": (NUMBERS, judged_int),
-    "DECIMAL(12,2)": (NUMBERS, judged_decimal),
-    "DOUBLE": (NUMBERS, judged_double),
-    "FLOAT": (NUMBERS, judged_float),
+EXPECTED: dict[str, tuple[st.SearchStrategy[str], Callable[[str], Any]]] = {
+    "INT": (NUMBERS, expected_int),
+    "DECIMAL(12,2)": (NUMBERS, expected_decimal),
+    "DOUBLE": (NUMBERS, expected_double),
+    "FLOAT": (NUMBERS, expected_float),
     "BOOLEAN": (
         WORDS.flatmap(lambda word: st.sampled_from((word, word.upper(), word.title(), f" {word}"))),
-        judged_boolean,
+        expected_boolean,
     ),
-    "DATE": (DAYS, judged_date),
-    "TIMESTAMP": (TIMES, judged_timestamp),
-    "TIMESTAMP_NTZ": (TIMES, lambda text: written(judged_local(text))),
+    "DATE": (DAYS, expected_date),
+    "TIMESTAMP": (TIMES, expected_timestamp),
+    "TIMESTAMP_NTZ": (TIMES, lambda text: spark_text(expected_local_time(text))),
 }
 
 
 def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
-    """So many texts: what to judge them with starts a query, so they are gathered and not judged one by one."""
+    """Generate texts with Hypothesis. They are collected, so that one query can cast all of them."""
     texts: dict[str, None] = {}
 
     @settings(
@@ -255,28 +255,28 @@ def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def gather(text: str) -> None:
+    def collect(text: str) -> None:
         texts[text] = None
 
-    gather()
+    collect()
     return list(texts)
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(1500, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("kind", JUDGES)
-def test_what_python_makes_of_a_generated_text_is_what_the_cast_makes_of_it(
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_generated_texts_are_cast_to_the_values_that_python_computes(
     spark: SparkSession, kind: str, count: int
 ) -> None:
-    strategy, judge = JUDGES[kind]
+    strategy, expected_value = EXPECTED[kind]
     texts = generated(strategy, count)
 
-    found = cast(spark, kind, texts)
+    values = cast(spark, kind, texts)
 
-    meant = [judge(text) for text in texts]
-    wrong = {text: pair for text, *pair in zip(texts, found, meant, strict=True) if pair[0] != pair[1]}
-    assert wrong == {}, "what the cast makes of it, and what Python does"
-    assert any(value is None for value in meant)
-    assert len([value for value in meant if value is not None]) > 3, "else nothing is shown"
+    expected = [expected_value(text) for text in texts]
+    wrong = {text: pair for text, *pair in zip(texts, values, expected, strict=True) if pair[0] != pair[1]}
+    assert wrong == {}, "the value of the cast, and the value that Python computes"
+    assert any(value is None for value in expected)
+    assert len([value for value in expected if value is not None]) > 3, "the test needs texts that fit"
 
 
 SCHEMA = "i INT, d DECIMAL(12,2), x DOUBLE, b BOOLEAN, day DATE, at TIMESTAMP, l ARRAY<DECIMAL(12,2)>, s STRING"
@@ -287,9 +287,11 @@ TEXTS = (
 
 
 @pytest.mark.parametrize(
-    "formats", [PLAIN, Formats(trim=True, rounding=True, true=("y",), date="dd.MM.yyyy")], ids=["plain", "declared"]
+    "formats",
+    [PLAIN, Formats(trim=True, rounding=True, true=("y",), date="dd.MM.yyyy")],
+    ids=["default formats", "declared formats"],
 )
-def test_the_same_text_is_the_same_value_in_every_format(spark: SparkSession, formats: Formats) -> None:
+def test_a_text_is_cast_to_the_same_value_in_every_file_format(spark: SparkSession, formats: Formats) -> None:
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
@@ -312,15 +314,15 @@ def test_the_same_text_is_the_same_value_in_every_format(spark: SparkSession, fo
         "avro": file("avro", [(line, typed) for line in lines]),
         "kafka": parse.parse(messages(spark, *(line.encode() for line in lines)), topic),
     }
-    frames = [found.rows.select(F.lit(kind), *names, "_origin.broken") for kind, found in parsed.items()]
-    told: dict[str, list[Any]] = {kind: [] for kind in parsed}
+    frames = [result.rows.select(F.lit(kind), *names, "_origin.broken") for kind, result in parsed.items()]
+    rows_by_kind: dict[str, list[Any]] = {kind: [] for kind in parsed}
     for kind, *values in functools.reduce(DataFrame.union, frames).collect():
-        told[kind].append([plain(value) for value in values])
+        rows_by_kind[kind].append([plain(value) for value in values])
 
-    by_text = [{row[-2]: row for row in rows} for rows in told.values()]
+    by_text = [{row[-2]: row for row in rows} for rows in rows_by_kind.values()]
     assert [set(rows) for rows in by_text] == [set(TEXTS)] * 5
-    assert all(rows == by_text[0] for rows in by_text), told
+    assert all(rows == by_text[0] for rows in by_text), rows_by_kind
     fits = {text: len(names) - 1 - len(row[-1]) for text, row in by_text[0].items()}
     assert fits["x\u2028"] == 0
-    told_apart = (fits[" 7"], fits["1.005"], fits["[1.005]"], fits["y"], fits["01.02.2026"])
-    assert told_apart == ((0, 1, 0, 0, 0) if formats == PLAIN else (3, 2, 1, 1, 1))
+    different = (fits[" 7"], fits["1.005"], fits["[1.005]"], fits["y"], fits["01.02.2026"])
+    assert different == ((0, 1, 0, 0, 0) if formats == PLAIN else (3, 2, 1, 1, 1))

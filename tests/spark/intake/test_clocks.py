@@ -1,4 +1,4 @@
-"""No file of a landing zone is passed over, whatever its clock says; only regular files are opened."""
+"""Files are read whatever their modification time; only regular files are opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = "flight_id,published_on\n"
 
 
 def land(deployment: Deployment, name: str, year: int) -> None:
-    """A file with one record, last changed at the beginning of a year."""
+    """Land a file with one record, modified at the beginning of a year."""
     path = deployment.environment.landing / "flights" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{name}")
@@ -31,7 +31,7 @@ def names_in_bronze(deployment: Deployment) -> set[str]:
     return {path.rpartition("/")[2] for path in deployment.table("bronze.flights")["_path"].to_pylist()}
 
 
-def test_files_of_every_year_are_read_in_whatever_order_they_arrive(deployment: Deployment, spark: Any) -> None:
+def test_files_with_old_and_future_modification_times_are_read_in_any_order(deployment: Deployment, spark: Any) -> None:
     land(deployment, "now.csv", 2026)
     land(deployment, "future.csv", 2040)
     assert deployment.run(flows=["bronze"]).flow("bronze").total("written") == 2

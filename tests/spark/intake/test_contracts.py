@@ -1,4 +1,4 @@
-"""Drift is classed before a row is written; each mode of a contract does with it what it says, and the history has it."""
+"""Each mode of a contract handles schema changes before a row is written, and records them in the history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_an_evolving_contract_adds_columns_and_keeps_the_checkpoint(orders: Orde
         (5, 1.5, "C1", '{"Gate":"c1"}'),
     ]
     decided = {(line.change.field, line.decision) for line in orders.history()}
-    assert decided == {("gate", "evolve"), ("noise", "discard_value"), ("Gate", "rescue")}, "each change once"
+    assert decided == {("gate", "evolve"), ("noise", "discard_value"), ("Gate", "rescue")}, (
+        "each change is recorded once"
+    )
 
 
 def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders, declare: Declare) -> None:
@@ -70,56 +72,60 @@ def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders
     assert silver.state == "refused"
     assert silver.error is not None
     assert silver.error["kind"] == "ContractRefusedError"
-    assert "B12" not in json.dumps(silver.error), "names and types, never a value"
+    assert "B12" not in json.dumps(silver.error), "names and types, no values"
     assert silver.docs is not None
     page = orders.deployment.layout.lake / silver.docs
     assert page.name == "v1-0-batch-1.html"
-    assert f"tidegate contract answer orders {silver.error['drift']} evolve" in page.read_text()
+    assert f"tidegate contract answer orders {silver.error['schema_change_id']} evolve" in page.read_text()
     assert [r["id"] for r in orders.silver()] == [1]
     assert orders.quarantined() == []
     state = progress.read(orders.deployment.layout.checkpoint("orders", "silver", 1, 0))
-    assert (state.last_planned, state.last_committed) == (1, 0), "the offsets are not committed"
+    assert (state.last_planned, state.last_committed) == (1, 0), "the batch is not committed"
     plan = orders.plan()
     assert not plan.work
-    drift = silver.error["drift"]
-    assert any(f"drift {drift} needs an answer" in reason for reason in plan.reasons)
+    schema_change_id = silver.error["schema_change_id"]
+    assert any(f"schema change {schema_change_id} needs an answer" in reason for reason in plan.reasons)
 
-    evolution.answer(orders.deployment.layout, "orders", drift, "evolve", "ada")
+    evolution.answer(orders.deployment.layout, "orders", schema_change_id, "evolve", "ada")
     assert orders.plan().work
     assert [flow.state for flow in orders.run("bronze", "silver", "gold").flows] == ["idle", "done", "done"]
 
-    assert "contract answer" not in page.read_text(), "the batch went on, and its page tells that"
+    assert "contract answer" not in page.read_text(), "the batch is done, and its page shows that"
     assert [(r["id"], r["gate"]) for r in orders.silver()] == [(1, None), (2, None), (3, "B12")]
-    assert orders.quarantined() == [["wrong_type(amount)"]], "one value that does not fit is that row's fault"
-    told = [(line.event, line.change.field, line.decision, line.decided_by) for line in orders.history()]
-    assert told == [
+    assert orders.quarantined() == [["wrong_type(amount)"]], (
+        "one misfit among fitting values is a bad row, not a schema change"
+    )
+    events = [(line.event, line.change.field, line.decision, line.decided_by) for line in orders.history()]
+    assert events == [
         ("refused", "gate", "freeze", ""),
         ("answered", "gate", "evolve", "ada"),
         ("observed", "gate", "evolve", ""),
     ]
 
 
-def test_an_answer_can_send_the_rows_with_the_drift_to_quarantine(orders: Orders, declare: Declare) -> None:
+def test_the_answer_quarantine_sends_the_rows_with_the_schema_change_to_quarantine(
+    orders: Orders, declare: Declare
+) -> None:
     declare("Contract(mode='freeze')")
     orders.land(row(1), row(2, gate="B12"))
     error = orders.run().flow("silver").error
     assert error is not None
-    evolution.answer(orders.deployment.layout, "orders", error["drift"], "quarantine", "ada")
+    evolution.answer(orders.deployment.layout, "orders", error["schema_change_id"], "quarantine", "ada")
 
     assert orders.run().flow("silver").error is None
 
     assert [r["id"] for r in orders.silver()] == [1]
-    assert orders.quarantined() == [["drift(gate)"]]
+    assert orders.quarantined() == [["schema_change(gate)"]]
     orders.land({**row(3), "amount": "much"})
     retyped = orders.run().flow("silver").error
-    assert retyped is not None, "another drift asks anew"
+    assert retyped is not None, "another schema change needs an answer of its own"
     assert retyped["changes"] == ("amount has another type: no value is double",)
-    evolution.answer(orders.deployment.layout, "orders", retyped["drift"], "evolve", "ada")
+    evolution.answer(orders.deployment.layout, "orders", retyped["schema_change_id"], "evolve", "ada")
     assert orders.run().flow("silver").error is None
     assert [(r["id"], r["amount"], r["_rescued"]) for r in orders.silver()][-1] == (3, None, '{"amount":"much"}')
 
 
-def test_csv_headers_tell_what_is_gone_and_what_was_renamed(orders: Orders, declare: Declare) -> None:
+def test_csv_headers_show_removed_and_renamed_fields(orders: Orders, declare: Declare) -> None:
     declare(format="csv")
     orders.deployment.land("a.csv", "id,at,amount\n1,2026-01-01,2\n", "orders")
     orders.deployment.land("b.csv", "id,at,Amounts\n2,2026-01-01,3\n", "orders")
@@ -138,21 +144,21 @@ def test_csv_headers_tell_what_is_gone_and_what_was_renamed(orders: Orders, decl
     ]
 
 
-def test_a_column_that_evolved_takes_the_spellings_of_its_source(spark: SparkSession) -> None:
+def test_an_evolved_column_is_cast_with_the_formats_of_its_source(spark: SparkSession) -> None:
     rows = [({"amount": text}, {"amount": text}) for text in ("1.234,5", "1,x")]
     origin = "_origin struct<unknown: map<string,string>, rescued: map<string,string>>"
     frame = spark.createDataFrame([(row,) for row in rows], origin)
 
-    made = contracts._with_columns(frame, {"amount": "decimal(6,1)"}, Formats(decimal_comma=True)).collect()
+    result = contracts._with_columns(frame, {"amount": "decimal(6,1)"}, Formats(decimal_comma=True)).collect()
 
-    assert [(row["amount"], row["_rescued"]) for row in made] == [
+    assert [(row["amount"], row["_rescued"]) for row in result] == [
         (Decimal("1234.5"), None),
         (None, '{"amount":"1,x"}'),
     ]
 
 
 @pytest.mark.nightly
-def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, declare: Declare) -> None:
+def test_parquet_and_avro_files_are_compared_by_their_own_schema(orders: Orders, declare: Declare) -> None:
     import io
 
     import fastavro
@@ -177,7 +183,7 @@ def test_files_with_a_schema_of_their_own_are_judged_by_it(orders: Orders, decla
     assert [(line.change.kind, line.change.field, line.change.after) for line in orders.history()] == [
         ("widening", "id", "bigint"),
         ("addition", "gate", "int"),
-    ], "the column has the writer's type"
+    ], "the evolved column has the writer's type"
 
     declare("Contract(mode='evolve')", format="avro", version=2)
     (orders.deployment.environment.project.parent / "pipelines" / "orders.py").write_text(
@@ -206,7 +212,7 @@ NAMES = {"user-agent": 1, "Anna Smith": 2, "it's; --": 3, "gate": 4, "user.name"
 
 
 @pytest.mark.nightly
-def test_every_name_that_is_shown_can_be_chosen_by_and_only_identifiers_are_shown_in_clear(
+def test_rules_can_be_selected_by_name_and_show_only_identifiers_and_declared_names_in_clear(
     orders: Orders, declare: Declare
 ) -> None:
     declare("Contract(mode='freeze', columns={'user-agent': 'freeze'})")
@@ -216,19 +222,19 @@ def test_every_name_that_is_shown_can_be_chosen_by_and_only_identifiers_are_show
         refused = orders.run().flow("silver").error
         assert refused is not None
         assert "Anna" not in json.dumps(refused)
-        evolution.answer(orders.deployment.layout, "orders", refused["drift"], "quarantine", "ada")
+        evolution.answer(orders.deployment.layout, "orders", refused["schema_change_id"], "quarantine", "ada")
         orders.run()
-        rules |= {rule for found in orders.quarantined() for rule in found}
-    shown = {rule.removeprefix("drift(").removesuffix(")") for rule in rules}
+        rules |= {rule for entry_rules in orders.quarantined() for rule in entry_rules}
+    shown = {rule.removeprefix("schema_change(").removesuffix(")") for rule in rules}
     assert {"(more than 100 names)", "user-agent", "gate"} < shown
     assert len([name for name in shown if re.fullmatch("name#[0-9a-f]{8}", name)]) == 3
     for rule in rules:
-        chosen = orders.deployment.layout.quarantine("orders", "silver")
-        assert lifecycle.count_free(chosen, Selection.check(rule=rule)) > 0
+        quarantine = orders.deployment.layout.quarantine("orders", "silver")
+        assert lifecycle.count_unclaimed(quarantine, Selection.check(rule=rule)) > 0
 
 
 @pytest.mark.nightly
-def test_a_dry_run_of_a_replay_leaves_the_history_as_it_was(orders: Orders, declare: Declare) -> None:
+def test_a_dry_run_of_a_backfill_does_not_change_the_history(orders: Orders, declare: Declare) -> None:
     declare()
     orders.land({**row(1), "amount": "much", "gate": "B12"}, row(2))
     orders.run()
@@ -236,14 +242,14 @@ def test_a_dry_run_of_a_replay_leaves_the_history_as_it_was(orders: Orders, decl
     assert [line.decision for line in before] == ["rescue"]
     declare("Contract(mode='evolve')")
 
-    foreseen = orders.deployment.replay("silver", "orders", dry_run=True)
+    preview = orders.deployment.replay("silver", "orders", dry_run=True)
 
-    assert (foreseen.error, foreseen.total("quarantined")) == (None, 1)
+    assert (preview.error, preview.total("quarantined")) == (None, 1)
     assert orders.history() == before
     declare("Contract(mode='freeze')")
-    foreseen = orders.deployment.replay("silver", "orders", dry_run=True)
-    assert foreseen.error is not None
-    assert foreseen.error["kind"] == "ContractRefusedError"
+    preview = orders.deployment.replay("silver", "orders", dry_run=True)
+    assert preview.error is not None
+    assert preview.error["kind"] == "ContractRefusedError"
     assert orders.history() == before
     orders.deployment.replay("silver", "orders")
-    assert [line.event for line in orders.history()[len(before) :]] == ["refused", "refused"], "a real one is told"
+    assert [line.event for line in orders.history()[len(before) :]] == ["refused", "refused"], "a real run is recorded"

@@ -1,4 +1,4 @@
-"""Generated files through the landing flow and the parser of silver: what was sent is what the rows hold."""
+"""Generated files read by the landing code and the parser: rows have exactly the records that were written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.jvm
 SCHEMA = "id STRING, a STRING, b STRING, c STRING"
 
 
-def test_five_hundred_files_are_rows_as_they_were_written_or_refused_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_five_hundred_files_are_as_written_and_bad_files_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     from pyspark.sql import functions as F
 
     rng = random.Random(23)
@@ -34,7 +36,7 @@ def test_five_hundred_files_are_rows_as_they_were_written_or_refused_whole(spark
             path.write_bytes(b'id,a,b,c\n1,"open,x,y\n2,x,y,z\n')
             refused[str(path)] = "open_quote"
         elif number % 10 == 5:
-            # What a hostile file holds is judged in test_delimited.py; here it must not disturb the others.
+            # The records of hostile files are checked in test_delimited.py; here they must not affect other files.
             path.write_bytes(hostile_file(rng).content)
         else:
             file, rows = good_file(rng, Dialect())
@@ -56,11 +58,11 @@ def test_five_hundred_files_are_rows_as_they_were_written_or_refused_whole(spark
     problems = {file.path: file.problem for file in landed.files if file.path in refused}
     assert problems == refused
     hostile = {f"{number}.csv" for number in range(5, 500, 10)}
-    found: Counter[tuple[str, ...]] = Counter()
+    read: Counter[tuple[str, ...]] = Counter()
     for row in parsed:
         name = row["_row_id"].rpartition("@")[0].rpartition("/")[2]
         if name not in hostile:
             assert row["_origin"]["broken"] == [], row
-            found[name, *(row[field] or "" for field in NAMES)] += 1
-    assert found == written
+            read[name, *(row[field] or "" for field in NAMES)] += 1
+    assert read == written
     assert sum(written.values()) > 1000

@@ -1,4 +1,4 @@
-"""Files are read once whatever they are called, and a bad one never blocks the good ones."""
+"""Files with any name are read once, and a bad file does not block the good ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import pipelines.flights
 from tests.deployment import Deployment
-from tidegate.spark.intake.reader import LONGEST_RECORD
+from tidegate.spark.intake.reader import MAX_RECORD_LENGTH
 from tidegate.spec import FileSource
 
 HEADER = (
@@ -57,7 +57,7 @@ def packed(name: str, content: str) -> bytes:
 
 
 @pytest.mark.jvm
-def test_every_odd_name_is_read_once_with_exact_line_numbers(deployment: Deployment, spark: Any) -> None:
+def test_files_with_unusual_names_are_read_once_with_exact_line_numbers(deployment: Deployment, spark: Any) -> None:
     expected = set()
     for position, name in enumerate(ODD_NAMES):
         lines = [line(position * 100 + number) for number in range(1 + position % 4)]
@@ -74,7 +74,7 @@ def test_every_odd_name_is_read_once_with_exact_line_numbers(deployment: Deploym
 
 
 @pytest.mark.jvm
-def test_a_file_larger_than_a_split_keeps_exact_line_numbers(deployment: Deployment, spark: Any) -> None:
+def test_a_file_larger_than_a_split_has_exact_line_numbers(deployment: Deployment, spark: Any) -> None:
     lines = [line(number) for number in range(30_000)]
     deployment.land("large.csv", "\n".join([HEADER, *lines]))
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
@@ -90,17 +90,17 @@ def test_a_file_larger_than_a_split_keeps_exact_line_numbers(deployment: Deploym
 
 
 @pytest.mark.jvm
-def test_bad_files_sit_in_quarantine_with_their_reason_and_good_ones_pass(deployment: Deployment, spark: Any) -> None:
+def test_bad_files_go_to_quarantine_with_their_rule_and_good_ones_are_read(deployment: Deployment, spark: Any) -> None:
     content = "\n".join([HEADER, line(1)])
     deployment.land("good.csv", content)
-    # Incompressible, so that half of it is really half of a member.
+    # Incompressible content, so that half of the bytes ends in the middle of the gzip member.
     noise = "".join(random.Random(1).choices("abcdefghij0123456789", k=200_000))
     whole = gzip.compress((content + "\n" + noise).encode())
     deployment.land("truncated.csv.gz", whole[: len(whole) // 2])
     deployment.land("not_gzip.csv.gz", content)
     deployment.land("broken.csv.bz2", bz2.compress(content.encode())[:-9])
     deployment.land("latin1.csv", (content + "\ncafé").encode("latin-1"))
-    deployment.land("endless.csv", HEADER + "\n" + "x" * (LONGEST_RECORD + 1))
+    deployment.land("endless.csv", HEADER + "\n" + "x" * (MAX_RECORD_LENGTH + 1))
     deployment.land("empty.csv", "")
 
     report = deployment.run(flows=["bronze"])
@@ -125,7 +125,7 @@ def test_bad_files_sit_in_quarantine_with_their_reason_and_good_ones_pass(deploy
 
 
 @pytest.mark.jvm
-def test_files_still_being_written_and_directories_are_left_alone(deployment: Deployment, spark: Any) -> None:
+def test_hidden_and_temporary_files_and_directories_are_ignored(deployment: Deployment, spark: Any) -> None:
     deployment.land("done.csv", "\n".join([HEADER, line(1)]))
     for name in (
         "_half.csv",
@@ -149,7 +149,7 @@ def test_files_still_being_written_and_directories_are_left_alone(deployment: De
 
 
 @pytest.mark.jvm
-def test_a_file_that_comes_late_with_an_old_time_is_read(deployment: Deployment, spark: Any) -> None:
+def test_a_late_file_with_an_old_modification_time_is_read(deployment: Deployment, spark: Any) -> None:
     deployment.land("new.csv", "\n".join([HEADER, line(1)]))
     deployment.run(flows=["bronze"])
     old = deployment.land("old.csv", "\n".join([HEADER, line(2)]))
@@ -161,7 +161,7 @@ def test_a_file_that_comes_late_with_an_old_time_is_read(deployment: Deployment,
 
 
 @pytest.mark.jvm
-def test_a_batch_of_bad_files_alone_is_recorded_and_passed(deployment: Deployment, spark: Any) -> None:
+def test_a_batch_with_only_bad_files_is_recorded_and_committed(deployment: Deployment, spark: Any) -> None:
     deployment.land("empty.csv", "")
 
     report = deployment.run()
@@ -173,10 +173,10 @@ def test_a_batch_of_bad_files_alone_is_recorded_and_passed(deployment: Deploymen
 
 @pytest.mark.jvm
 def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment: Deployment, spark: Any) -> None:
-    gone = deployment.land("gone.csv", "\n".join([HEADER, line(1)]))
+    vanished = deployment.land("vanished.csv", "\n".join([HEADER, line(1)]))
     deployment.land("stays.csv", "\n".join([HEADER, line(2)]))
     deployment.run_and_kill("before:decide:bronze", flows=["bronze"])
-    gone.unlink()
+    vanished.unlink()
 
     report = deployment.run(flows=["bronze"])
 

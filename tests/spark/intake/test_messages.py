@@ -1,4 +1,4 @@
-"""Kafka values of every writer become the same rows: plain JSON, JSON and Avro that name a registered schema, and junk."""
+"""Kafka values are parsed in every encoding: plain JSON, JSON and Avro with a registered schema, and unreadable bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from tests.schema_registry import SchemaRegistry, framed
-from tidegate.schema import writers
+from tidegate.schema import registry_schemas
 from tidegate.schema.ddl import Column
 from tidegate.spark.intake.parse import Parsed, parse
 from tidegate.spec import KafkaSource, ValueFormat
@@ -44,29 +44,31 @@ def parsed(spark: Any, registry: SchemaRegistry, folder: Path, kind: ValueFormat
     bronze = f"_row_id string, key binary, value binary, {coordinates}"
     rows = [(str(number), b"k", value, "t", 0, number, AT, AT) for number, value in enumerate(values)]
     source = KafkaSource(topic="t", schema=SCHEMA, format=kind)
-    return parse(spark.createDataFrame(rows, bronze), source, lookup=partial(writers.fetch, registry.address, folder))
+    return parse(
+        spark.createDataFrame(rows, bronze), source, lookup=partial(registry_schemas.fetch, registry.address, folder)
+    )
 
 
-def told(found: Parsed) -> list[tuple[Any, ...]]:
-    rows = found.rows.selectExpr("_row_id", "id", "page", "_rescued", "_origin.broken AS broken").orderBy("_row_id")
+def rows_of(result: Parsed) -> list[tuple[Any, ...]]:
+    rows = result.rows.selectExpr("_row_id", "id", "page", "_rescued", "_origin.broken AS broken").orderBy("_row_id")
     return [(row["id"], row["page"], row["_rescued"], row["broken"]) for row in rows.collect()]
 
 
-def test_avro_is_read_by_the_schema_that_its_writer_registered(
+def test_avro_is_decoded_with_the_registered_schema_of_its_writer(
     spark: Any, registry: SchemaRegistry, tmp_path: Path
 ) -> None:
-    old, new, json_one = registry.register(OLD), registry.register(NEW), registry.register({}, "JSON")
+    old, new, json_schema = registry.register(OLD), registry.register(NEW), registry.register({}, "JSON")
     good = avro(NEW, {"id": 2, "page": "/b", "at": AT, "ref": "x"})
 
-    found = parsed(
+    result = parsed(
         spark, registry, tmp_path, "avro",
         framed(old, avro(OLD, {"id": 1, "page": "/a"})),
-        framed(new, good), framed(new, good[:3]), framed(new, good + b"\0"), framed(99, good), framed(json_one, b"{}"),
+        framed(new, good), framed(new, good[:3]), framed(new, good + b"\0"), framed(99, good), framed(json_schema, b"{}"),
         b'{"id":1}', None,
     )  # fmt: skip
 
     bad = (None, None, None)
-    assert told(found) == [
+    assert rows_of(result) == [
         (1, "/a", None, []),
         (2, "/b", {"ref": "x"}, []),
         (*bad, ["malformed_avro"]),
@@ -76,21 +78,21 @@ def test_avro_is_read_by_the_schema_that_its_writer_registered(
         (*bad, ["malformed_avro"]),
         (*bad, []),
     ]
-    assert found.writers == {
+    assert result.writers == {
         old: (Column("id", "int"), Column("page", "string")),
         new: (Column("id", "int"), Column("page", "string"), Column("at", "timestamp"), Column("ref", "string")),
     }
 
 
-def test_json_may_name_a_schema_or_none(spark: Any, registry: SchemaRegistry, tmp_path: Path) -> None:
+def test_json_is_read_with_and_without_a_schema_id(spark: Any, registry: SchemaRegistry, tmp_path: Path) -> None:
     number = registry.register({"properties": {"id": {"type": "integer"}, "ok": {"type": "boolean"}}}, "JSON")
 
-    found = parsed(
+    result = parsed(
         spark, registry, tmp_path, "json",
         framed(number, b'{"id":1,"ok":true}'), b'{"id":2}', framed(99, b'{"id":3}'), b"\xff\xfe", b"{", None,
     )  # fmt: skip
 
-    assert told(found) == [
+    assert rows_of(result) == [
         (1, None, {"ok": "true"}, []),
         (2, None, None, []),
         (3, None, None, []),
@@ -98,4 +100,4 @@ def test_json_may_name_a_schema_or_none(spark: Any, registry: SchemaRegistry, tm
         (None, None, None, ["malformed_json"]),
         (None, None, None, []),
     ]
-    assert found.writers == {number: (Column("id", ""), Column("ok", "boolean"))}
+    assert result.writers == {number: (Column("id", ""), Column("ok", "boolean"))}

@@ -1,4 +1,4 @@
-"""Records of bronze become typed fields by name, and changes of a keyed table become rows: seen on a few rows."""
+"""Bronze records are parsed into typed fields by name, and the change feed of a keyed table into rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def source(kind: FileFormat = "csv", **more: Any) -> FileSource:
 
 
 def bronze(spark: SparkSession, *records: tuple[str, str | None]) -> DataFrame:
-    """Lines with their file's header, as a landing flow keeps them: record and header."""
+    """Bronze rows, as a landing flow writes them, from records and the header of their file."""
     rows = [
         (f"/in/{n}@5#2", line, header, f"file:///in/{n}", EARLIER, 2, LATER) for n, (line, header) in enumerate(records)
     ]
@@ -57,7 +57,7 @@ def read(parsed: parse.Parsed) -> list[dict[str, Any]]:
 
 
 def writers_in(feed: DataFrame, landing: FileSource) -> dict[int, tuple[Column, ...]]:
-    """The fields that the files' headers list."""
+    """The fields in the headers of the files."""
     measured = feed.agg(*parse.header_measure(feed, landing)).first()
     assert measured is not None
     return parse.writers_in(measured, landing)
@@ -67,7 +67,7 @@ def fields(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["id"], row["at"], row["amount"], row["note"]
 
 
-def test_fields_of_a_csv_line_go_by_its_own_files_header(spark: SparkSession) -> None:
+def test_csv_fields_are_assigned_by_the_header_of_their_file(spark: SparkSession) -> None:
     feed = bronze(
         spark,
         ("1,2026-01-01,1.5,hello", "id,at,amount,note"),
@@ -85,27 +85,27 @@ def test_fields_of_a_csv_line_go_by_its_own_files_header(spark: SparkSession) ->
         (3, None, None, "a, b"),
         (4, None, None, None),
     ]
-    assert [row["_rescued"] for row in rows] == [None, None, {"gate": "B12"}, None], "fields that the schema lacks"
+    assert [row["_rescued"] for row in rows] == [None, None, {"gate": "B12"}, None], "undeclared fields"
     assert [row["broken"] for row in rows] == [[]] * 4
-    listed = writers_in(feed, source())
-    writers = [[field.name for field in listed[row["_origin"]["writer"]]] for row in rows]
+    headers = writers_in(feed, source())
+    writers = [[field.name for field in headers[row["_origin"]["writer"]]] for row in rows]
     assert writers == [["id", "at", "amount", "note"], ["note", "id", "at"], ["id", "note", "gate"], ["id", "gate"]]
-    assert parsed.writers_tell_all
+    assert parsed.writers_cover_all
 
 
-def test_what_python_reads_of_a_csv_line_is_what_the_row_holds(spark: SparkSession) -> None:
+def test_csv_values_are_those_that_python_reads(spark: SparkSession) -> None:
     lines = ['7,,0.25,"say ""yes, sir"""', "8,,2.5,", '9,,1e3,"x,y"', '10,,1,"a\\b"', '11,,1,"\\"', '12,,1,""']
 
     rows = read(parse.parse(bronze(spark, *((line, "id,at,amount,note") for line in lines)), source()))
 
-    judge = list(csv.reader(io.StringIO("\n".join(lines))))
-    assert [row["note"] for row in rows] == [record[3] or None for record in judge[:-1]] + [""], (
-        "empty quotes are a text"
+    expected = list(csv.reader(io.StringIO("\n".join(lines))))
+    assert [row["note"] for row in rows] == [record[3] or None for record in expected[:-1]] + [""], (
+        "empty quotes are an empty text"
     )
-    assert [row["amount"] for row in rows] == [float(record[2]) for record in judge]
+    assert [row["amount"] for row in rows] == [float(record[2]) for record in expected]
 
 
-def test_a_text_that_means_no_value_is_null_and_breaks_a_required_field(spark: SparkSession) -> None:
+def test_a_null_value_is_null_and_breaks_the_rule_of_a_required_field(spark: SparkSession) -> None:
     feed = bronze(spark, ("NA,NA,NA,", "id,at,amount,note"), ("1,,,NA", "id,at,amount,note"))
 
     rows = read(parse.parse(feed, source(null_values=("", "NA"))))
@@ -114,14 +114,14 @@ def test_a_text_that_means_no_value_is_null_and_breaks_a_required_field(spark: S
     assert [row["broken"] for row in rows] == [["required(id)"], []]
 
 
-def test_each_value_that_does_not_fit_is_named_by_its_field_and_the_others_stay(spark: SparkSession) -> None:
+def test_each_misfit_is_reported_with_its_field_and_other_values_stay(spark: SparkSession) -> None:
     feed = bronze(spark, ("x,2026-13-01,many,kept", "id,at,amount,note"))
 
     (row,) = read(parse.parse(feed, source()))
 
     assert fields(row) == (None, None, None, "kept")
     assert row["broken"] == ["wrong_type(id)", "wrong_type(at)", "wrong_type(amount)"], (
-        "a value is there: none is lacking"
+        "the field has a value, so required(id) is not broken"
     )
 
 
@@ -129,21 +129,23 @@ def test_each_value_that_does_not_fit_is_named_by_its_field_and_the_others_stay(
     ("header", "rule"),
     [("colour,size", "unknown_header"), ("id,at,id", "repeated_header"), ("", "unknown_header")],
 )
-def test_of_a_file_whose_header_cannot_be_used_every_record_says_so(
+def test_every_record_of_a_file_with_an_unusable_header_breaks_that_rule(
     spark: SparkSession, header: str, rule: str
 ) -> None:
     feed = bronze(spark, ("1,2,3", header), ("5,2026-01-01,1,x", "id,at,amount,note"))
 
     parsed = parse.parse(feed, source())
 
-    refused, fine = read(parsed)
+    refused, good = read(parsed)
     assert (refused["broken"], fields(refused), refused["_rescued"]) == ([rule], (None,) * 4, None)
-    assert (fine["broken"], fine["id"]) == ([], 5)
+    assert (good["broken"], good["id"]) == ([], 5)
     assert refused["_origin"]["raw"] == "1,2,3"
-    assert [len(names) for names in writers_in(feed, source()).values()] == [4], "its header is no drift"
+    assert [len(names) for names in writers_in(feed, source()).values()] == [4], (
+        "an unusable header is not a schema change"
+    )
 
 
-def test_a_json_line_is_typed_by_name_and_one_that_cannot_be_read_goes_on_with_its_reason(spark: SparkSession) -> None:
+def test_json_fields_are_assigned_by_name_and_an_unreadable_line_keeps_its_rule(spark: SparkSession) -> None:
     lines = ('{"id": 1, "at": "2026-01-01", "gate": {"no": 5}, "none": null}', '{"id": 2', "[]", '{"id": "3"}')
     feed = bronze(spark, *((line, None) for line in lines))
 
@@ -152,12 +154,12 @@ def test_a_json_line_is_typed_by_name_and_one_that_cannot_be_read_goes_on_with_i
     rows = read(parsed)
     assert [row["id"] for row in rows] == [1, None, None, 3]
     assert [row["broken"] for row in rows] == [[], ["malformed_json"], ["malformed_json"], []]
-    assert rows[0]["_rescued"] == {"gate": '{"no":5}'}, "an unknown field without a value is none"
+    assert rows[0]["_rescued"] == {"gate": '{"no":5}'}, "an undeclared field without a value is ignored"
     assert [row["_origin"]["raw"] for row in rows] == list(lines)
-    assert (parse.header_measure(feed, source("json")), parsed.writers_tell_all) == ([], False)
+    assert (parse.header_measure(feed, source("json")), parsed.writers_cover_all) == ([], False)
 
 
-def test_a_typed_files_header_tells_its_writers_types(spark: SparkSession) -> None:
+def test_the_header_of_a_parquet_file_has_the_types_of_its_writer(spark: SparkSession) -> None:
     header = json.dumps([["id", "int"], ["amount", "string"]])
 
     feed = bronze(spark, ('{"id": 1, "amount": "2.5"}', header))
@@ -165,23 +167,27 @@ def test_a_typed_files_header_tells_its_writers_types(spark: SparkSession) -> No
 
     (row,) = read(parsed)
     assert fields(row) == (1, None, 2.5, None)
-    told = writers_in(feed, source("parquet"))[row["_origin"]["writer"]]
-    assert [(field.name, field.type) for field in told] == [("id", "int"), ("amount", "string")]
-    assert parsed.writers_tell_all
+    columns = writers_in(feed, source("parquet"))[row["_origin"]["writer"]]
+    assert [(column.name, column.type) for column in columns] == [("id", "int"), ("amount", "string")]
+    assert parsed.writers_cover_all
 
 
-def test_of_a_files_record_the_origin_tells_its_place_its_order_and_when_it_came(spark: SparkSession) -> None:
+def test_the_origin_of_a_record_has_its_position_its_order_and_its_ingestion_time(spark: SparkSession) -> None:
     (row,) = read(parse.parse(bronze(spark, ("1,x", "id,note")), source()))
 
     origin = row["_origin"]
     assert tuple(origin["at"].values())[1:] == ("file:///in/0", 2)
-    told = json.loads(origin["source"])
-    assert (told["path"], told["line"], told["modified_at"][:13]) == ("file:///in/0", 2, "2026-01-01T08")
+    coordinates = json.loads(origin["source"])
+    assert (coordinates["path"], coordinates["line"], coordinates["modified_at"][:13]) == (
+        "file:///in/0",
+        2,
+        "2026-01-01T08",
+    )
     assert origin["ingested_at"].astimezone(UTC) == LATER
     assert (origin["filled"], origin["unfit"]) == ([0b1001], [0])
 
 
-def test_files_are_ordered_by_their_time_before_their_path_and_line(spark: SparkSession) -> None:
+def test_records_are_ordered_by_file_time_before_path_and_line(spark: SparkSession) -> None:
     old = bronze(spark, ("1,a", "id,note")).selectExpr(
         "* EXCEPT (_path, _line_number)", "'z' AS _path", "9L AS _line_number"
     )
@@ -197,7 +203,7 @@ def test_files_are_ordered_by_their_time_before_their_path_and_line(spark: Spark
     assert [row["note"] for row in parsed.orderBy("_origin.at").collect()] == ["a", "b"]
 
 
-def test_a_message_without_a_value_is_a_row_of_nulls_that_breaks_no_rule(spark: SparkSession) -> None:
+def test_a_message_with_a_null_value_gives_null_fields_and_breaks_no_rule(spark: SparkSession) -> None:
     feed = messages(spark, b'{"id": 1, "note": "x"}', None, b"\xff not json")
 
     parsed = parse.parse(feed, KafkaSource(topic="clicks", schema=SCHEMA))
@@ -211,7 +217,7 @@ def test_a_message_without_a_value_is_a_row_of_nulls_that_breaks_no_rule(spark: 
     assert tuple(rows[2]["_origin"]["at"].values())[1:] == (1, 2)
 
 
-def test_a_contract_rescues_what_does_not_fit_and_leaves_out_what_it_discards(spark: SparkSession) -> None:
+def test_a_contract_rescues_misfits_and_discards_fields(spark: SparkSession) -> None:
     feed = bronze(spark, ("1,a lot,B12,noise", "id,amount,gate,hum"))
     contract = Contract(columns={"amount": "rescue", "hum": "discard_value"})
 
@@ -219,14 +225,16 @@ def test_a_contract_rescues_what_does_not_fit_and_leaves_out_what_it_discards(sp
     (other,) = read(parse.parse(feed, source(), Terms(contract=Contract(mode="discard_value"))))
 
     assert (row["broken"], row["amount"], row["_rescued"]) == ([], None, {"gate": "B12", "amount": "a lot"})
-    assert row["_origin"]["unknown"] == {"gate": "B12", "hum": "noise"}, "drift is judged by all of them"
+    assert row["_origin"]["unknown"] == {"gate": "B12", "hum": "noise"}, (
+        "schema changes are detected from all undeclared fields"
+    )
     assert (other["_rescued"], other["broken"]) == (None, ["wrong_type(amount)"])
 
 
 CHANGES = "id int, region string, amount int, _change_type string, _commit_version bigint, _commit_timestamp timestamp"
 
 
-def test_changes_of_a_keyed_table_are_rows_with_an_id_of_their_own_and_deletes_marked(spark: SparkSession) -> None:
+def test_changes_of_a_keyed_table_become_rows_with_unique_ids_and_deletes_marked(spark: SparkSession) -> None:
     feed = spark.createDataFrame(
         [
             (1, "eu", 5, "insert", 3, EARLIER),
@@ -258,10 +266,10 @@ def test_within_one_commit_a_delete_comes_before_an_insert_of_the_same_key(spark
 
     rows = parse.keyed_feed(feed, ("id",)).orderBy("_origin.at").collect()
 
-    assert [row["amount"] for row in rows] == [2, 5, 9], "so that the pair is an update, and the newer version is last"
+    assert [row["amount"] for row in rows] == [2, 5, 9], "the pair is an update, and the newer version is last"
 
 
-def test_a_row_that_is_marked_as_deleted_in_its_table_is_a_delete(spark: SparkSession) -> None:
+def test_a_row_marked_as_deleted_in_its_table_is_a_delete(spark: SparkSession) -> None:
     feed = spark.createDataFrame(
         [(1, True, "update_postimage"), (2, False, "insert"), (3, None, "insert"), (4, False, "delete")],
         "id int, _deleted boolean, _change_type string",
@@ -270,4 +278,4 @@ def test_a_row_that_is_marked_as_deleted_in_its_table_is_a_delete(spark: SparkSe
     rows = parse.keyed_feed(feed, ("id",)).orderBy("id").collect()
 
     assert [row["_deleted"] for row in rows] == [True, False, False, True]
-    assert "x" not in {row["_row_id"] for row in rows}, "an id is that of the change"
+    assert "x" not in {row["_row_id"] for row in rows}, "the id is that of the change, not of the row"

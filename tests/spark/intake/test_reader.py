@@ -1,4 +1,4 @@
-"""One file is read once: its records, and what is wrong with it, whatever it is."""
+"""A file is read in one pass: its records, and the first problem of the file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.spark.intake.landing import batches_of
-from tidegate.spark.intake.reader import LONGEST_RECORD, CheckedFile, FileReader
+from tidegate.spark.intake.landing import arrow_batches
+from tidegate.spark.intake.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.spec import Dialect, FileFormat
 
 CONTENT = b"id,a\n1,x\n2,y\n"
@@ -30,11 +30,13 @@ def problem(path: Path, content: bytes, dialect: Dialect | None = None) -> tuple
     path.write_bytes(content)
     checked = read(path, dialect)[2]
     assert checked.records == 0 or checked.problem is None
-    assert checked.sha256 == hashlib.sha256(content).hexdigest(), "of the whole file, also of one that is refused"
+    assert checked.sha256 == hashlib.sha256(content).hexdigest(), (
+        "the hash covers the whole file, also of a refused one"
+    )
     return checked.problem, checked.line
 
 
-def test_a_file_is_its_records_its_header_its_size_and_its_hash(tmp_path: Path) -> None:
+def test_reading_a_file_gives_its_records_header_size_and_hash(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfone,two\r\n1,2\r\n")
 
@@ -57,7 +59,7 @@ def test_a_file_is_its_records_its_header_its_size_and_its_hash(tmp_path: Path) 
     ],
     ids=["plain", "gzip", "gzip of two members", "gzip padded with zeros", "bzip2", "bzip2 of two streams"],
 )
-def test_compressed_files_are_read_whole(tmp_path: Path, name: str, pack: object) -> None:
+def test_compressed_files_are_read_completely(tmp_path: Path, name: str, pack: object) -> None:
     path = tmp_path / name
     path.write_bytes(pack(CONTENT))  # type: ignore[operator]  # a function of bytes
     records, header, checked = read(path)
@@ -65,7 +67,7 @@ def test_compressed_files_are_read_whole(tmp_path: Path, name: str, pack: object
     assert checked.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_file_that_cannot_be_used_says_why_and_where(tmp_path: Path) -> None:
+def test_a_bad_file_is_reported_with_its_problem_and_line(tmp_path: Path) -> None:
     noise = "".join(random.Random(1).choices("abcdefghij0123456789", k=200_000)).encode()
     packed, squeezed = gzip.compress(CONTENT + noise), bz2.compress(CONTENT + noise)
     gz, bz = tmp_path / "a.csv.gz", tmp_path / "a.csv.bz2"
@@ -79,24 +81,24 @@ def test_a_file_that_cannot_be_used_says_why_and_where(tmp_path: Path) -> None:
     assert problem(plain, "one\ncaf\u00e9".encode("latin-1")) == ("not_utf8", None)
     assert problem(plain, CONTENT, Dialect(encoding="utf-16"))[0] == "not_utf16"
     assert problem(plain, b'id,a\n1,"x\n2,y\n3,z\n') == ("open_quote", 2)
-    assert problem(plain, b"id\n" + b"x" * (LONGEST_RECORD + 1)) == ("line_too_long", None)
-    assert problem(plain, b'id\n"' + (b"x" * 999 + b"\n") * (LONGEST_RECORD // 1000 + 1) + b'"\n') == (
+    assert problem(plain, b"id\n" + b"x" * (MAX_RECORD_LENGTH + 1)) == ("line_too_long", None)
+    assert problem(plain, b'id\n"' + (b"x" * 999 + b"\n") * (MAX_RECORD_LENGTH // 1000 + 1) + b'"\n') == (
         "line_too_long",
         2,
     )
     assert problem(plain, b"") == ("empty_file", None)
-    assert read(tmp_path / "gone.csv")[2].problem == "vanished"
+    assert read(tmp_path / "missing.csv")[2].problem == "vanished"
     os.mkfifo(tmp_path / "pipe.csv")
     assert read(tmp_path / "pipe.csv")[2].problem == "not_a_file"
 
 
-def test_a_line_of_exactly_the_longest_length_passes(tmp_path: Path) -> None:
+def test_a_line_of_exactly_the_maximum_length_passes(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes(b"x" * LONGEST_RECORD + b"\n" + b"y" * LONGEST_RECORD)
+    path.write_bytes(b"x" * MAX_RECORD_LENGTH + b"\n" + b"y" * MAX_RECORD_LENGTH)
     assert read(path)[2].problem is None
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_changes_during_the_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(CONTENT)
     reader = FileReader(str(path), 5, "csv", Dialect())
@@ -105,7 +107,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
     assert reader.checked.problem == "changed_while_read"
 
 
-def test_encodings_headers_and_comments_are_as_declared(tmp_path: Path) -> None:
+def test_encoding_header_and_comments_follow_the_dialect(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for encoding in ("utf-16", "utf-16-le", "latin-1", "cp1252", "utf-8"):
         path.write_bytes("id;a\n1;caf\u00e9\n".encode(encoding))
@@ -116,17 +118,17 @@ def test_encodings_headers_and_comments_are_as_declared(tmp_path: Path) -> None:
     assert (records, header) == ([(3, "1,x"), (6, "3,z")], "id,a")
 
 
-def test_lines_of_json_are_records_whatever_quotes_they_hold(tmp_path: Path) -> None:
+def test_each_line_of_a_json_file_is_a_record_also_with_open_quotes(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'{"a":"x"}\r\n\n{"a":"\xc3\xa9"')
     assert read(path, kind="json")[0] == [(1, '{"a":"x"}'), (2, ""), (3, '{"a":"é"')]
 
 
-def test_batches_are_bounded_and_the_last_row_tells_of_the_file(tmp_path: Path) -> None:
+def test_arrow_batches_are_bounded_and_the_last_row_has_the_result_of_the_check(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,a\n" + b"".join(b"%d,%s\n" % (number, b"x" * 1_000_000) for number in range(10)))
 
-    batches = list(batches_of(FileReader(str(path), 5, "csv", Dialect())))
+    batches = list(arrow_batches(FileReader(str(path), 5, "csv", Dialect())))
 
     assert max(batch.nbytes for batch in batches) < 8 * 1024 * 1024
     rows = [row for batch in batches for row in batch.to_pylist()]

@@ -1,4 +1,4 @@
-"""Parquet and Avro files become JSON text by their own schema, whatever their types; a damaged one is found. No JVM."""
+"""Parquet and Avro files of all types are read as JSON text; damaged files are detected. No JVM."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def problem_of(path: Path, kind: str) -> str | None:
 
 
 def read(path: Path, kind: str) -> list[dict[str, Any]]:
-    found = list(reader_of(path, kind))
-    assert [number for number, _ in found] == list(range(1, len(found) + 1))
-    return [json.loads(text) for _, text in found]
+    numbered = list(reader_of(path, kind))
+    assert [number for number, _ in numbered] == list(range(1, len(numbered) + 1))
+    return [json.loads(text) for _, text in numbered]
 
 
 def test_an_avro_record_keeps_its_values_and_its_types(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_parquet_record_keeps_its_values_and_its_types(tmp_path: Path) -> None
     }]  # fmt: skip
 
 
-def test_a_parquet_map_keeps_all_its_entries_whatever_its_keys_are(tmp_path: Path) -> None:
+def test_a_parquet_map_keeps_all_entries_for_all_types_of_keys(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     by_name, by_day = pa.map_(pa.string(), pa.int32()), pa.map_(pa.date32(), pa.int32())
     table = pa.table({
@@ -137,20 +137,20 @@ def test_a_parquet_map_keeps_all_its_entries_whatever_its_keys_are(tmp_path: Pat
     }]  # fmt: skip
 
 
-def test_a_file_in_which_two_columns_have_one_name_is_refused_whole(tmp_path: Path) -> None:
+def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"]), path)
     assert problem_of(path, "parquet") == "repeated_header"
 
 
-def test_records_of_several_batches_are_numbered_through(tmp_path: Path) -> None:
+def test_record_numbers_continue_across_batches(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"id": range(5001)}), path, row_group_size=700)
     assert [record["id"] for record in read(path, "parquet")] == list(range(5001))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "avro"])
-def test_a_damaged_file_is_set_aside_with_its_reason(tmp_path: Path, kind: str) -> None:
+def test_a_damaged_file_is_reported_with_its_problem(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
     if kind == "avro":
         whole = avro(*[{**ORDER, "id": number} for number in range(5000)])
@@ -158,25 +158,25 @@ def test_a_damaged_file_is_set_aside_with_its_reason(tmp_path: Path, kind: str) 
         content = io.BytesIO()
         pq.write_table(pa.table({"id": range(5000)}), content)
         whole = content.getvalue()
-    flipped = bytearray(whole)
-    flipped[len(whole) // 3 : len(whole) // 3 + 40] = b"\xff" * 40
+    overwritten = bytearray(whole)
+    overwritten[len(whole) // 3 : len(whole) // 3 + 40] = b"\xff" * 40
     problems = []
-    for content_now in (whole, whole[: len(whole) // 2], b"not at all", bytes(flipped), b""):
-        path.write_bytes(content_now)
+    for damaged in (whole, whole[: len(whole) // 2], b"another format", bytes(overwritten), b""):
+        path.write_bytes(damaged)
         problems.append(problem_of(path, kind))
 
     assert problems == [None, "corrupt_file", "corrupt_file", "corrupt_file", "empty_file"]
-    assert problem_of(tmp_path / "gone", kind) == "vanished"
+    assert problem_of(tmp_path / "missing", kind) == "vanished"
 
 
-def test_a_record_that_is_too_long_is_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.spark.intake.reader.LONGEST_RECORD", 100)
+def test_a_record_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.spark.intake.reader.MAX_RECORD_LENGTH", 100)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x" * 1000]}), path)
     assert problem_of(path, "parquet") == "line_too_long"
 
 
-def test_a_small_decimal_and_an_old_time_are_written_as_the_grammar_of_values_has_them() -> None:
+def test_small_decimals_and_early_times_are_written_in_the_grammar_of_the_casts() -> None:
     paris = datetime.timezone(datetime.timedelta(minutes=9, seconds=21))
     record = {
         "price": Decimal("0.00000001"),

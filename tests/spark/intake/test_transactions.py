@@ -1,4 +1,4 @@
-"""What a producer aborted is not read, and what it has not committed yet is not pending."""
+"""Aborted messages are not read, and uncommitted messages are not pending."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
 @pytest.fixture
 def producer(broker: Broker, topic: str) -> Producer:
-    """Of transactions in a topic of one partition."""
+    """A transactional producer for a topic of one partition."""
     from confluent_kafka import Producer
 
     broker.create_topic(topic, 1)
-    started = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
-    started.init_transactions()
-    return started
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    return producer
 
 
 def send(producer: Producer, topic: str, first: int, last: int) -> None:
-    """Messages with these ids, in a transaction that is open afterwards."""
+    """Send messages with these ids in a transaction, and leave it open."""
     producer.begin_transaction()
     for number in range(first, last + 1):
         producer.produce(topic, json.dumps({"id": number}).encode())
@@ -52,7 +52,7 @@ def landing(topic: str, isolation: Isolation) -> Flow:
     ("isolation", "read"),
     [("read_committed", [1, 2, 3, 7, 8, 9]), ("read_uncommitted", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])],
 )
-def test_aborted_messages_are_read_only_where_the_declaration_says_so(
+def test_aborted_messages_are_read_only_with_read_uncommitted(
     spark: SparkSession,
     broker: Broker,
     topic: str,
@@ -61,9 +61,9 @@ def test_aborted_messages_are_read_only_where_the_declaration_says_so(
     isolation: Isolation,
     read: list[int],
 ) -> None:
-    for first, end in ((1, "commit"), (4, "abort"), (7, "commit"), (10, "abort")):
+    for first, outcome in ((1, "commit"), (4, "abort"), (7, "commit"), (10, "abort")):
         send(producer, topic, first, first + 2)
-        producer.commit_transaction() if end == "commit" else producer.abort_transaction()
+        producer.commit_transaction() if outcome == "commit" else producer.abort_transaction()
     flow = landing(topic, isolation)
     context = orders.flow_context(spark, tmp_path, flow)
     context.kafka = broker.bootstrap
@@ -83,7 +83,7 @@ def test_aborted_messages_are_read_only_where_the_declaration_says_so(
     assert lag.measure(environment, pipeline, flow).has_work is False
 
 
-def test_messages_of_an_open_transaction_are_not_pending_until_it_is_committed(
+def test_messages_of_an_open_transaction_are_pending_only_after_its_commit(
     broker: Broker, topic: str, producer: Producer
 ) -> None:
     send(producer, topic, 1, 3)

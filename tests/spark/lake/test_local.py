@@ -1,4 +1,4 @@
-"""Rows that go through the driver come back as they were, whatever their types."""
+"""Rows of every type are unchanged after collecting them to the driver and creating a frame from them."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ VALUES = (
 )
 
 
-def test_each_type_comes_back_as_it_was(spark: SparkSession) -> None:
+def test_values_of_each_type_are_unchanged(spark: SparkSession) -> None:
     columns = ", ".join(f"{value} AS c{number}" for number, value in enumerate(VALUES))
     values = spark.sql(f"SELECT {columns}")
-    nothing = spark.range(1).selectExpr(*[f"CAST(NULL AS {kind}) AS {name}" for name, kind in values.dtypes])
-    frame = values.unionAll(nothing)
+    nulls = spark.range(1).selectExpr(*[f"CAST(NULL AS {kind}) AS {name}" for name, kind in values.dtypes])
+    frame = values.unionAll(nulls)
 
     rows = local.collect(frame)
 
     assert rows is not None and rows.num_rows == 2
-    back = local.to_frame(spark, rows, frame.schema)
-    assert back.schema == frame.schema
-    assert "LocalRelation" in back._jdf.queryExecution().optimizedPlan().toString()
-    assert [repr(row) for row in back.collect()] == [repr(row) for row in frame.collect()]
+    result = local.to_frame(spark, rows, frame.schema)
+    assert result.schema == frame.schema
+    assert "LocalRelation" in result._jdf.queryExecution().optimizedPlan().toString()
+    assert [repr(row) for row in result.collect()] == [repr(row) for row in frame.collect()]
 
 
-def test_many_rows_and_types_that_arrow_lacks_stay_where_they_are(spark: SparkSession) -> None:
+def test_many_rows_and_types_without_arrow_equivalent_are_not_collected(spark: SparkSession) -> None:
     assert local.collect(spark.range(3), 3) is not None
     assert local.collect(spark.range(4), 3) is None
     assert local.collect(spark.sql("SELECT make_interval(1) AS i")) is None
 
 
-def test_no_rows_are_few(spark: SparkSession) -> None:
+def test_an_empty_frame_is_collected(spark: SparkSession) -> None:
     rows = local.collect(spark.range(0))
     assert rows is not None and rows.num_rows == 0
     assert local.to_frame(spark, rows, spark.range(0).schema).count() == 0

@@ -1,4 +1,4 @@
-"""Every way of writing: which rows it leaves, which transaction its commit carries, and that a rerun writes nothing."""
+"""Each write operation: the resulting rows, the transaction of its commit, and that a rerun writes nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import stand, table
-from tidegate.errors import LedgerImbalanceError, SpecDriftError
+from tests.spark.flow_context import table, write_table
+from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.lake.sinks import Transaction
 
@@ -24,7 +24,7 @@ Frame = Callable[..., "DataFrame"]
 
 
 def txn(batch_id: int, app_id: str = APP) -> Transaction:
-    return Transaction(app_id=app_id, batch_id=batch_id, planned={"read": 10 + batch_id})
+    return Transaction(app_id=app_id, batch_id=batch_id, prepared={"read": 10 + batch_id})
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def values(path: Path, *columns: str) -> list[tuple[Any, ...]]:
-    """The table's rows as tuples, in order."""
+    """The sorted rows of the table as tuples."""
     return sorted((tuple(row[name] for name in columns or ("id", "amount")) for row in table(path)), key=repr)
 
 
@@ -52,18 +52,18 @@ def settings_of(spark: SparkSession) -> list[str | None]:
     return [spark.conf.get(name, None) for name in (*names, "spark.databricks.delta.commitInfo.userMetadata")]
 
 
-def test_an_append_tells_its_commit_and_carries_its_transaction(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_an_append_returns_its_commit_with_the_transaction(spark: SparkSession, frame: Frame, path: Path) -> None:
     first = sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
     second = sinks.append(frame((3, 30, 0)), path, txn(1))
 
     assert (first.version, first.metrics["numOutputRows"]) == (0, 2)
-    assert first.metadata == {"app_id": APP, "batch_id": 0, "planned": {"read": 10}}
-    assert (second.version, second.metrics["numOutputRows"], second.metadata["planned"]) == (1, 1, {"read": 11})
+    assert first.metadata == {"app_id": APP, "batch_id": 0, "prepared": {"read": 10}}
+    assert (second.version, second.metrics["numOutputRows"], second.metadata["prepared"]) == (1, 1, {"read": 11})
     assert values(path) == [(1, 10), (2, 20), (3, 30)]
     assert tables.transactions(spark, path) == {APP: 1}
 
 
-WAYS: dict[str, Callable[..., tables.Commit]] = {
+WRITES: dict[str, Callable[..., tables.Commit]] = {
     "append": lambda rows, path, txn: sinks.append(rows, path, txn),
     "upsert": lambda rows, path, txn: sinks.upsert(rows, path, ("id",), txn),
     "groups": lambda rows, path, txn: sinks.replace_groups(rows.selectExpr("*", "'upsert' _op"), path, ("id",), txn),
@@ -78,45 +78,43 @@ WAYS: dict[str, Callable[..., tables.Commit]] = {
 ORDERS = "id int, amount int, _order int"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_of_writing_carries_the_transaction_and_the_planned_line(
-    way: str, spark: SparkSession, frame: Frame, path: Path
+@pytest.mark.parametrize("write", WRITES)
+def test_each_write_commits_the_transaction_and_the_prepared_line(
+    write: str, spark: SparkSession, frame: Frame, path: Path
 ) -> None:
-    stand(path, ORDERS, (1, 10, 0))
+    write_table(path, ORDERS, (1, 10, 0))
 
-    commit = WAYS[way](frame((2, 20, 0)), path, txn(5))
+    commit = WRITES[write](frame((2, 20, 0)), path, txn(5))
 
-    assert (commit.version, commit.metadata) == (1, {"app_id": APP, "batch_id": 5, "planned": {"read": 15}})
+    assert (commit.version, commit.metadata) == (1, {"app_id": APP, "batch_id": 5, "prepared": {"read": 15}})
     assert tables.transactions(spark, path) == {APP: 5}
-    assert {row["id"] for row in table(path)} == ({2} if way in ("swap", "replace") else {1, 2})
-    assert settings_of(spark) == [None, None, None], "no later write of the session is taken for this batch"
+    assert {row["id"] for row in table(path)} == ({2} if write in ("swap", "replace") else {1, 2})
+    assert settings_of(spark) == [None, None, None], "later writes of the session must not use this transaction"
 
 
-@pytest.mark.parametrize("way", ["append", "upsert"])
-def test_a_rerun_of_a_batch_writes_nothing_and_tells_of_the_commit_that_it_made(
-    way: str, frame: Frame, path: Path
-) -> None:
-    stand(path, ORDERS, (1, 10, 0))
-    written = WAYS[way](frame((2, 20, 0)), path, txn(0))
+@pytest.mark.parametrize("write", ["append", "upsert"])
+def test_a_rerun_of_a_batch_writes_nothing_and_returns_the_earlier_commit(write: str, frame: Frame, path: Path) -> None:
+    write_table(path, ORDERS, (1, 10, 0))
+    written = WRITES[write](frame((2, 20, 0)), path, txn(0))
 
-    assert WAYS[way](frame((3, 30, 0)), path, txn(0)) == written
+    assert WRITES[write](frame((3, 30, 0)), path, txn(0)) == written
 
     assert values(path) == [(1, 10), (2, 20)]
 
 
-def test_a_batch_that_is_behind_the_table_is_an_error_and_not_skipped_in_silence(frame: Frame, path: Path) -> None:
+def test_a_batch_older_than_the_table_is_an_error_and_not_skipped_silently(frame: Frame, path: Path) -> None:
     sinks.append(frame((1, 10, 0)), path, txn(5))
 
-    with pytest.raises(LedgerImbalanceError, match=r"holds batch 5 of orders/silver/v1/0 after batch 3"):
+    with pytest.raises(LedgerImbalanceError, match=r"has batch 5 of orders/silver/v1/0 after batch 3"):
         sinks.append(frame((2, 20, 0)), path, txn(3))
 
     assert values(path) == [(1, 10)]
 
 
-def test_a_write_that_fails_leaves_no_setting_behind(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, path: Path) -> None:
     from pyspark.sql import functions as F
 
-    stand(path, ORDERS, (1, 10, 0))
+    write_table(path, ORDERS, (1, 10, 0))
 
     with pytest.raises(Exception, match="on purpose"):
         sinks.upsert(
@@ -130,9 +128,9 @@ def test_a_write_that_fails_leaves_no_setting_behind(spark: SparkSession, frame:
     assert values(path) == [(1, 10)]
 
 
-def test_a_new_column_is_added_to_the_table_by_every_way_of_writing_rows(frame: Frame, path: Path) -> None:
+def test_append_upsert_and_replacing_groups_add_a_new_column_to_the_table(frame: Frame, path: Path) -> None:
     wide = "id int, amount int, _order int, note string"
-    stand(path, ORDERS, (1, 10, 0))
+    write_table(path, ORDERS, (1, 10, 0))
     sinks.upsert(frame((2, 20, 0, "new"), columns=wide), path, ("id",), txn(1))
     sinks.append(frame((3, 30, 0, "x", 5), columns=f"{wide}, size int"), path, txn(2))
     more = f"{wide}, size int, color string, _op string"
@@ -145,30 +143,30 @@ def test_a_new_column_is_added_to_the_table_by_every_way_of_writing_rows(frame: 
     ]
 
 
-@pytest.mark.parametrize("way", ["append", "upsert", "groups"])
-def test_rows_that_lack_a_column_or_change_its_type_are_refused(way: str, frame: Frame, path: Path) -> None:
-    stand(path, ORDERS, (1, 10, 0))
+@pytest.mark.parametrize("write", ["append", "upsert", "groups"])
+def test_rows_that_lack_a_column_or_change_its_type_are_refused(write: str, frame: Frame, path: Path) -> None:
+    write_table(path, ORDERS, (1, 10, 0))
 
-    with pytest.raises(SpecDriftError, match=r"no longer makes amount of the table"):
-        WAYS[way](frame((2, 0), columns="id int, _order int"), path, txn(1))
+    with pytest.raises(DeclarationConflictError, match=r"no longer returns amount, which the table"):
+        WRITES[write](frame((2, 0), columns="id int, _order int"), path, txn(1))
     with pytest.raises(
-        SpecDriftError, match=r"column 'amount' of the table at .* is int, and the transform makes bigint"
+        DeclarationConflictError, match=r"column 'amount' of the table at .* is int, but the transform returns bigint"
     ):
-        WAYS[way](frame((2, 20, 0), columns="id int, amount bigint, _order int"), path, txn(1))
+        WRITES[write](frame((2, 20, 0), columns="id int, amount bigint, _order int"), path, txn(1))
 
     assert values(path) == [(1, 10)]
 
 
-def test_the_first_upsert_makes_the_table(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_the_first_upsert_creates_the_table(spark: SparkSession, frame: Frame, path: Path) -> None:
     sinks.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
 
     assert values(path) == [(1, 10)]
     assert tables.transactions(spark, path) == {APP: 0}
 
 
-def test_an_upsert_inserts_new_keys_and_updates_only_what_is_of_a_lower_order(frame: Frame, path: Path) -> None:
+def test_an_upsert_inserts_new_keys_and_updates_only_rows_with_a_lower_order(frame: Frame, path: Path) -> None:
     columns = "a int, b int, amount int, _order int"
-    stand(path, columns, (1, 1, 10, 5), (1, 2, 20, 5), (1, 3, 30, 5), (1, 4, 40, 5))
+    write_table(path, columns, (1, 1, 10, 5), (1, 2, 20, 5), (1, 3, 30, 5), (1, 4, 40, 5))
     rows = frame((1, 1, 11, 6), (1, 2, 21, 5), (1, 3, 31, 4), (2, 1, 51, 1), columns=columns)
 
     commit = sinks.upsert(rows, path, ("a", "b"), txn(1))
@@ -201,8 +199,8 @@ def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, pat
     assert "_op" not in table(path)[0]
 
 
-def test_a_swap_makes_the_table_equal_and_touches_only_what_differs(frame: Frame, path: Path) -> None:
-    stand(path, ORDERS, (1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0))
+def test_a_swap_makes_the_tables_equal_and_writes_only_rows_that_differ(frame: Frame, path: Path) -> None:
+    write_table(path, ORDERS, (1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0))
     staged = frame((1, 10, 9), (2, 21, 0), (4, None, 0), (None, 51, 0), (6, 60, 0))
 
     commit = sinks.swap(staged, path, ("id",), txn(7, "orders/silver/v2/0"), ("_order",))
@@ -210,11 +208,13 @@ def test_a_swap_makes_the_table_equal_and_touches_only_what_differs(frame: Frame
     assert values(path) == [(1, 10), (2, 21), (4, None), (6, 60), (None, 51)]
     names = ("Inserted", "Updated", "Deleted")
     assert [commit.metrics[f"numTargetRows{name}"] for name in names] == [1, 2, 1]
-    assert {row["id"]: row["_order"] for row in table(path)}[1] == 0, "a difference in bookkeeping alone is no change"
+    assert {row["id"]: row["_order"] for row in table(path)}[1] == 0, (
+        "a difference only in bookkeeping columns is no change"
+    )
 
 
 def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame: Frame, path: Path) -> None:
-    stand(path, ORDERS, (1, 10, 0), (2, 20, 0))
+    write_table(path, ORDERS, (1, 10, 0), (2, 20, 0))
     staged = frame((1, 10, 0, "x"), (2, 20, 0, None), columns="id int, amount int, _order int, note string")
 
     commit = sinks.swap(staged, path, ("id",), txn(0, "orders/silver/v2/0"), ("_order",))
@@ -223,10 +223,10 @@ def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame
     assert commit.metrics["numTargetRowsUpdated"] == 1
 
 
-def test_a_swap_of_equal_tables_of_keys_alone_changes_nothing_and_is_known_to_be_done(
+def test_a_swap_of_equal_tables_without_other_columns_commits_only_the_transaction(
     spark: SparkSession, frame: Frame, path: Path
 ) -> None:
-    stand(path, "id int", (1,), (2,))
+    write_table(path, "id int", (1,), (2,))
 
     sinks.swap(frame((1,), (2,), columns="id int"), path, ("id",), txn(0, "orders/silver/v2/0"), ())
 
@@ -234,8 +234,8 @@ def test_a_swap_of_equal_tables_of_keys_alone_changes_nothing_and_is_known_to_be
     assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
 
 
-def test_replacing_a_table_takes_its_rows_and_its_schema(spark: SparkSession, frame: Frame, path: Path) -> None:
-    stand(path, ORDERS, (1, 10, 0))
+def test_replacing_a_table_replaces_rows_and_schema(spark: SparkSession, frame: Frame, path: Path) -> None:
+    write_table(path, ORDERS, (1, 10, 0))
 
     commit = sinks.replace_table(
         frame((7, "x"), columns="number bigint, name string"), path, txn(0, "orders/silver/v2/0")
@@ -246,10 +246,10 @@ def test_replacing_a_table_takes_its_rows_and_its_schema(spark: SparkSession, fr
     assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
 
 
-def test_of_several_updates_in_a_merge_the_first_that_holds_decides(frame: Frame, path: Path) -> None:
+def test_the_first_update_whose_condition_is_true_applies_in_a_merge(frame: Frame, path: Path) -> None:
     from pyspark.sql import functions as F
 
-    stand(path, ORDERS, (1, 10, 0), (2, 20, 0))
+    write_table(path, ORDERS, (1, 10, 0), (2, 20, 0))
 
     sinks.merge(
         frame((1, 100, 1), (2, 200, 1), (3, 300, 1), (4, 400, 0)),
@@ -263,7 +263,7 @@ def test_of_several_updates_in_a_merge_the_first_that_holds_decides(frame: Frame
     assert values(path, "id", "amount", "_order") == [(1, -1, 0), (2, 200, 0), (3, 300, None)]
 
 
-def test_rows_fit_a_table_when_they_have_all_its_columns_in_its_types(frame: Frame) -> None:
+def test_rows_fit_a_table_if_they_have_all_its_columns_with_the_same_types(frame: Frame) -> None:
     live = frame(columns="id int, amount int")
 
     assert sinks.fits(frame(columns="amount int, id int, note string"), live)

@@ -1,4 +1,4 @@
-"""What a Delta table remembers of our writes, read from the table itself."""
+"""Versions, transactions and commits, read from a Delta table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
 
 
 def append(spark: SparkSession, path: Path, batch_id: int, *ids: int, app_id: str = SILVER) -> tables.Commit:
-    txn = Transaction(app_id=app_id, batch_id=batch_id, planned={"read": len(ids)})
+    txn = Transaction(app_id=app_id, batch_id=batch_id, prepared={"read": len(ids)})
     return sinks.append(rows(spark, *ids), path, txn)
 
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two batches of one checkpoint, and one of another with the number of the first."""
+    """A table with two batches of one checkpoint, and one batch of another checkpoint with the id of the first batch."""
     path = tmp_path_factory.mktemp("lake") / "table"
     append(spark, path, 0, 1, 2)
     append(spark, path, 0, 3, app_id=OTHER)
@@ -46,15 +46,15 @@ def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def written(batches: Path, path: Path) -> Path:
-    """The same, for a test that may change it."""
+    """A copy of `batches` that the test may change."""
     shutil.copytree(batches, path)
     return path
 
 
-def test_a_table_is_where_a_commit_lies(spark: SparkSession, path: Path) -> None:
+def test_a_table_exists_if_it_has_a_commit(spark: SparkSession, path: Path) -> None:
     assert not tables.exists(path)
     (path / "_delta_log").mkdir(parents=True)
-    assert not tables.exists(path), "a writer ended before its first commit"
+    assert not tables.exists(path), "the writer failed before its first commit"
     assert tables.transactions(spark, path) == {}
     (path / "_delta_log").rmdir()
 
@@ -63,7 +63,7 @@ def test_a_table_is_where_a_commit_lies(spark: SparkSession, path: Path) -> None
     assert tables.exists(path)
 
 
-def test_a_table_is_read_as_it_is_and_as_it_was(spark: SparkSession, written: Path) -> None:
+def test_a_table_is_read_at_its_newest_and_at_an_older_version(spark: SparkSession, written: Path) -> None:
     def ids(frame: Any) -> list[int]:
         return sorted(row["id"] for row in frame.collect())
 
@@ -73,29 +73,33 @@ def test_a_table_is_read_as_it_is_and_as_it_was(spark: SparkSession, written: Pa
     assert tables.version(spark, written) == 2
 
 
-def test_the_last_batch_of_every_writer_is_known(spark: SparkSession, written: Path) -> None:
+def test_transactions_are_the_last_batch_of_every_writer(spark: SparkSession, written: Path) -> None:
     assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0}
 
 
-def test_the_last_batches_are_known_also_behind_a_commit_without_a_checksum(spark: SparkSession, written: Path) -> None:
+def test_transactions_are_read_from_the_log_if_the_newest_version_has_no_checksum(
+    spark: SparkSession, written: Path
+) -> None:
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-    own = CommitProperties(app_transactions=[Transaction(app_id="orders/silver/replay", version=7)])
-    write_deltalake(str(written), DeltaTable(str(written)).to_pyarrow_table(), mode="append", commit_properties=own)
+    properties = CommitProperties(app_transactions=[Transaction(app_id="orders/silver/replay", version=7)])
+    write_deltalake(
+        str(written), DeltaTable(str(written)).to_pyarrow_table(), mode="append", commit_properties=properties
+    )
     assert not (written / "_delta_log" / f"{3:020d}.crc").exists()
 
     assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0, "orders/silver/replay": 7}
     assert tables.version(spark, written) == 3
 
 
-def test_the_commit_of_a_batch_is_found_by_writer_and_number(spark: SparkSession, written: Path) -> None:
+def test_the_commit_of_a_batch_is_found_by_transaction(spark: SparkSession, written: Path) -> None:
     first, other = tables.find_commit(written, SILVER, 0, 2), tables.find_commit(written, OTHER, 0, 2)
 
-    assert (first.version, first.metadata["planned"], first.metrics["numOutputRows"]) == (0, {"read": 2}, 2)
-    assert (other.version, other.metadata["planned"]) == (1, {"read": 1})
+    assert (first.version, first.metadata["prepared"], first.metrics["numOutputRows"]) == (0, {"read": 2}, 2)
+    assert (other.version, other.metadata["prepared"]) == (1, {"read": 1})
 
 
-def test_a_commit_that_the_log_no_longer_has_is_an_error(spark: SparkSession, written: Path) -> None:
+def test_a_commit_that_is_missing_from_the_log_is_an_error(spark: SparkSession, written: Path) -> None:
     (written / "_delta_log" / f"{0:020d}.json").unlink()
 
     assert tables.find_commit(written, SILVER, 1, 2).version == 2
@@ -105,13 +109,13 @@ def test_a_commit_that_the_log_no_longer_has_is_an_error(spark: SparkSession, wr
         tables.find_commit(written, SILVER, 9, 2)
 
 
-def test_commits_are_told_oldest_first_as_far_as_the_log_holds_them(spark: SparkSession, written: Path) -> None:
+def test_commits_that_are_in_the_log_are_returned_oldest_first(spark: SparkSession, written: Path) -> None:
     assert [commit.version for commit in tables.commits(written, 1, 2)] == [1, 2]
     (written / "_delta_log" / f"{1:020d}.json").unlink()
     assert [commit.version for commit in tables.commits(written, 0, 5)] == [0, 2]
 
 
-def test_a_commit_of_somebody_else_carries_no_batch(spark: SparkSession, path: Path) -> None:
+def test_a_commit_of_another_writer_has_empty_metadata(spark: SparkSession, path: Path) -> None:
     rows(spark, 1).write.format("delta").option("userMetadata", "by hand").save(str(path))
 
     (commit,) = tables.commits(path, 0, 0)

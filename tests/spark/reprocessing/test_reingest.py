@@ -1,4 +1,4 @@
-"""A reingest of a window reads what bronze lacks of it, in pieces, each once, and leaves the rest to the stream."""
+"""Reingest of a window: reads files or messages that are not in bronze, in pieces, each of them once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import reingest, written_plan
+from tidegate.spark.reprocessing import pending_work, reingest
 from tidegate.spec import FileSource, Flow, KafkaSource
 from tidegate.window import Window
 
@@ -45,23 +45,23 @@ def land(folder: Path, name: str, moment: datetime, content: str = '{"id": 1}\n'
 
 def piece(number: int, *files: tuple[str, int], **more: Any) -> reingest.Piece:
     window = dataclasses.asdict(WINDOW)
-    fixed = {"request_id": "q", "window": window, "planned_at_ms": orders.PLANNED_MS, "requested_by": "ada"}
-    return reingest.Piece(number=number, files=dict(files), **{**fixed, **more})
+    defaults = {"request_id": "q", "window": window, "planned_at_ms": orders.PLANNED_MS, "requested_by": "ada"}
+    return reingest.Piece(number=number, files=dict(files), **{**defaults, **more})
 
 
-def pieces(folder: Path, *taken: reingest.Piece, flow: Flow | None = None) -> list[dict[str, int]]:
+def pieces(folder: Path, *earlier: reingest.Piece, flow: Flow | None = None) -> list[dict[str, int]]:
     flow = flow or two_at_once()
     context = SimpleNamespace(layout=Layout(folder / "lake", folder / "landing"), flow=flow)
-    return [part["files"] for part in reingest._parts(cast("FlowContext", context), WINDOW, list(taken))]
+    return [part["files"] for part in reingest._parts(cast("FlowContext", context), WINDOW, list(earlier))]
 
 
-def test_a_window_has_the_files_from_its_first_moment_to_before_its_end_oldest_first_in_pieces(tmp_path: Path) -> None:
+def test_files_of_the_window_are_read_in_pieces_oldest_first(tmp_path: Path) -> None:
     moments = {
         "before.json": FIRST - timedelta(milliseconds=1),
         "z.json": FIRST,
         "noon.json": FIRST + timedelta(hours=12),
         "last.json": FIRST + timedelta(days=2) - timedelta(milliseconds=1),
-        "behind.json": FIRST + timedelta(days=2),
+        "after.json": FIRST + timedelta(days=2),
         "other.txt": FIRST,
     }
     landed = {name: land(tmp_path, name, moment) for name, moment in moments.items()}
@@ -72,22 +72,22 @@ def test_a_window_has_the_files_from_its_first_moment_to_before_its_end_oldest_f
     assert list(second.items()) == [landed["last.json"]]
 
 
-def test_what_a_piece_of_the_same_request_took_is_not_taken_again_unless_it_changed(tmp_path: Path) -> None:
+def test_a_file_in_an_earlier_piece_of_the_request_is_read_again_only_if_it_changed(tmp_path: Path) -> None:
     one, two = (land(tmp_path, f"{name}.json", FIRST) for name in "ab")
-    earlier = (one[0], one[1] - 1)
+    older = (one[0], one[1] - 1)
 
     assert pieces(tmp_path, piece(0, one)) == [dict([two])]
     assert pieces(tmp_path, piece(0, one), piece(1, two)) == []
-    assert pieces(tmp_path, piece(0, earlier, two)) == [dict([one])], "another time is another file"
+    assert pieces(tmp_path, piece(0, older, two)) == [dict([one])], "another modification time means another file"
 
 
 @pytest.mark.jvm
-class TestOfAnOrdinaryFlow:
-    """The pieces go through the steps of a micro-batch, under the flow's lease."""
+class TestPiecesOfAFlow:
+    """The pieces go through the steps of a micro-batch."""
 
     @pytest.fixture
     def bronze(self, spark: SparkSession, tmp_path: Path) -> FlowContext:
-        """The stream has read four files, and bronze lost what it held of three of them."""
+        """The stream has read four files; then the rows of three of them were deleted from bronze."""
         from deltalake import DeltaTable
 
         context = self.of(spark, tmp_path)
@@ -98,81 +98,81 @@ class TestOfAnOrdinaryFlow:
         DeltaTable(str(context.live)).delete("_path NOT LIKE '%d.json'")
         return context
 
-    def of(self, spark: SparkSession, folder: Path, **asked: Any) -> FlowContext:
-        return orders.flow_context(spark, folder, two_at_once(), **asked)
+    def of(self, spark: SparkSession, folder: Path, **params: Any) -> FlowContext:
+        return orders.flow_context(spark, folder, two_at_once(), **params)
 
-    def test_each_piece_is_written_down_taken_and_done_and_a_retry_finds_nothing_left(
+    def test_each_piece_is_stored_and_done_once_and_a_retry_does_nothing(
         self, bronze: FlowContext, spark: SparkSession, tmp_path: Path
     ) -> None:
-        asked = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
+        context = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
 
-        reingest.reingest(asked, WINDOW)
-        reingest.reingest(asked, WINDOW)
+        reingest.reingest(context, WINDOW)
+        reingest.reingest(context, WINDOW)
 
-        lines = asked.report.batches
+        lines = context.report.batches
         assert [(line.batch_id, line.files_opened, line.files_already_read) for line in lines] == [(0, 2, 0), (1, 1, 1)]
         assert {line.app_id for line in lines} == {"orders/bronze/v1/0/window"}
-        rows = [row["_row_id"] for row in orders.table(asked.live)]
+        rows = [row["_row_id"] for row in orders.table(context.live)]
         assert len(rows) == len(set(rows)) == 4
-        plans = [written_plan.read(asked, number) for number in written_plan.numbers(asked)]
-        assert [(plan["number"], plan["done"], plan["request_id"]) for plan in plans] == [
-            (0, True, asked.request.request_id),
-            (1, True, asked.request.request_id),
+        stored = [pending_work.read(context, number) for number in pending_work.numbers(context)]
+        assert [(fields["number"], fields["done"], fields["request_id"]) for fields in stored] == [
+            (0, True, context.request.request_id),
+            (1, True, context.request.request_id),
         ]
         again = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
         reingest.reingest(again, WINDOW)
         assert [(line.batch_id, line.files_already_read) for line in again.report.batches] == [(2, 2), (3, 2)], (
-            "another request asks bronze, and has numbers of its own"
+            "another request checks all files again, under new numbers"
         )
         increment = self.of(spark, tmp_path)
         run_flow(increment)
-        assert increment.report.batches == [], "the stream goes on where it was"
+        assert increment.report.batches == [], "the stream's checkpoint is unchanged"
 
-    def test_a_file_that_went_bad_is_set_aside_once(
+    def test_a_file_that_became_unreadable_is_quarantined_once(
         self, bronze: FlowContext, spark: SparkSession, tmp_path: Path
     ) -> None:
         land(tmp_path, "a.json", FIRST + timedelta(minutes=1), "")
         for expected in ([(1, 1, 0), (1, 0, 1)], [(0, 0, 2), (0, 0, 2)]):
-            asked = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
-            reingest.reingest(asked, WINDOW)
-            lines = asked.report.batches
+            context = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
+            reingest.reingest(context, WINDOW)
+            lines = context.report.batches
             assert [(line.files_opened, line.files_quarantined, line.files_already_read) for line in lines] == expected
         assert len(orders.table(bronze.quarantine)) == 1
 
-    def test_a_piece_that_had_begun_is_finished_once_and_one_that_had_not_is_forgotten(
+    def test_an_interrupted_piece_is_finished_if_it_has_written_and_deleted_otherwise(
         self, bronze: FlowContext, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def dies(*_: Any) -> None:
-            raise ConnectionError("the process died here")
+        def fail(*_: Any) -> None:
+            raise ConnectionError("simulated crash")
 
-        asked = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
+        context = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
         for step, begun in (("write_target", False), ("record_batch", True)):
             with monkeypatch.context() as patched:
-                patched.setattr(micro_batch, step, dies)
+                patched.setattr(micro_batch, step, fail)
                 with pytest.raises(ConnectionError):
-                    reingest.reingest(asked, WINDOW)
-            (number,) = written_plan.numbers(asked)
-            assert written_plan.has_begun(asked, number) is begun
-            version = tables.version(spark, asked.live)
+                    reingest.reingest(context, WINDOW)
+            (number,) = pending_work.numbers(context)
+            assert pending_work.has_begun(context, number) is begun
+            version = tables.version(spark, context.live)
             later = self.of(spark, tmp_path)
 
             reingest.finish_pending(later)
 
             assert [line.files_opened for line in later.report.batches] == ([2] if begun else [])
-            assert tables.version(spark, later.live) == version, "what the target holds is recorded, not written again"
-            assert [written_plan.read(later, n)["done"] for n in written_plan.numbers(later)] == (
+            assert tables.version(spark, later.live) == version, "the committed piece is recorded, not written again"
+            assert [pending_work.read(later, n)["done"] for n in pending_work.numbers(later)] == (
                 [True] if begun else []
             )
-        reingest.finish_pending(asked)
-        reingest.reingest(asked, WINDOW)
-        assert [line.files_opened for line in asked.report.batches] == [1], "the request goes on behind its first piece"
+        reingest.finish_pending(context)
+        reingest.reingest(context, WINDOW)
+        assert [line.files_opened for line in context.report.batches] == [1], (
+            "the request continues after its first piece"
+        )
 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_the_offsets_of_a_window_are_cut_into_pieces_that_lose_none_and_overlap_nowhere(
-    broker: Broker, topic: str
-) -> None:
+def test_the_pieces_of_a_window_of_offsets_are_complete_and_do_not_overlap(broker: Broker, topic: str) -> None:
     from confluent_kafka import Producer
 
     broker.create_topic(topic, 3)
@@ -185,16 +185,16 @@ def test_the_offsets_of_a_window_are_cut_into_pieces_that_lose_none_and_overlap_
     second_day = Window.of_dates("2026-03-02", "2026-03-02", "UTC")
     context = cast("FlowContext", SimpleNamespace(kafka=broker.bootstrap, flow=SimpleNamespace(source=source)))
 
-    def parts(*taken: reingest.Piece) -> list[dict[str, list[int]]]:
-        return [part["offsets"] for part in reingest._parts(context, second_day, list(taken))]
+    def parts(*earlier: reingest.Piece) -> list[dict[str, list[int]]]:
+        return [part["offsets"] for part in reingest._parts(context, second_day, list(earlier))]
 
-    def places(*parts: dict[str, list[int]]) -> list[tuple[int, int]]:
+    def messages(*parts: dict[str, list[int]]) -> list[tuple[int, int]]:
         return sorted((int(p), offset) for part in parts for p, cut in part.items() for offset in range(*cut))
 
     # Messages 10 to 19 are those of the day; each partition got every third message.
     whole = sorted((number % 3, number // 3) for number in range(10, 20))
     first, *others = parts()
-    assert places(first, *others) == whole
-    assert [len(places(part)) <= 4 + 2 for part in (first, *others)] == [True] * 3, "rounded for each partition"
-    assert places(*parts(piece(0, offsets=first))) == sorted(set(whole) - set(places(first)))
+    assert messages(first, *others) == whole
+    assert [len(messages(part)) <= 4 + 2 for part in (first, *others)] == [True] * 3, "rounded up per partition"
+    assert messages(*parts(piece(0, offsets=first))) == sorted(set(whole) - set(messages(first)))
     assert parts(*(piece(n, offsets=part) for n, part in enumerate((first, *others)))) == []

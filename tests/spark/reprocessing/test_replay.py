@@ -1,14 +1,13 @@
-"""A replay of a window: which keys it derives anew, from which source rows, once per request.
+"""Replays: quarantine entries are judged again exactly once, and every row is in exactly one place.
 
-Whole pipelines do so in `tests/spark/reprocessing/test_whole_replays.py`.
+Tests with whole pipelines and a gate are in `tests/spark/reprocessing/test_whole_replays.py`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,284 +15,331 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.spark import flow_context as orders
-from tidegate.errors import SpecError
+from tidegate.errors import RequestError, SourceUnavailableError, UnexpectedError
 from tidegate.ops import store
-from tidegate.quarantine import decision
+from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
 from tidegate.spark.lake import sinks, tables
-from tidegate.spark.reprocessing import replay, written_plan
-from tidegate.window import Window
+from tidegate.spark.reprocessing import replay
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tidegate.spec import Flow
 
 pytestmark = pytest.mark.jvm
 
+ALL = Selection.check()
 StartState = Callable[[Callable[[Deployment], None]], Deployment]
-Transform = Callable[["DataFrame"], "DataFrame"]
-SILVER = dataclasses.replace(orders.SILVER, target=dataclasses.replace(orders.SILVER.target, event_time="day"))
-"""``day`` is the number ``at`` as a date, so that day 1 is 1970-01-02."""
-FIRST_DAYS = Window.of_dates("1970-01-02", "1970-01-03", "UTC")
-"""Days 1 and 2."""
 
 
-def clean(rows: DataFrame) -> DataFrame:
-    return rows.selectExpr("*", "date_from_unix_date(at) AS day")
+def without_keys_of(*ids: int) -> Callable[[DataFrame], DataFrame]:
+    """Code that derives no key for some orders, which are quarantined."""
+
+    def clean(rows: DataFrame) -> DataFrame:
+        listed = ", ".join(map(str, (-1, *ids)))
+        return rows.selectExpr("* EXCEPT (id)", f"CASE WHEN id NOT IN ({listed}) THEN id END AS id")
+
+    return clean
 
 
-def new_code(rows: DataFrame) -> DataFrame:
-    """Makes no order 1, moves order 5 into the window and order 2 out of it, and doubles every amount."""
-    moved = "CASE WHEN id = 5 THEN 1 WHEN id = 2 THEN 9 ELSE at END"
-    return rows.selectExpr(
-        "* EXCEPT (amount)",
-        "amount * 2 AS amount",
-        f"date_from_unix_date({moved}) AS day",
-        "CASE WHEN id = 1 THEN 'no_ones' END AS _filtered",
-    )
-
-
-def context_of(place: Path, flow: Flow, transform: Transform | None = None, **asked: Any) -> FlowContext:
+def context_of(place: Path, flow: Flow, **more: Any) -> FlowContext:
     from pyspark.sql import SparkSession
 
-    context = orders.flow_context(SparkSession.active(), place, flow, transform=transform, **asked)
-    flows = tuple(SILVER if each.name == "silver" else each for each in context.pipeline.flows)
-    return dataclasses.replace(context, pipeline=dataclasses.replace(context.pipeline, flows=flows))
+    return orders.flow_context(SparkSession.active(), place, flow, **more)
 
 
-def land(place: Path, name: str, *records: tuple[int | None, int, int]) -> None:
+def land(place: Path, name: str, content: str) -> Path:
     path = place / "landing" / "orders" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    texts = [json.dumps(dict(zip(("id", "at", "amount"), record, strict=True))) for record in records]
-    path.write_text("\n".join(texts))
+    path.write_text(content)
+    return path
 
 
-def six_orders_of_six_days(deployment: Deployment) -> None:
-    """Order N is of day N and has an amount of ten times N; two orders have a row more, from before and from behind."""
+def lines(*ids: int) -> str:
+    return "".join(f"{json.dumps({'id': number, 'at': number, 'amount': number * 10})}\n" for number in ids)
+
+
+def five_of_eight_in_quarantine(deployment: Deployment) -> None:
     place = deployment.environment.lake.parent
-    land(place, "one.json", *((number, number, number * 10) for number in range(1, 7)), (1, 0, 5), (3, 7, 31))
+    land(place, "one.json", lines(*range(8)))
     run_flow(context_of(place, orders.BRONZE))
-    run_flow(context_of(place, SILVER, clean))
+    run_flow(context_of(place, orders.SILVER, transform=without_keys_of(1, 2, 3, 4, 5)))
 
 
 @pytest.fixture
 def place(start_state: StartState) -> Path:
-    return start_state(six_orders_of_six_days).environment.lake.parent
+    """A project with three of eight orders in silver and five in its quarantine."""
+    return start_state(five_of_eight_in_quarantine).environment.lake.parent
 
 
-def amounts(context: FlowContext) -> dict[int, int]:
-    return {row["id"]: row["amount"] for row in orders.table(context.live)}
+def silver(place: Path, *still_refused: int, **more: Any) -> FlowContext:
+    """The context of a replay with code that refuses only these orders."""
+    return context_of(place, orders.SILVER, transform=without_keys_of(*still_refused), mode="replay", **more)
 
 
-def ids(rows: DataFrame, name: str = "id") -> list[Any]:
-    return sorted({row[name] for row in rows.collect()})
+def states(context: FlowContext) -> dict[str, int]:
+    return dict(Counter(row["state"] for row in orders.table(context.quarantine)))
 
 
-def silver(place: Path, transform: Transform = new_code, **asked: Any) -> FlowContext:
-    return context_of(place, SILVER, transform, mode="replay", **asked)
+def open_ids(context: FlowContext) -> list[int]:
+    rows = orders.table(context.quarantine)
+    return sorted(json.loads(row["record"])["id"] for row in rows if row["state"] == "open")
 
 
-def planned(context: FlowContext, **more: Any) -> replay.Rederivation:
+def replay_lines(context: FlowContext) -> list[dict[str, Any]]:
+    path = context.layout.ops("orders", "ledger")
+    return store.select(path, "SELECT * FROM delta_table WHERE kind = 'replay' ORDER BY batch_id")
+
+
+def expect_every_order_in_one_place(context: FlowContext, count: int = 8) -> None:
+    rows = orders.table(context.quarantine)
+    assert {row["_in_hand"] for row in rows} == {None}, "no entry is claimed"
+    assert not context.layout.claim("orders", context.flow.name).exists()
+    written = [row["id"] for row in orders.table(context.live)]
+    assert len(written) == len(set(written)) == count - len(open_ids(context))
+    assert not set(written) & set(open_ids(context))
+
+
+def test_rows_that_pass_are_written_and_rows_that_fail_keep_their_entry(place: Path) -> None:
+    dry_run, context = silver(place, 4, 5), silver(place, 4, 5)
+    before = {row["_row_id"]: row for row in orders.table(context.quarantine)}
+
+    replay.replay_entries(dry_run, ALL, dry_run=True, limit=4)
+
+    assert (dry_run.report.dry_run, [line.read for line in dry_run.report.batches]) == (True, [4])
+    assert {row["_row_id"]: row for row in orders.table(context.quarantine)} == before, "a dry run changes nothing"
+    assert (replay_lines(context), context.layout.claim("orders", "silver").exists()) == ([], False)
+    replay.replay_entries(context, ALL)
+    (line,) = context.report.batches
+    assert (line.kind, line.read, line.written, line.quarantined, line.imbalance()) == ("replay", 5, 3, 2, 0)
+    assert (line.batch_id, line.app_id) == (0, "orders/silver/replay")
+    assert [line["requested_by"] for line in replay_lines(context)] == ["ada"]
+    assert (states(context), open_ids(context)) == ({"replayed": 3, "open": 2}, [4, 5])
+    after = {row["_row_id"]: row for row in orders.table(context.quarantine)}
+    assert after.keys() == before.keys()
+    returned = [row for row in after.values() if row["state"] == "open"]
+    assert {(row["attempts"], row["changed_by"], row["_batch_id"]) for row in returned} == {(1, "ada", 0)}
+    expect_every_order_in_one_place(context)
+
+
+def test_claims_are_bounded_and_numbered_and_do_not_claim_returned_entries_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "ENTRIES_AT_ONCE", 3)
+    first = silver(place, 1, 2, 3, 4, 5)
+
+    replay.replay_entries(first, ALL)
+
+    assert [(line.batch_id, line.read, line.quarantined) for line in first.report.batches] == [(0, 3, 3), (1, 2, 2)]
+    assert {row["attempts"] for row in orders.table(first.quarantine)} == {1}
+    second = silver(place)
+    replay.replay_entries(second, ALL, limit=2)
+    assert [(line.batch_id, line.read) for line in second.report.batches] == [(2, 2)]
+    assert states(second) == {"replayed": 2, "open": 3}
+    expect_every_order_in_one_place(second)
+
+
+def fail(*_: Any) -> None:
+    raise SourceUnavailableError("simulated crash")
+
+
+def test_a_retry_of_a_replay_continues_where_the_first_attempt_stopped(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "ENTRIES_AT_ONCE", 2)
+    process_claim, request_id = replay.process_claim, "q20260101T000000-1"
+
+    def fail_second_claim(context: FlowContext, number: int) -> None:
+        if number == 1:
+            raise SourceUnavailableError("no broker answers")
+        process_claim(context, number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replay, "process_claim", fail_second_claim)
+        with pytest.raises(SourceUnavailableError):
+            replay.replay_entries(silver(place, request_id=request_id), ALL, limit=4)
+    context = silver(place, request_id=request_id)
+    assert claims.unfinished_claim(context.quarantine) == claims.Claim(number=1, entries=2)
+
+    replay.replay_entries(context, ALL, limit=4)
+
+    assert [(line.batch_id, line.read) for line in context.report.batches] == [(0, 2), (1, 2)], (
+        "the limit applies to all attempts together, and the report covers the whole replay"
+    )
+    assert [line["batch_id"] for line in replay_lines(context)] == [0, 1]
+    assert states(context) == {"replayed": 4, "open": 1}
+    expect_every_order_in_one_place(context)
+
+
+def test_a_permanent_error_releases_the_claim(place: Path) -> None:
+    def fail_to_transform(_rows: DataFrame) -> DataFrame:
+        raise ValueError("secret@example.org")
+
+    context = context_of(place, orders.SILVER, transform=fail_to_transform, mode="replay")
+
+    with pytest.raises(UnexpectedError):
+        replay.replay_entries(context, ALL)
+
+    assert states(context) == {"open": 5}
+    assert claims.unfinished_claim(context.quarantine) is None
+    expect_every_order_in_one_place(context)
+
+
+def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_target(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", fail)
+        with pytest.raises(SourceUnavailableError):
+            replay.replay_entries(silver(place, 5), ALL)
+    context = silver(place)
+    assert context.layout.claim("orders", "silver").exists()
+    assert claims.unfinished_claim(context.quarantine) is not None
+
+    run_flow(context)
+
+    assert context.report.notes == ["released the entries of the interrupted replay 0: 5 entries are open again"]
+    assert (context.report.batches, states(context)) == ([], {"open": 5})
+    expect_every_order_in_one_place(context)
+
+
+@pytest.mark.parametrize("by_run", [True, False], ids=["the next run", "the next replay"])
+def test_a_replay_that_crashed_after_it_wrote_to_the_target_is_recorded_and_settled_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, by_run: bool
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "record_batch", fail)
+        with pytest.raises(SourceUnavailableError):
+            replay.replay_entries(silver(place, 5), ALL)
+    context = silver(place, 3, 5) if by_run else silver(place, 5)
+    version = tables.version(context.spark, context.live)
+
+    if by_run:
+        run_flow(context)
+        assert context.report.notes == ["finished the interrupted replay 0"]
+    else:
+        replay.replay_entries(context, Selection.check(rule="no_such_rule"))
+
+    assert [(line["read"], line["written"], line["requested_by"]) for line in replay_lines(context)] == [(5, 4, "ada")]
+    assert tables.version(context.spark, context.live) == version, "the decided split is kept"
+    assert (states(context), open_ids(context)) == ({"replayed": 4, "open": 1}, [5])
+    expect_every_order_in_one_place(context)
+
+
+def test_an_entry_without_its_source_record_stays_open_with_a_rule_for_it(place: Path) -> None:
+    from deltalake import DeltaTable
+
+    context = silver(place)
     assert context.source_table is not None
-    version = tables.version(context.spark, context.source_table)
-    fixed = {"number": 0, "run_key": "r", "window": {}, "source_version": version, "requested_by": "ada"}
-    return replay.Rederivation(planned_at_ms=orders.PLANNED_MS, **{**fixed, **more})
+    row_id = next(row["_row_id"] for row in orders.table(context.quarantine))
+    DeltaTable(str(context.source_table)).delete(f"_row_id = '{row_id}'")
+
+    replay.replay_entries(context, ALL)
+
+    (line,) = context.report.batches
+    assert (line.read, line.written) == (4, 4)
+    (entry,) = [row for row in orders.table(context.quarantine) if row["state"] == "open"]
+    assert (entry["_row_id"], entry["rules"], entry["attempts"]) == (row_id, ["null_key(id)", claims.SOURCE_GONE], 1)
+    expect_every_order_in_one_place(context)
 
 
-def test_a_date_is_in_the_window_from_its_first_day_to_its_last(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([(date(2026, 3, day),) for day in range(1, 6)], "day date")
-    window = Window.of_dates("2026-03-02", "2026-03-04", "Europe/Berlin")
-
-    within = rows.where(replay._within(rows, "day", window, "silver.orders"))
-
-    assert ids(within, "day") == [date(2026, 3, day) for day in (2, 3, 4)]
+def test_a_checkpoint_without_data_in_the_table_replays_nothing(place: Path) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(RequestError, match="Run the flow first, then replay"):
+            replay.replay_entries(silver(place, version=2), ALL, dry_run=dry_run)
+    assert states(silver(place)) == {"open": 5}
 
 
-@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-def test_a_moment_is_in_the_window_from_its_start_up_to_before_its_end(spark: SparkSession, kind: str) -> None:
-    window = Window.of_dates("2026-03-02", "2026-03-02", "Europe/Berlin")
-    start, step = datetime(2026, 3, 1, 23, tzinfo=UTC), timedelta(microseconds=1)
-    moments = [start - step, start, start + timedelta(days=1) - step, start + timedelta(days=1)]
-    rows = spark.createDataFrame([(moment,) for moment in moments], "at timestamp")
-    typed = rows.selectExpr(f"CAST(at AS {kind}) AS at", "monotonically_increasing_id() AS id").coalesce(1)
-
-    within = typed.where(replay._within(typed, "at", window, "silver.orders"))
-
-    assert within.count() == 2
-    edges = within.selectExpr("min(CAST(at AS string)) AS first", "max(CAST(at AS string)) AS last").first()
-    assert edges is not None
-    assert (edges["first"], edges["last"]) == ("2026-03-01 23:00:00", "2026-03-02 22:59:59.999999")
-
-
-@pytest.mark.parametrize(("columns", "told"), [("day string", "is string"), ("id int", "is not among its columns")])
-def test_a_column_that_tells_no_time_is_refused_by_name(spark: SparkSession, columns: str, told: str) -> None:
-    with pytest.raises(SpecError, match=f"event_time='day' of table 'silver.orders' {told}"):
-        replay._within(spark.createDataFrame([], columns), "day", FIRST_DAYS, "silver.orders")
-
-
-def test_the_keys_are_those_of_the_window_in_the_table_as_it_stands_and_as_todays_code_makes_it(place: Path) -> None:
+def test_without_a_matching_entry_nothing_is_claimed(place: Path) -> None:
     context = silver(place)
 
-    keys = replay._named_keys(context, FIRST_DAYS, planned(context))
+    replay.replay_entries(context, Selection.check(rule="wrong_type(at)"))
 
-    assert keys.columns == ["id"]
-    assert ids(keys) == [1, 2, 5], "2 has left the window by the new code, and 5 is in it by the new code alone"
-
-
-def test_a_row_without_a_key_names_none(place: Path) -> None:
-    context = silver(place, lambda rows: clean(rows).selectExpr("* EXCEPT (id)", "CAST(NULL AS int) AS id"))
-
-    assert ids(replay._named_keys(context, FIRST_DAYS, planned(context))) == [1, 2], "those of the table"
+    assert (context.report.batches, states(context)) == ([], {"open": 5})
+    expect_every_order_in_one_place(context)
 
 
-def test_the_source_rows_of_a_key_are_all_that_it_has_also_outside_of_the_window(place: Path) -> None:
-    context = silver(place, clean)
-    keys = context.spark.createDataFrame([(1,), (3,)], "id int")
+def test_a_corrected_file_is_read_again_and_an_unreadable_one_is_returned(spark: Any, tmp_path: Path) -> None:
+    land(tmp_path, "good.json", lines(1))
+    corrected = land(tmp_path, "corrected.json", "")
+    land(tmp_path, "bad.json", "")
+    run_flow(context_of(tmp_path, orders.BRONZE))
+    corrected.write_text(lines(2, 3))
+    context = context_of(tmp_path, orders.BRONZE, mode="replay")
 
-    rows = replay._source_rows(context, keys, planned(context)).collect()
+    replay.replay_entries(context, ALL)
 
-    assert sorted(json.loads(row["line"])["amount"] for row in rows) == [5, 10, 30, 31]
-    assert {row["_change_type"] for row in rows} == {"insert"}
-    context.release()
-
-
-def test_source_rows_of_a_keyed_table_are_found_by_what_the_code_makes_of_them(place: Path) -> None:
-    """The key that is made may not be the one that its source has."""
-    context = context_of(place, orders.LATEST, lambda rows: rows.selectExpr("* EXCEPT (id)", "id + 100 AS id"))
-    keys = context.spark.createDataFrame([(103,), (4,)], "id int")
-
-    rows = replay._source_rows(context, keys, planned(context))
-
-    assert ids(rows) == [3]
-    context.release()
-
-
-def test_a_replay_sees_its_source_as_it_was_when_it_was_planned(place: Path) -> None:
-    context = silver(place, clean)
-    before = planned(context)
-    land(place, "two.json", (1, 1, 99))
-    run_flow(context_of(place, orders.BRONZE))
-
-    keys = context.spark.createDataFrame([(1,)], "id int")
-
-    assert replay._source_rows(context, keys, before).count() == 2
-    assert replay._source_rows(context, keys, planned(context)).count() == 3
-    context.release()
-
-
-def test_a_window_is_as_if_the_new_code_had_always_run_and_the_rest_is_as_it_was_once_per_request(
-    place: Path,
-) -> None:
-    request = "q20260101T000000-1"
-    context = silver(place, request_id=request)
-    assert amounts(context) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
-
-    replay.replay(context, FIRST_DAYS)
-
-    assert amounts(context) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
     (line,) = context.report.batches
-    assert (line.kind, line.batch_id, line.app_id) == ("rederive", 0, "orders/silver/v1/0/window")
-    assert (line.upserted, line.deleted, line.unchanged, line.imbalance()) == (2, 1, 0, 0)
-    assert (line.read, line.filtered) == (4, {"no_ones": 2})
-    plan = written_plan.read(context, 0)
-    assert (plan["done"], plan["requested_by"], plan["window"]) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
-    assert [path.name for path in written_plan.folder(context).iterdir()] == ["0.json"], "the keys are not kept"
-    assert [row["_order"]["at"] for row in orders.table(context.live) if row["id"] == 2] == [2]
-
-    retried = silver(place, clean, request_id=request)
-    replay.replay(retried, FIRST_DAYS)
-    assert (retried.report.batches, retried.report.notes) == ([], [replay.ONCE])
-    # Somebody mended the code and cleared the run: it has the id that it had, and asks anew.
-    cleared = silver(place, clean)
-    assert cleared.run_key == retried.run_key
-    replay.replay(cleared, FIRST_DAYS)
-    assert [line.batch_id for line in cleared.report.batches] == [1]
-    assert amounts(cleared) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}, "all that have a row there by either code"
+    assert (line.files_listed, line.files_opened, line.files_quarantined, line.read) == (2, 1, 1, 2)
+    assert line.imbalance() == 0
+    by_file = {Path(json.loads(row["source"])["path"]).name: row["state"] for row in orders.table(context.quarantine)}
+    assert by_file == {"corrected.json": "replayed", "bad.json": "open"}
+    assert sorted(json.loads(row["line"])["id"] for row in orders.table(context.live)) == [1, 2, 3]
+    again = context_of(tmp_path, orders.BRONZE, mode="replay")
+    replay.replay_entries(again, ALL)
+    assert [(each.files_listed, each.files_quarantined) for each in again.report.batches] == [(1, 1)]
 
 
-def dies(*_: Any) -> None:
-    raise ConnectionError("the process died here")
+def two_versions_behind_a_keyed_table(deployment: Deployment) -> None:
+    """``latest`` reads the changes of silver; rows without a key are in its quarantine."""
+    place = deployment.environment.lake.parent
+    context = context_of(place, orders.SILVER)
+    for batch_id, ids in enumerate(((0, 1, 2), (2, 3, 4))):
+        rows = [(number, batch_id, number * 10 + batch_id, (batch_id,)) for number in ids]
+        frame = context.spark.createDataFrame(rows, "id int, at int, amount int, _order struct<at: int>")
+        sinks.upsert(frame, context.live, ("id",), orders.transaction(context, batch_id))
+        run_flow(context_of(place, orders.LATEST, transform=without_keys_of(1, 2, 3)))
 
 
-def test_a_replay_that_had_written_is_finished_as_it_was_decided_and_one_that_had_not_is_forgotten(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def latest(place: Path, *still_refused: int) -> FlowContext:
+    return context_of(place, orders.LATEST, transform=without_keys_of(*still_refused), mode="replay")
+
+
+def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_its_change_feed(start_state: StartState) -> None:
+    place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
+    context = latest(place, 3)
+    entries = states(context)["open"]
+
+    replay.replay_entries(context, ALL)
+
+    (line,) = context.report.batches
+    assert (line.read, line.quarantined, line.imbalance()) == (entries, 1, 0)
+    upstream = {row["id"]: row["amount"] for row in orders.table(context.layout.table("silver.orders"))}
+    replayed = {row["id"]: row["amount"] for row in orders.table(context.live)}
+    assert replayed == {number: amount for number, amount in upstream.items() if number != 3}
+    assert open_ids(context) == [3]
+
+
+def test_entries_older_than_the_log_of_their_keyed_table_are_returned_and_do_not_stop_others(
+    start_state: StartState,
 ) -> None:
-    for step, begun in (("write_target", False), ("record_batch", True)):
-        with monkeypatch.context() as patched:
-            patched.setattr(micro_batch, step, dies)
-            with pytest.raises(ConnectionError):
-                replay.replay(silver(place), FIRST_DAYS)
-        assert written_plan.numbers(silver(place)) == [0]
-        later = context_of(place, SILVER, clean)
-        assert written_plan.has_begun(later, 0) is begun
+    from deltalake import DeltaTable
 
-        replay.finish_pending(later)
+    place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
+    context = latest(place)
+    assert context.source_table is not None
+    rows = orders.table(context.quarantine)
+    newest = DeltaTable(str(context.source_table)).version()
+    old = {row["_row_id"] for row in rows if json.loads(row["source"])["version"] < newest}
+    assert 0 < len(old) < len(rows)
+    # Delta deletes these files after the retention period of the log.
+    DeltaTable(str(context.source_table)).create_checkpoint()
+    for log in (context.source_table / "_delta_log").glob("*"):
+        if log.name[:20].isdigit() and int(log.name[:20]) < newest:
+            log.unlink()
 
-        assert [line.kind for line in later.report.batches] == (["rederive"] if begun else [])
-        assert not (written_plan.folder(later) / "0.keys").exists()
-        assert written_plan.numbers(later) == ([0] if begun else [])
-    assert amounts(later)[2] == 40
-    assert later.report.batches[0].target_version == tables.version(later.spark, later.live)
-    again = context_of(place, SILVER, clean)
-    replay.finish_pending(again)
-    assert again.report.batches == [], "it is done"
-    path = again.layout.ops("orders", "ledger")
-    assert len(store.select(path, "SELECT batch_id FROM held WHERE kind = 'rederive'")) == 1
+    replay.replay_entries(context, ALL)
 
-
-def without(*numbers: int) -> Transform:
-    """Code by which some orders break a rule of their own."""
-    from pyspark.sql import functions as F
-
-    refused = F.array(F.concat(F.lit("refused_"), F.col("id")))
-    broken = F.when(F.col("id").isin(*numbers), refused).otherwise(F.col("_origin.broken"))
-    return lambda rows: clean(rows).withColumn("_origin", F.col("_origin").withField("broken", broken))
-
-
-def test_a_split_that_was_decided_stands_and_its_entries_end_with_the_replay_that_lets_them_pass(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window = Window.of_dates("1970-01-03", "1970-01-07", "UTC")
-    with monkeypatch.context() as patched:
-        patched.setattr(micro_batch, "write_target", dies)
-        with pytest.raises(ConnectionError):
-            replay.replay(silver(place, without(2, 4, 5)), window)
-    # Only the quarantine was written: it is what says how the rows were split, whatever the code says now.
-    first = silver(place, clean)
-    replay.finish_pending(first)
-    assert [(line.quarantined, line.deleted) for line in first.report.batches] == [(3, 3)]
-    assert sorted(amounts(first)) == [1, 3, 6]
-    entries = {row["_row_id"] for row in orders.table(first.quarantine)}
-    selection = Selection.check(rule="refused_4")
-    decision.waive(first.layout, "orders", "silver", selection, by="grace", reason="No such order.")
-
-    second = silver(place, without(5))
-    replay.replay(second, window)
-
-    rows = {json.loads(row["record"])["id"]: row for row in orders.table(second.quarantine)}
-    assert {row["_row_id"] for row in rows.values()} == entries, "none is there twice"
-    assert {number: row["state"] for number, row in rows.items()} == {2: "replayed", 4: "replayed", 5: "open"}
-    assert (rows[4]["changed_by"], rows[4]["reason"]) == ("grace", "No such order.; passed in replay 1 of a window")
-    assert (rows[2]["changed_by"], rows[2]["reason"], rows[5]["attempts"]) == ("ada", "replay 1 of a window", 1)
-    assert sorted(amounts(second)) == [1, 2, 3, 4, 6]
-
-
-def test_a_flow_that_recomputes_groups_derives_those_that_have_a_row_in_the_window(place: Path) -> None:
-    def daily(rows: DataFrame) -> DataFrame:
-        return rows.selectExpr("day", "amount + 1000 AS amount").groupBy("day").sum("amount").toDF("day", "amount")
-
-    gold = context_of(place, orders.GOLD, daily)
-    earlier = [(date(1970, 1, 1) + timedelta(days=day), 0) for day in range(1, 8)]
-    frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
-    sinks.append(frame, gold.live, orders.transaction(gold, 0))
-
-    replay.replay(gold, Window.of_dates("1970-01-03", "1970-01-05", "UTC"))
-
-    made = {(row["day"] - date(1970, 1, 1)).days: row["amount"] for row in orders.table(gold.live)}
-    assert made == {1: 0, 2: 1020, 3: 0, 4: 1040, 5: 0, 6: 0, 7: 0}, "no order that stands is of day 3"
-    (line,) = gold.report.batches
-    assert (line.groups, line.upserted, line.unchanged) == (2, 2, 0)
+    assert context.report.batches[0].read == len(rows) - len(old)
+    still_open = {row["_row_id"]: row for row in orders.table(context.quarantine) if row["state"] == "open"}
+    assert still_open.keys() == old
+    assert {(tuple(row["rules"]), row["_in_hand"]) for row in still_open.values()} == {
+        (("null_key(id)", claims.SOURCE_GONE), None)
+    }
+    again = latest(place)
+    replay.replay_entries(again, ALL)
+    assert sum(line.read for line in again.report.batches) == 0, "no claim is left"

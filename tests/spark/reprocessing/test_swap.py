@@ -1,4 +1,4 @@
-"""A table that was derived anew takes the live one's place in one commit that touches only what differs."""
+"""The swap: staging replaces the live table in one commit that changes only rows that differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIVE = [(1, 10, "a", 0), (2, 20, "b", 0), (3, 30, "c", 0)]
 
 
 def live(spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns: str = COLUMNS) -> FlowContext:
-    """The table as version 1 of the flow's checkpoint left it."""
+    """The live table, written by version 1 of the flow's checkpoint."""
     context = orders.flow_context(spark, folder, flow)
     checkpoint.write_sidecar(context.layout, context.pipeline, flow)
     sinks.append(spark.createDataFrame(rows, columns), context.live, orders.transaction(context, 4))
@@ -38,44 +38,44 @@ def live(spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns
 def staged(
     spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns: str = COLUMNS, batches: int = 2
 ) -> FlowContext:
-    """Version 2, with its table in staging; the last of its batches brings nothing."""
+    """Version 2, with its table in staging; only the first of its batches has rows."""
     context = orders.flow_context(spark, folder, dataclasses.replace(flow, checkpoint_version=2), version=2)
     context.target = swap.staging(context)
-    made = spark.createDataFrame(rows, columns)
+    frame = spark.createDataFrame(rows, columns)
     for batch_id in range(batches):
-        part = made if batch_id == 0 else made.limit(0)
+        part = frame if batch_id == 0 else frame.limit(0)
         sinks.append(part, context.target, orders.transaction(context, batch_id))
     return context
 
 
 def ledger(context: FlowContext) -> list[dict[str, Any]]:
-    return store.select(context.layout.ops("orders", "ledger"), "SELECT * FROM held ORDER BY recorded_at")
+    return store.select(context.layout.ops("orders", "ledger"), "SELECT * FROM delta_table ORDER BY recorded_at")
 
 
-def test_the_live_table_becomes_the_staged_one_and_only_what_differs_is_touched(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: Path) -> None:
     before = live(spark, tmp_path, orders.SILVER, LIVE)
     rows = [(1, 10, "z", 1), (2, 21, "b", 1), (4, 40, "d", 1)]
     context = staged(spark, tmp_path, orders.SILVER, rows)
 
     swap.swap_in(context)
 
-    held = {row["id"]: (row["amount"], row["_row_id"]) for row in orders.table(context.live)}
-    assert held == {1: (10, "a"), 2: (21, "b"), 4: (40, "d")}, "the platform's own columns alone are no change"
+    swapped = {row["id"]: (row["amount"], row["_row_id"]) for row in orders.table(context.live)}
+    assert swapped == {1: (10, "a"), 2: (21, "b"), 4: (40, "d")}, (
+        "a difference in the platform's own columns only is not a change"
+    )
     (line,) = context.report.batches
     assert (line.kind, line.batch_id, line.app_id) == ("swap", 1, context.app_id)
     assert (line.groups, line.upserted, line.deleted, line.unchanged, line.imbalance()) == (4, 2, 1, 1, 0)
-    assert line.target_version == tables.version(spark, context.live) == 1, "one commit: nobody saw it empty"
+    assert line.target_version == tables.version(spark, context.live) == 1, "one commit: no reader sees an empty table"
     assert tables.transactions(spark, context.live) == {before.app_id: 4, context.app_id: 1}, (
-        "the last staged batch's id goes with it, so the checkpoint goes on from there"
+        "the commit carries the last staged transaction, so that the checkpoint continues after it"
     )
-    assert [(told["kind"], told["batch_id"]) for told in ledger(context)] == [("swap", 1)]
+    assert [(line["kind"], line["batch_id"]) for line in ledger(context)] == [("swap", 1)]
     assert context.target == context.live
     assert not swap.staging(context).exists()
 
 
-def test_what_stands_in_a_column_of_a_group_is_compared_also_if_it_is_called_as_one_of_ours(
+def test_all_columns_of_groups_are_compared_also_one_with_the_name_of_a_platform_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     live(spark, tmp_path, orders.GOLD, [(1, 5, 0), (2, 6, 0)], GROUPS)
@@ -88,13 +88,13 @@ def test_what_stands_in_a_column_of_a_group_is_compared_also_if_it_is_called_as_
     assert [(row["day"], row["_batch_id"]) for row in orders.table(context.live)] == [(1, 0), (2, 1), (None, 1)]
 
 
-def test_a_swap_that_died_behind_its_commit_is_recorded_once_and_not_written_again(
+def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     context = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
     with monkeypatch.context() as patched:
-        patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("the process died here")))
+        patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(context)
     assert not context.layout.ops("orders", "ledger").exists()
@@ -103,12 +103,12 @@ def test_a_swap_that_died_behind_its_commit_is_recorded_once_and_not_written_aga
 
     swap.swap_in(again)
 
-    assert tables.version(spark, again.live) == 1, "Delta knows the transaction"
-    assert [(told["kind"], told["upserted"], told["deleted"]) for told in ledger(again)] == [("swap", 1, 2)]
+    assert tables.version(spark, again.live) == 1, "Delta skips a known transaction"
+    assert [(line["kind"], line["upserted"], line["deleted"]) for line in ledger(again)] == [("swap", 1, 2)]
     assert not swap.staging(again).exists()
 
 
-def test_where_nothing_was_staged_the_live_table_stays(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_a_staged_batch_the_live_table_is_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
 
@@ -118,7 +118,7 @@ def test_where_nothing_was_staged_the_live_table_stays(spark: SparkSession, tmp_
     assert (context.report.batches, context.target == context.live) == ([], False)
 
 
-def test_with_other_keys_all_rows_are_replaced_and_the_commit_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_with_other_keys_all_rows_are_replaced_and_the_commit_is_marked(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     target = dataclasses.replace(orders.SILVER.target, keys=("amount",))
     rekeyed = dataclasses.replace(orders.SILVER, target=target)
@@ -129,7 +129,7 @@ def test_with_other_keys_all_rows_are_replaced_and_the_commit_says_so(spark: Spa
     (line,) = context.report.batches
     assert (line.upserted, line.deleted, line.unchanged, line.groups) == (1, 3, 0, 4)
     commit = next(iter(tables.commits(context.live, 1, 1)))
-    assert (commit.metadata["planned"]["replaced"], commit.metadata["batch_id"]) == (True, 1)
+    assert (commit.metadata["prepared"]["replaced"], commit.metadata["batch_id"]) == (True, 1)
     assert tables.transactions(spark, context.live)[context.app_id] == 1
 
 
@@ -141,11 +141,11 @@ def test_rows_that_cannot_be_compared_replace_the_table_and_its_schema(spark: Sp
     swap.swap_in(context)
 
     assert [row["amount"] for row in orders.table(context.live)] == ["10"]
-    assert [commit.metadata["planned"]["replaced"] for commit in tables.commits(context.live, 1, 1)] == [True]
+    assert [commit.metadata["prepared"]["replaced"] for commit in tables.commits(context.live, 1, 1)] == [True]
 
 
 def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    """Versions are numbers: v10 is newer than v9; and a replay's id names none."""
+    """Versions are compared as numbers (v10 is newer than v9); the transaction id of a replay contains none."""
     context = orders.flow_context(spark, tmp_path, orders.SILVER, version=11)
     other = dataclasses.replace(orders.SILVER.target, keys=("amount",))
     for version, target in ((9, other), (10, orders.SILVER.target)):
@@ -153,7 +153,7 @@ def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkS
         checkpoint.write_sidecar(context.layout, context.pipeline, flow)
     rows = spark.createDataFrame(LIVE, COLUMNS)
     for batch_id, app_id in enumerate(("orders/silver/v9/0", "orders/silver/v10/0", "orders/silver/v99/0/window")):
-        sinks.append(rows, context.live, sinks.Transaction(app_id=app_id, batch_id=batch_id, planned={}))
+        sinks.append(rows, context.live, sinks.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))
 
     assert not swap._rekeyed(context)
 
@@ -178,22 +178,20 @@ def committed(context: FlowContext, batch_id: int) -> None:
 
 
 def replaced_at_two(spark: SparkSession, folder: Path) -> FlowContext:
-    """A flow whose source was written three times and, as its version 2, replaced."""
+    """A flow whose source has three ordinary commits and, as version 2, a replacement."""
     context = orders.flow_context(spark, folder, orders.GOLD)
     assert context.source_table is not None
     rows = spark.createDataFrame([(1,)], "id int")
     for batch_id in range(4):
-        txn = sinks.Transaction(app_id="orders/silver/v1/0", batch_id=batch_id, planned={"replaced": batch_id == 2})
+        txn = sinks.Transaction(app_id="orders/silver/v1/0", batch_id=batch_id, prepared={"replaced": batch_id == 2})
         (sinks.replace_table if batch_id == 2 else sinks.append)(rows, context.source_table, txn)
     return context
 
 
-def test_a_flow_whose_source_was_replaced_behind_its_position_cannot_read_on(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The version of a position is read next; a first load has read its version whole."""
+def test_a_replacement_of_the_source_after_the_position_is_detected(spark: SparkSession, tmp_path: Path) -> None:
+    """The version of a position is read next; a first load has read its whole version."""
     context = replaced_at_two(spark, tmp_path)
-    assert not swap.is_past_replacement(context), "it has not begun"
+    assert not swap.is_past_replacement(context), "the flow has no position yet"
     past = {}
     for version, of_snapshot in ((1, False), (2, False), (3, False), (1, True), (2, True)):
         position(context, 0, version, of_snapshot=of_snapshot)
@@ -203,16 +201,14 @@ def test_a_flow_whose_source_was_replaced_behind_its_position_cannot_read_on(
     position(context, 0, 3)
     committed(context, 0)
     position(context, 1, 1)
-    assert not swap.is_past_replacement(context), "what is committed counts; only without it what is planned"
+    assert not swap.is_past_replacement(context), "the committed position counts; the planned one only without it"
 
 
-def test_a_flow_that_reads_no_table_or_one_that_is_not_there_has_none_replaced(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_without_a_source_table_there_is_no_replacement(spark: SparkSession, tmp_path: Path) -> None:
     assert not swap.is_past_replacement(orders.flow_context(spark, tmp_path, orders.BRONZE))
     assert not swap.is_past_replacement(orders.flow_context(spark, tmp_path, orders.GOLD))
 
 
-def test_the_next_refresh_has_a_transaction_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_next_refresh_has_its_own_transaction_id(spark: SparkSession, tmp_path: Path) -> None:
     ref = swap.next_refresh(orders.flow_context(spark, tmp_path, orders.GOLD, version=3, refresh=1).ref)
     assert (ref.app_id, json.dumps([ref.version, ref.refresh])) == ("orders/gold/v3/2", "[3, 2]")

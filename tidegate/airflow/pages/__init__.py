@@ -1,4 +1,5 @@
-"""The operator's pages in Airflow: where every pipeline stands, what its batches did, and its reports.
+"""Web pages in Airflow: the status of every pipeline, its batches, and its data quality reports.
 
-Server-rendered HTML, one style sheet, one script; every answer needs Airflow's session and carries a strict policy.
+Server-rendered HTML, one style sheet, one script. Every response needs an Airflow session and has a strict
+Content-Security-Policy.
 """

@@ -1,11 +1,11 @@
-"""Which file an address may name: one that lies in a folder and is of a kind that pages are made of."""
+"""Maps URL paths to files: only files inside a given folder and of an allowed type are served."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-KINDS = {
+MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".json": "application/json",
@@ -13,28 +13,28 @@ KINDS = {
     ".svg": "image/svg+xml",
     ".woff2": "font/woff2",
 }
-"""Suffix to content type; nothing else is handed out of a lake. Its reports need no script, and one that lay there would run."""
-OF_PAGES = {**KINDS, ".js": "text/javascript; charset=utf-8"}
-"""The same for what the pages themselves bring along."""
+"""Suffix to media type of the files that are served from a lake. No scripts: the policy would allow a script from there to run."""
+ASSET_TYPES = {**MEDIA_TYPES, ".js": "text/javascript; charset=utf-8"}
+"""The same for the assets of the pages themselves."""
 
 
-def find(folder: Path, path: str, kinds: Mapping[str, str] = KINDS) -> tuple[Path, str] | None:
-    """The file and its content type; None when there is none, or it lies elsewhere.
+def find(folder: Path, path: str, media_types: Mapping[str, str] = MEDIA_TYPES) -> tuple[Path, str] | None:
+    """The file of a URL path and its media type; None when there is no such file, or it is outside the folder.
 
     Args:
-        folder: What it must lie in, symbolic links followed.
-        path: What the address says behind the folder; a folder stands for its ``index.html``.
-        kinds: Suffix to content type.
+        folder: The file must be inside it after symbolic links are resolved.
+        path: Relative to the folder; a directory stands for its ``index.html``.
+        media_types: Suffix to media type of the allowed files.
     """
     try:
         root = folder.resolve(strict=True)
-        found = (root / path).resolve(strict=True)
-        if found.is_dir():
-            found = (found / "index.html").resolve(strict=True)
+        file = (root / path).resolve(strict=True)
+        if file.is_dir():
+            file = (file / "index.html").resolve(strict=True)
     except (OSError, ValueError):
-        # ValueError: a NUL in it.
+        # ValueError: the path contains a NUL.
         return None
-    kind = kinds.get(found.suffix)
-    if kind is None or not found.is_relative_to(root) or not found.is_file():
+    media_type = media_types.get(file.suffix)
+    if media_type is None or not file.is_relative_to(root) or not file.is_file():
         return None
-    return found, kind
+    return file, media_type

@@ -1,4 +1,4 @@
-"""The headers of every answer, errors included: nothing foreign is loaded, framed, sniffed or kept."""
+"""Security headers of every response, errors included: no foreign content, no foreign frames, no sniffing, no caching."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICY = "; ".join(
         "frame-ancestors 'self'",
     )
 )
-"""Content-Security-Policy; Airflow shows the pages in a frame of its own."""
+"""Content-Security-Policy; Airflow shows the pages in an iframe of the same origin."""
 
 STRICT = {
     "Content-Security-Policy": POLICY,
@@ -28,13 +28,13 @@ STRICT = {
 
 
 class StrictHeaders:
-    """Puts `STRICT` on whatever the app inside answers."""
+    """ASGI middleware that sets the headers `STRICT` on every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one ASGI connection."""
 
         async def send_strictly(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""Plots as SVG, without a library and without a style of their own: the style sheet colours their classes."""
+"""Coordinates of bar charts for inline SVG. The style sheet sets the colours by class."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bar:
-    """One batch in a plot, in units of the plot."""
+    """One batch, in units of the SVG's viewBox."""
 
     x: float
     width: float
     y: float
     height: float
-    refused_height: float
-    """Of the part that went to quarantine, which stands at the bottom; at least visible when it is not 0."""
+    quarantined_height: float
+    """Height of the quarantined part, which is drawn at the bottom; large enough to be visible unless it is 0."""
     base: float
-    """Where the bar stands."""
+    """y of the quarantined part."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Bars in a box; the axis begins at 0."""
+    """A bar chart; the axis starts at 0."""
 
     width: float
     height: float
     bars: tuple[Bar, ...]
     top: int
-    """What the highest bar stands for."""
-    told: str
-    """The plot in a sentence, for who cannot see it."""
+    """The value of the highest bar."""
+    description: str
+    """The chart in one sentence, for screen readers."""
 
 
 def bars(
@@ -43,46 +43,46 @@ def bars(
     gap: float,
     unit: str = "rows",
 ) -> Plot:
-    """Bars, the last at the right end.
+    """A bar chart whose last bar is at the right edge.
 
     Args:
         values: One per bar, 0 or more.
-        parts: How much of each is drawn as set aside.
-        width: Of the box.
-        height: The same.
-        slots: How many bars fit; fewer leave room at the left.
+        parts: The quarantined part of each value.
+        width: Of the chart.
+        height: Of the chart.
+        slots: Number of bars that fit; if there are fewer, the left side stays empty.
         gap: Between two bars.
-        unit: What is counted.
+        unit: Of the values.
     """
     top = max(values, default=0)
     step = (width + gap) / slots
-    made = []
-    for place, (value, part) in enumerate(zip(values, parts, strict=True), start=slots - len(values)):
-        tall = _tall(value, top, height)
-        low = min(_tall(part, top, height), max(tall, 1.5))
-        made.append(
+    drawn = []
+    for slot, (value, part) in enumerate(zip(values, parts, strict=True), start=slots - len(values)):
+        total_height = _height(value, top, height)
+        part_height = min(_height(part, top, height), max(total_height, 1.5))
+        drawn.append(
             Bar(
-                x=round(place * step, 2),
+                x=round(slot * step, 2),
                 width=round(step - gap, 2),
-                y=round(height - tall, 2),
-                height=round(tall, 2),
-                refused_height=round(low, 2),
-                base=round(height - low, 2),
+                y=round(height - total_height, 2),
+                height=round(total_height, 2),
+                quarantined_height=round(part_height, 2),
+                base=round(height - part_height, 2),
             )
         )
-    return Plot(width, height, tuple(made), top, _told(values, parts, unit))
+    return Plot(width, height, tuple(drawn), top, _describe(values, parts, unit))
 
 
-def _tall(value: int, top: int, height: float) -> float:
+def _height(value: int, top: int, height: float) -> float:
     if value <= 0 or top <= 0:
         return 0.0
     return max(value / top * height, 1.5)
 
 
-def _told(values: Sequence[int], parts: Sequence[int], unit: str) -> str:
+def _describe(values: Sequence[int], parts: Sequence[int], unit: str) -> str:
     if not values:
         return "No batch yet."
     return (
         f"The last {len(values)} batches, the newest at the right: {min(values):,} to {max(values):,} {unit} each, "
-        f"{sum(parts):,} of {sum(values):,} set aside in quarantine."
+        f"{sum(parts):,} of {sum(values):,} quarantined."
     )

@@ -1,4 +1,4 @@
-"""Templates, and how they print numbers, sizes and times. Everything is escaped unless a template says otherwise."""
+"""Renders the Jinja templates, with filters for numbers, sizes and times. Autoescape is on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import escape
 
-from tidegate import wording
+from tidegate import formatting
 
 ASSETS = Path(__file__).parent / "assets"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -33,19 +33,19 @@ TONES = {
     "failed": "bad",
     "error": "bad",
 }
-"""A state's colour, by what a person has to do: nothing, nothing yet, look on, wait, act."""
+"""State to CSS class. ``good``, ``calm`` and ``busy`` need nothing, ``wait`` may resolve itself, ``bad`` needs a person."""
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "number": number,
         "rows": rows,
         "size": size,
@@ -57,29 +57,29 @@ def _environment() -> Environment:
         "plain": plain,
         "capitalize_first": capitalize_first,
     }
-    made.globals["tones"] = TONES
-    return made
+    environment.globals["tones"] = TONES
+    return environment
 
 
 def page(template: str, **context: Any) -> str:
-    """A page's HTML.
+    """The HTML of a page.
 
     Args:
-        template: The file's name in ``templates``.
-        context: What it prints.
+        template: File name in ``templates``.
+        context: Its variables.
     """
     return _environment().get_template(template).render(**context)
 
 
 def report(html: str, root: str, dag_id: str) -> str:
-    """A report of the lake as the pages serve it: with Airflow's dark mode, and a way back.
+    """A data quality report with a script for Airflow's dark mode and a link back to the pipeline.
 
-    The file itself knows neither, because it is also opened from a disk.
+    The file itself has neither, because it can also be opened from disk.
 
     Args:
-        html: The file.
-        root: Where the app is mounted.
-        dag_id: The pipeline that it belongs to.
+        html: Content of the file.
+        root: URL path at which the app is mounted.
+        dag_id: The pipeline of the report.
     """
     script = f'<script src="{escape(root)}/assets/pages.js"></script>'
     back = (
@@ -89,18 +89,18 @@ def report(html: str, root: str, dag_id: str) -> str:
 
 
 def number(value: int | None, exact: bool = True) -> str:
-    """``1,204``; ``~1,204`` for an estimate; ``?`` when nobody can tell."""
-    return "?" if value is None else wording.marked(f"{value:,}", exact)
+    """``1,204``; ``~1,204`` for an estimate; ``?`` if unknown."""
+    return "?" if value is None else formatting.approximate(f"{value:,}", exact)
 
 
 def rows(value: int | None, exact: bool = True) -> str:
-    """``1 row``, ``~1,204 rows``; ``? rows`` when nobody can tell."""
-    return "? rows" if value is None else wording.marked(wording.count(value, "row"), exact)
+    """``1 row``, ``~1,204 rows``; ``? rows`` if unknown."""
+    return "? rows" if value is None else formatting.approximate(formatting.count(value, "row"), exact)
 
 
 def size(value: int | None, exact: bool = True) -> str:
-    """Bytes as people read them; ``?`` when nobody can tell."""
-    return "?" if value is None else wording.marked(wording.size(value), exact)
+    """``12.3 MB``; ``~12.3 MB`` for an estimate; ``?`` if unknown."""
+    return "?" if value is None else formatting.approximate(formatting.size(value), exact)
 
 
 def seconds(value: float) -> str:
@@ -112,7 +112,7 @@ def seconds(value: float) -> str:
 
 def ago(value: datetime) -> str:
     """``3 min ago``."""
-    return wording.age(int(value.timestamp() * 1000))
+    return formatting.age(int(value.timestamp() * 1000))
 
 
 def moment(value: datetime) -> str:
@@ -126,12 +126,12 @@ def iso(value: datetime) -> str:
 
 
 def segment(value: object) -> str:
-    """One segment of a path, quoted."""
+    """One URL path segment, percent-encoded."""
     return quote(str(value), safe="")
 
 
 def plain(value: object) -> str:
-    """A value of one of the platform's own tables."""
+    """A value of one of the platform's tables as text."""
     match value:
         case None:
             return ""
@@ -144,5 +144,5 @@ def plain(value: object) -> str:
 
 
 def capitalize_first(value: str) -> str:
-    """The first letter as a sentence begins; the others as they are."""
+    """The first letter in upper case, the others unchanged."""
     return value[:1].upper() + value[1:]

@@ -1,1 +1,1 @@
-"""One micro-batch in its numbered steps, and what each kind of flow does in them."""
+"""The numbered steps of a micro-batch, for each kind of flow."""

@@ -1,4 +1,4 @@
-"""Group flows: gold recomputes only the groups that the change feed names, as of the feed's own version."""
+"""Group flows: gold recomputes only the groups that have changes in the feed, from the source as of the feed's version."""
 
 from __future__ import annotations
 
@@ -22,62 +22,62 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
-    """The groups that a change feed names."""
+class ChangedGroups:
+    """The groups that have changes in a batch of the change feed."""
 
     keys: DataFrame
-    """One row for each."""
+    """One row per group: the values of the target's keys."""
     rows: pyarrow.Table | None
-    """The same, where they are few."""
+    """The same rows in the driver; None where they are too many (`tidegate.spark.lake.local`)."""
     count: int
     read: int
-    """Rows of the feed but for pre-images."""
+    """Rows of the feed, except pre-images."""
     version: int
-    """The last one of the feed."""
+    """The last commit version of the feed."""
     bounds: Column
-    """A predicate on the source that Delta skips files by."""
+    """A predicate on the source's key columns, by which Delta skips files."""
 
 
 def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-    """Steps 1 and 2 of a micro-batch over groups.
+    """Steps 1 and 2 of a micro-batch of a group flow.
 
-    Affected are the keys of **all** change types: a pre-image names the group that a row left. The recompute reads
-    the source as of the batch's last version, so that a rerun sees the same rows.
+    The affected groups are the keys of **all** change types: a pre-image has the key of the group that a row left. The
+    recompute reads the source as of the batch's last version, so a rerun reads the same rows.
 
     Raises:
-        SpecError: The transform does not make one row per group.
-        GateRefusedError: A critical expectation is below its ``mostly``. A gold gate never quarantines: a withheld
-            group would leave a stale one.
+        SpecError: The transform does not return one row per group.
+        GateRefusedError: A critical expectation is below its ``mostly``. The gate of a group flow never quarantines,
+            because the table would keep the outdated row of a withheld group.
     """
     keys = context.flow.target.keys
-    named = _named(context, batch)
-    if named is None:
+    changed = _changed_groups(context, batch)
+    if changed is None:
         return None
-    groups, rows = _made(context, named, batch_id)
+    groups, rows = _recompute_checked(context, changed, batch_id)
     if context.gate is not None:
         _judge(context, groups, batch_id)
-    due = replacement(context, groups, named.keys, rows, named.rows)
+    changes = merge_source(context, groups, changed.keys, rows, changed.rows)
     upserted = groups.count() if rows is None else rows.num_rows
     record = BatchRecord(
         flow=context.flow.name,
         batch_id=batch_id,
         app_id=context.app_id,
         kind="recompute",
-        read=named.read,
-        groups=named.count,
+        read=changed.read,
+        groups=changed.count,
         upserted=upserted,
-        deleted=named.count - upserted,
+        deleted=changed.count - upserted,
     )
     return Split(
-        planned=record,
+        prepared=record,
         refused=None,
-        write=lambda txn: sinks.replace_groups(due, context.target, keys, txn),
-        arriving=named.count if tables.exists(context.target) else upserted,
+        write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn),
+        expected_rows=changed.count if tables.exists(context.target) else upserted,
         settled="groups",
     )
 
 
-def _named(context: FlowContext, batch: DataFrame) -> Named | None:
+def _changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | None:
     from pyspark.sql import functions as F
 
     keys = context.flow.target.keys
@@ -92,17 +92,17 @@ def _named(context: FlowContext, batch: DataFrame) -> Named | None:
         if not rows.num_rows:
             return None
         fields = feed.select(*keys).schema
-        return Named(
+        return ChangedGroups(
             keys=local.to_frame(batch.sparkSession, rows.select(keys), fields),
             rows=rows.select(keys),
             count=rows.num_rows,
             read=pc.sum(rows["_read"]).as_py(),
             version=pc.max(rows["_version"]).as_py(),
-            bounds=_within({key: _ends(rows[key]) for key in keys}),
+            bounds=_bounds({key: _min_max(rows[key]) for key in keys}),
         )
     feed = feed.persist()
     context.persisted.append(feed)
-    facts = feed.agg(
+    totals = feed.agg(
         F.count("*").alias("_count"),
         F.sum("_read").alias("_read"),
         F.max("_version").alias("_version"),
@@ -110,89 +110,93 @@ def _named(context: FlowContext, batch: DataFrame) -> Named | None:
         *[F.min(key).alias(f"min_{key}") for key in keys],
         *[F.max(key).alias(f"max_{key}") for key in keys],
     ).first()
-    assert facts is not None
-    if not facts["_count"]:
+    assert totals is not None
+    if not totals["_count"]:
         return None
-    ends = {key: None if facts[f"nulls_{key}"] else (facts[f"min_{key}"], facts[f"max_{key}"]) for key in keys}
-    return Named(
+    ranges = {key: None if totals[f"nulls_{key}"] else (totals[f"min_{key}"], totals[f"max_{key}"]) for key in keys}
+    return ChangedGroups(
         keys=feed.select(*keys),
         rows=None,
-        count=facts["_count"],
-        read=facts["_read"],
-        version=facts["_version"],
-        bounds=_within(ends),
+        count=totals["_count"],
+        read=totals["_read"],
+        version=totals["_version"],
+        bounds=_bounds(ranges),
     )
 
 
-def _ends(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
-    """Least and greatest value, where Arrow orders them as Spark does and a literal of them is of the column's type."""
+def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
+    """Least and greatest value, for types that Arrow orders as Spark does and whose literals have the column's type."""
     import pyarrow.compute as pc
     from pyarrow import types
 
     kind = column.type
     ordered = types.is_integer(kind) or types.is_date(kind) or types.is_string(kind)
-    # A literal without a time zone is taken for local time.
+    # Spark takes a literal without a time zone for local time.
     if column.null_count or not (ordered or (types.is_timestamp(kind) and kind.tz)):
         return None
-    ends = pc.min_max(column).as_py()
-    return ends["min"], ends["max"]
+    result = pc.min_max(column).as_py()
+    return result["min"], result["max"]
 
 
-def _within(ends: dict[str, tuple[Any, Any] | None]) -> Column:
+def _bounds(ranges: dict[str, tuple[Any, Any] | None]) -> Column:
     from pyspark.sql import functions as F
 
-    bounds = [F.col(key).between(F.lit(pair[0]), F.lit(pair[1])) for key, pair in ends.items() if pair is not None]
-    return reduce(lambda left, right: left & right, bounds, F.lit(True))
+    predicates = [
+        F.col(key).between(F.lit(pair[0]), F.lit(pair[1])) for key, pair in ranges.items() if pair is not None
+    ]
+    return reduce(lambda left, right: left & right, predicates, F.lit(True))
 
 
-def _made(context: FlowContext, named: Named, batch_id: int) -> tuple[DataFrame, pyarrow.Table | None]:
-    """What the transform makes of the named groups, checked; as a table too where they are few."""
-    groups = _recomputed(context, named)
+def _recompute_checked(
+    context: FlowContext, changed: ChangedGroups, batch_id: int
+) -> tuple[DataFrame, pyarrow.Table | None]:
+    """The transform's output for the changed groups, checked; where the groups are few, its rows in the driver as well."""
+    groups = _recompute(context, changed)
     keys, transform = context.flow.target.keys, context.flow.transform
     missing = [key for key in keys if key not in groups.columns]
     if missing:
         raise SpecError(
             f"flow {context.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}; "
-            "let it, or declare other keys"
+            "return it, or declare other keys"
         )
-    if named.rows is not None and groups.select(*keys).schema.simpleString() == named.keys.schema.simpleString():
-        rows = local.collect(groups, named.count)
-        # More rows than groups: the check of the frame says what is wrong.
-        made = set() if rows is None else set(_ids(rows, keys))
-        if rows is not None and len(made) == rows.num_rows and made.issubset(_ids(named.rows, keys)):
+    if changed.rows is not None and groups.select(*keys).schema.simpleString() == changed.keys.schema.simpleString():
+        rows = local.collect(groups, changed.count)
+        # Where a check fails here, `_check_groups` raises the error.
+        output_ids = set() if rows is None else set(_ids(rows, keys))
+        if rows is not None and len(output_ids) == rows.num_rows and output_ids.issubset(_ids(changed.rows, keys)):
             return local.to_frame(groups.sparkSession, rows, groups.schema), rows
     groups = groups.persist()
     context.persisted.append(groups)
-    _check_groups(context, groups, named.keys, batch_id)
+    _check_groups(context, groups, changed.keys, batch_id)
     return groups, None
 
 
 def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The key of each row; by its text, because not every value can be looked up (arrays) or equals itself (NaN)."""
+    """The key of each row as text, because not every value is hashable (arrays) or equal to itself (NaN)."""
     return list(zip(*[map(repr, rows[key].to_pylist()) for key in keys], strict=True))
 
 
-def _recomputed(context: FlowContext, named: Named) -> DataFrame:
+def _recompute(context: FlowContext, changed: ChangedGroups) -> DataFrame:
     from pyspark.sql import functions as F
 
     keys = context.flow.target.keys
     assert context.source_table is not None and context.transform is not None
-    source = _source_as_of(named.keys.sparkSession, context.source_table, named.version)
+    source = _source_as_of(changed.keys.sparkSession, context.source_table, changed.version)
     if "_deleted" in source.columns:
         source = source.where(~F.coalesce("_deleted", F.lit(False)))
-    source = source.where(named.bounds)
-    wanted = named.keys.select([F.col(key).alias(f"_k_{key}") for key in keys])
+    source = source.where(changed.bounds)
+    wanted = changed.keys.select([F.col(key).alias(f"_k_{key}") for key in keys])
     match = [F.col(key).eqNullSafe(F.col(f"_k_{key}")) for key in keys]
     rows = source.join(F.broadcast(wanted), match, "left_semi")
-    own = [column for column in rows.columns if not column.startswith("_") or column == "_rescued"]
-    return context.transform(rows.select(*own))
+    columns = [column for column in rows.columns if not column.startswith("_") or column == "_rescued"]
+    return context.transform(rows.select(*columns))
 
 
 def _source_as_of(spark: SparkSession, path: Path, version: int) -> DataFrame:
-    """The source at the feed's version; the newest one when VACUUM took that version's files."""
+    """The source at the feed's version, or its newest version when VACUUM has removed files of that one."""
     rows = tables.read(spark, path, version)
     if tables.version(spark, path) == version:
-        # VACUUM leaves the files of the newest version alone.
+        # VACUUM never removes files of the newest version.
         return rows
     files = rows.inputFiles()
     vacuumed = any(not Path(decoded(file)).exists() for file in files)
@@ -201,24 +205,24 @@ def _source_as_of(spark: SparkSession, path: Path, version: int) -> DataFrame:
 
 def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, batch_id: int) -> None:
     keys, name = context.flow.target.keys, context.flow.transform
-    made, distinct = groups.count(), groups.select(*keys).distinct().count()
-    if made != distinct:
+    returned, distinct = groups.count(), groups.select(*keys).distinct().count()
+    if returned != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {made} rows for {distinct} groups; one per group is due: "
-            "group by the table's keys"
+            f"flow {context.flow.name!r}: transform {name!r} returns {returned} rows for {distinct} groups; it must return one row "
+            "per group: group by the table's keys"
         )
-    strange = _matched(groups, affected, keys, "left_anti").count()
-    if strange:
+    unknown = _join_on_keys(groups, affected, keys, "left_anti").count()
+    if unknown:
         raise LedgerImbalanceError(
             context.flow.name,
             batch_id,
-            {"invented": strange},
-            f"transform {name!r} returns {strange} groups that the change feed did not name; nothing was written. "
-            "Let it group the rows that it is given, and make up none",
+            {"invented": unknown},
+            f"transform {name!r} returns {unknown} groups that are not in the change feed; nothing was written. "
+            "It must group the rows that it is given and add no others",
         )
 
 
-def _matched(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any) -> DataFrame:
+def _join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any) -> DataFrame:
     from pyspark.sql import functions as F
 
     renamed = right.select([F.col(key).alias(f"_k_{key}") for key in keys])
@@ -232,57 +236,57 @@ def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
         flagged, flow=context.flow.name, app_id=context.app_id, batch_id=batch_id, splits=False
     )
     ledger.record_verdict(context, verdict)
-    context.tell_verdict(verdict)
+    context.record_verdict(verdict)
     if verdict.outcome == "refused":
         raise GateRefusedError(verdict)
 
 
-def replacement(
+def merge_source(
     context: FlowContext,
     groups: DataFrame,
-    named: DataFrame,
+    affected: DataFrame,
     rows: pyarrow.Table | None = None,
-    named_rows: pyarrow.Table | None = None,
+    affected_rows: pyarrow.Table | None = None,
 ) -> DataFrame:
-    """The source of a MERGE that replaces what the table holds under some keys by the rows that were made for them.
+    """The source of a MERGE that replaces the table's rows of the affected keys.
 
     Args:
         context: The flow.
-        groups: At most one row for each key.
-        named: The keys.
-        rows: The rows of ``groups``, where they are few.
-        named_rows: Those of ``named``.
+        groups: The new rows: at most one per key.
+        affected: The keys, one row each.
+        rows: The rows of ``groups`` in the driver, where they are few.
+        affected_rows: The rows of ``affected`` in the driver, where they are few.
 
     Returns:
-        One row for each key: the columns of ``groups``, and ``_op``: ``upsert``, or ``delete`` where no row was made.
+        One row per key: the columns of ``groups`` and ``_op``, which is ``upsert``, or ``delete`` for a key without new row.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
 
     keys = context.flow.target.keys
     measures = [column for column in groups.columns if column not in keys]
-    if rows is not None and named_rows is not None:
+    if rows is not None and affected_rows is not None:
         fields = [StructField(field.name, field.dataType) for field in groups.select(*keys, *measures).schema]
         schema = StructType([*fields, StructField("_op", StringType())])
-        return local.to_frame(groups.sparkSession, _with_deletes(rows, named_rows, keys, measures), schema)
+        return local.to_frame(groups.sparkSession, _with_deletes(rows, affected_rows, keys, measures), schema)
     new = groups.select(
         *[F.col(key).alias(f"_n_{key}") for key in keys], F.struct(*[F.col(m) for m in groups.columns]).alias("_new")
     )
-    joined = named.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
+    joined = affected.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
     op = F.when(F.col("_new").isNull(), F.lit("delete")).otherwise(F.lit("upsert"))
-    due = joined.select(*keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias("_op"))
-    context.persisted.append(due.persist())
-    return due
+    changes = joined.select(*keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias("_op"))
+    context.persisted.append(changes.persist())
+    return changes
 
 
 def _with_deletes(
-    rows: pyarrow.Table, named: pyarrow.Table, keys: tuple[str, ...], measures: list[str]
+    rows: pyarrow.Table, affected: pyarrow.Table, keys: tuple[str, ...], measures: list[str]
 ) -> pyarrow.Table:
     import pyarrow as pa
 
-    made = set(_ids(rows, keys))
-    gone = named.filter(pa.array([each not in made for each in _ids(named, keys)], pa.bool_()))
+    present = set(_ids(rows, keys))
+    absent = affected.filter(pa.array([each not in present for each in _ids(affected, keys)], pa.bool_()))
     parts = []
-    for part, op in ((rows.select([*keys, *measures]), "upsert"), (gone, "delete")):
+    for part, op in ((rows.select([*keys, *measures]), "upsert"), (absent, "delete")):
         parts.append(part.append_column("_op", pa.array([op] * part.num_rows, pa.string())))
     return pa.concat_tables(parts, promote_options="default")

@@ -1,4 +1,4 @@
-"""What a job records of a batch and of a judgement: who asked for it, in which attempt, at which checkpoint."""
+"""Records batches and verdicts with the columns of their run: request, attempt and checkpoint."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ if TYPE_CHECKING:
 
 
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
-    """Add a batch's line to the ledger once, however often it is recorded.
-
-    Args:
-        context: The flow.
-        record: A line that balances.
-    """
-    ledger.record(context.layout, context.pipeline.name, record, _asked(context))
+    """Add the ledger line of a batch; a second call for the same batch adds nothing. ``record`` must balance."""
+    ledger.record(context.layout, context.pipeline.name, record, _run_columns(context))
 
 
 def record_verdict(context: FlowContext, verdict: Verdict) -> None:
-    """Add a judgement; every attempt at a batch has its own."""
-    ledger.judged(context.layout, context.pipeline.name, verdict, _asked(context))
+    """Add a verdict; every attempt at a batch adds its own."""
+    ledger.record_verdict(context.layout, context.pipeline.name, verdict, _run_columns(context))
 
 
-def _asked(context: FlowContext) -> dict[str, Any]:
+def _run_columns(context: FlowContext) -> dict[str, Any]:
     return {
         "run_key": context.run_key,
         "mode": context.request.mode,

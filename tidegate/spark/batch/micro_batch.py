@@ -1,14 +1,14 @@
-"""One micro-batch, step by step. The steps and their numbers are the protocol of docs/architecture.md.
+"""The steps of a micro-batch, numbered as in docs/architecture.md.
 
-0. Already decided? Quarantine and target say what an earlier attempt wrote.
-1. Transform: rows get their declared types and their meaning; none is dropped.
-2. Judge, count, balance: every row has exactly one fate before anything is written.
-3. Quarantine, always first.
-4. Target, one DML.
-5. Record: the ledger's line, from what the target's own commit says.
+0. Decide: read from quarantine and target what an earlier attempt wrote.
+1. Transform: parse rows to their declared types and transform them; no row is dropped.
+2. Judge, count, balance: every row has exactly one disposition before anything is written.
+3. Write the quarantine, always before the target.
+4. Write the target, in one DML.
+5. Record the ledger line, with the metrics of the target's commit.
 
-Every write is idempotent by (``txnAppId``, ``txnVersion``), so a crash between any two steps is healed by running the
-batch again; and because a split is decided once, an edit of suite or transform in between moves no row.
+Every write is idempotent by (``txnAppId``, ``txnVersion``), so after a crash between any two steps a rerun completes the
+batch. The split of a batch is decided once: if suite or transform are edited before the rerun, no row moves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.spark.batch import ledger, quarantine
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.raw import split_files, split_messages
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.batch.split import Decision, Split, check_arrived, check_balance, decide, settle
+from tidegate.spark.batch.split import Decision, Split, check_balance, check_commit, decide, settle
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.sinks import Transaction
 from tidegate.spec import FileSource, KafkaSource
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 
 def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
-    """Take one micro-batch through the six steps. An empty one returns at once and writes nothing.
+    """Run the six steps for one micro-batch. An empty one writes nothing.
 
     Args:
         context: The flow.
-        batch: What the stream read; it belongs to a session of its own.
-        batch_id: The batch, counted from 0 per checkpoint.
+        batch: The rows that the stream read; its session is not that of ``context``.
+        batch_id: Counted from 0 per checkpoint.
 
     Raises:
-        TidegateError: See `tidegate.errors`; nothing is half done that a rerun does not finish.
+        TidegateError: See `tidegate.errors`; a rerun completes whatever was written.
     """
-    take(
+    run_steps(
         context,
         batch_id,
         lambda decision: split_batch(context, batch, batch_id, decision),
@@ -54,38 +54,38 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
     )
 
 
-def take(
+def run_steps(
     context: FlowContext,
     batch_id: int,
-    split_it: Callable[[Decision], Split | None],
+    make_split: Callable[[Decision], Split | None],
     planned_at_ms: Callable[[], int],
     *,
     planning: float = 0.0,
 ) -> None:
-    """The six steps over rows from wherever: a stream's micro-batch, or what a replay derives anew.
+    """Run the six steps for the rows of a micro-batch, of a backfill or of a reingest.
 
     Args:
-        context: The flow; its ``app_id`` and ``batch_id`` are the ids of every write.
+        context: The flow; its ``app_id`` and ``batch_id`` identify every write.
         batch_id: The batch.
-        split_it: Steps 1 and 2; None for nothing.
+        make_split: Steps 1 and 2; returns None when there are no rows.
         planned_at_ms: When the batch was planned; the same on every rerun.
-        planning: Seconds that it took before, to be counted with the batch's own.
+        planning: Seconds spent on the batch before the call; added to its duration.
 
     Raises:
-        TidegateError: See `tidegate.errors`; nothing is half done that a rerun does not finish.
+        TidegateError: See `tidegate.errors`; a rerun completes whatever was written.
     """
     started = time.monotonic() - planning
     try:
-        # 0. already decided?
+        # 0. decide
         decision = decide(context, batch_id)
         if decision.written:
             record = _recorded_in_target(context, batch_id)
         else:
             # 1. transform  2. judge, count, balance
-            split = split_it(decision)
+            split = make_split(decision)
             if split is None:
                 return
-            check_balance(context, split.planned)
+            check_balance(context, split.prepared)
             txn = split.transaction(context.app_id)
             # 3. quarantine
             if not decision.quarantined:
@@ -99,11 +99,11 @@ def take(
 
 
 def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-    """Steps 1 and 2, by the kind of flow; None for an empty micro-batch."""
+    """Steps 1 and 2, for the kind of the flow; None for an empty micro-batch."""
     split = _split_by_kind(context, batch, batch_id, decision)
     if split is None or context.replay is None:
         return split
-    return dataclasses.replace(split, planned=dataclasses.replace(split.planned, kind="replay"))
+    return dataclasses.replace(split, prepared=dataclasses.replace(split.prepared, kind="replay"))
 
 
 def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -119,34 +119,34 @@ def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decisi
 def write_quarantine(
     context: FlowContext, split: Split, batch_id: int, txn: Transaction, planned_at_ms: Callable[[], int]
 ) -> None:
-    """Step 3: what was refused, with its reasons. Of a replay of entries it is there already, and is marked."""
+    """Step 3: write the refused rows. In a replay they are entries already, which are updated."""
     if split.refused is None:
         return
     if split.passed is not None and tables.exists(context.quarantine):
-        quarantine.judge_anew(context, split.refused, split.passed, batch_id, txn, planned_at_ms())
+        quarantine.apply_backfill(context, split.refused, split.passed, batch_id, txn, planned_at_ms())
     elif context.replay is not None:
-        quarantine.send_back(context, split.refused, txn)
+        quarantine.return_entries(context, split.refused, txn)
     else:
         quarantine.append(context, split.refused, batch_id, txn, planned_at_ms())
 
 
 def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchRecord:
-    """Step 4: the target, in one DML that carries the batch's ids and its planned ledger line."""
+    """Step 4: write the target in one DML, whose commit carries the batch's ids and its prepared ledger line."""
     commit = split.write(txn)
-    check_arrived(context, split, commit)
-    return settle(split.planned, commit, split.settled)
+    check_commit(context, split, commit)
+    return settle(split.prepared, commit, split.settled)
 
 
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
-    """Step 5: the ledger's line, once."""
+    """Step 5: record the ledger line, once."""
     ledger.record_batch(context, record)
-    if context.taken(record.batch_id) is not None:
-        refusal.end(context.layout, context.ref, record.batch_id)
-    context.tell_batch(record)
+    if context.take_out_decision(record.batch_id) is not None:
+        refusal.clear_decision(context.layout, context.ref, record.batch_id)
+    context.record_batch(record)
 
 
 def _recorded_in_target(context: FlowContext, batch_id: int) -> BatchRecord:
     newest = tables.version(context.spark, context.target)
     commit = tables.find_commit(context.target, context.app_id, batch_id, newest)
-    planned = commit.metadata["planned"]
-    return settle(BatchRecord.from_json(planned), commit, planned.get("settled", ""))
+    prepared = commit.metadata["prepared"]
+    return settle(BatchRecord.from_json(prepared), commit, prepared.get("settled", ""))

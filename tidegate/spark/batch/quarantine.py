@@ -1,4 +1,4 @@
-"""The quarantine table of a flow: what did not pass, as it arrived, with the rules it broke and where it came from."""
+"""The quarantine table of a flow: each refused row, file or message in its raw form, with the broken rules and its source."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
     from tidegate.spark.context import FlowContext
 
-ARRIVED = "_row_id string, level string, rules array<string>, record string, source string"
-"""What a flow hands over: ``level`` is ``row`` or ``file``, ``record`` the raw text, ``source`` the coordinates as JSON."""
+REFUSED = "_row_id string, level string, rules array<string>, record string, source string"
+"""Schema of refused rows: ``level`` is ``row`` or ``file``, ``record`` the raw text, ``source`` the coordinates as JSON."""
 
-CHANGED = {
+LIFECYCLE_COLUMNS = {
     "changed_by": "string",
     "changed_at": "timestamp",
     "reason": "string",
     "_replay": "bigint",
     "_in_hand": "string",
 }
-"""Columns that are empty until the entry's life goes on (`tidegate.quarantine.lifecycle`)."""
+"""Columns that stay NULL while an entry is open and unclaimed (`tidegate.quarantine.lifecycle`)."""
 
 
 def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    """Bad files as `ARRIVED` rows."""
-    return spark.createDataFrame([tuple(row.values()) for row in rows], ARRIVED)
+    """Refused files as `REFUSED` rows."""
+    return spark.createDataFrame([tuple(row.values()) for row in rows], REFUSED)
 
 
 def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
-    """Refused rows as `ARRIVED` rows: one per source row, whatever the transform made of it.
+    """Refused output rows as `REFUSED` rows: one per source row, however many the transform returned for it.
 
     Args:
         refused: Rows with ``_row_id``, ``_origin`` and ``_errors``.
-        one_to_one: Whether each source row made one of them.
+        one_to_one: Whether the transform returns one row per source row.
     """
     from pyspark.sql import functions as F
 
@@ -56,46 +56,46 @@ def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
     )
 
 
-def append(context: FlowContext, arrived: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int) -> None:
-    """Write them once; of a batch that a person took out, with who and why.
+def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: sinks.Transaction, planned_ms: int) -> None:
+    """Append entries, once per transaction. Entries of a batch that a person took out carry that person and the reason.
 
     Args:
         context: The flow.
-        arrived: `ARRIVED` rows.
+        refused: `REFUSED` rows.
         batch_id: The batch.
-        txn: Of the batch.
-        moment_ms: The batch's planned time, the same on every rerun.
+        txn: The transaction of the batch.
+        planned_ms: When the batch was planned, in milliseconds since 1970; the same on every rerun.
     """
-    rows = _entries(context, arrived, batch_id, moment_ms)
+    rows = _entries(context, refused, batch_id, planned_ms)
     sinks.append(rows, context.quarantine, txn)
 
 
-def judge_anew(
-    context: FlowContext, refused: DataFrame, passed: DataFrame, batch_id: int, txn: sinks.Transaction, moment_ms: int
+def apply_backfill(
+    context: FlowContext, refused: DataFrame, passed: DataFrame, batch_id: int, txn: sinks.Transaction, planned_ms: int
 ) -> None:
-    """What a replay of a window decided, in one commit: new entries, and what becomes of those that the rows have.
+    """Write the result of a backfill in one commit: new entries, and changes to the existing entries of its rows.
 
-    A row that passes now ends its entry, as ``replayed``, also one that was given up: it is in the table again, and a row
-    is in one place. Who gave it up, when and why stays with the entry all the same. A row that fails again stays the
-    entry that it was.
+    The entry of a row that passes becomes ``replayed``, a waived or expired one as well: the row is in the target again,
+    and a row is either in the target or in quarantine. Such an entry keeps the person, time and reason of its decision.
+    A row that is refused again keeps its entry.
 
     Args:
-        context: The flow, under the transaction id of its windows' replays.
-        refused: `ARRIVED` rows.
-        passed: ``_row_id string`` of all other rows that were judged.
-        batch_id: The number of the replay.
-        txn: Of the replay.
-        moment_ms: When it was planned.
+        context: The flow, with the transaction id of its backfills.
+        refused: `REFUSED` rows.
+        passed: ``_row_id string`` of all other rows of the backfill.
+        batch_id: The number of the backfill.
+        txn: The transaction of the backfill.
+        planned_ms: When it was planned, in milliseconds since 1970.
     """
     from pyspark.sql import functions as F
 
-    fresh = _entries(context, refused, batch_id, moment_ms)
-    held = _of_this_checkpoint(context, passed.sparkSession).select("_row_id").distinct()
-    ending = passed.join(held, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
-    judged = fresh.withColumn("_passed", F.lit(False)).unionByName(ending, allowMissingColumns=True)
+    entries = _entries(context, refused, batch_id, planned_ms)
+    existing = _entries_of_checkpoint(context, passed.sparkSession).select("_row_id").distinct()
+    replayed = passed.join(existing, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
+    judged = entries.withColumn("_passed", F.lit(False)).unionByName(replayed, allowMissingColumns=True)
     own = f"t._checkpoint_version = {context.ref.version} AND t._refresh = {context.ref.refresh}"
-    at = F.timestamp_millis(F.lit(moment_ms))
-    told = f"replay {batch_id} of a window"
+    changed_at = F.timestamp_millis(F.lit(planned_ms))
+    reason = f"backfill {batch_id}"
     sinks.merge(
         judged,
         context.quarantine,
@@ -105,13 +105,13 @@ def judge_anew(
             "s._passed AND t.state = 'open'": {
                 "state": F.lit("replayed"),
                 "changed_by": F.lit(context.request.requested_by),
-                "changed_at": at,
-                "reason": F.lit(told),
+                "changed_at": changed_at,
+                "reason": F.lit(reason),
                 "_in_hand": F.lit(None).cast("string"),
             },
             "s._passed": {
                 "state": F.lit("replayed"),
-                "reason": F.concat_ws("; ", F.col("t.reason"), F.lit(f"passed in {told}")),
+                "reason": F.concat_ws("; ", F.col("t.reason"), F.lit(f"passed in {reason}")),
             },
             "t.state = 'open'": {
                 "rules": F.col("s.rules"),
@@ -119,25 +119,25 @@ def judge_anew(
                 "attempts": F.expr("coalesce(t.attempts, 0) + 1"),
             },
         },
-        inserts=("NOT s._passed", fresh.columns),
+        inserts=("NOT s._passed", entries.columns),
     )
 
 
-def _entries(context: FlowContext, arrived: DataFrame, batch_id: int, moment_ms: int) -> DataFrame:
-    """`ARRIVED` rows with all columns of the table."""
+def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms: int) -> DataFrame:
+    """`REFUSED` rows with all columns of the quarantine table."""
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
-    taken = context.taken(batch_id)
-    known = {"changed_by": taken.by, "reason": taken.reason} if taken is not None else {}
-    return arrived.select(
+    take_out = context.take_out_decision(batch_id)
+    lifecycle = {"changed_by": take_out.by, "reason": take_out.reason} if take_out is not None else {}
+    return refused.select(
         "*",
         F.lit(suite.name if suite else None).cast("string").alias("suite"),
         F.lit(suite.fingerprint if suite else None).cast("string").alias("suite_fingerprint"),
         F.lit("open").alias("state"),
-        F.timestamp_millis(F.lit(moment_ms)).alias("quarantined_at"),
+        F.timestamp_millis(F.lit(planned_ms)).alias("quarantined_at"),
         F.lit(0).alias("attempts"),
-        *[F.lit(known.get(name)).cast(kind).alias(name) for name, kind in CHANGED.items()],
+        *[F.lit(lifecycle.get(name)).cast(kind).alias(name) for name, kind in LIFECYCLE_COLUMNS.items()],
         F.lit(context.app_id).alias("_app_id"),
         F.lit(context.ref.version).alias("_checkpoint_version"),
         F.lit(context.ref.refresh).alias("_refresh"),
@@ -145,58 +145,58 @@ def _entries(context: FlowContext, arrived: DataFrame, batch_id: int, moment_ms:
     )
 
 
-def send_back(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) -> None:
-    """Mark the entries of a claim that break a rule again: each stays the entry that it was.
+def return_entries(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) -> None:
+    """Mark the claimed entries that were refused again; they keep their ids and stay open.
 
     Args:
         context: The flow, with its replay.
-        refused: `ARRIVED` rows; those of a file are found by its path, because it may have been changed.
-        txn: Of the claim.
+        refused: `REFUSED` rows. Files are matched by path, because a corrected file has another modification time.
+        txn: The transaction of the replay.
     """
     import pyarrow
 
     assert context.replay is not None
-    found = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
+    rules_by_id = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
     if isinstance(context.flow.source, FileSource):
-        by_path = {name.rpartition("@")[0]: rules for name, rules in found.items()}
+        by_path = {name.rpartition("@")[0]: rules for name, rules in rules_by_id.items()}
         ids = {entry["_row_id"]: json.loads(entry["source"])["path"] for entry in context.replay.entries}
-        found = {name: by_path[path] for name, path in ids.items() if path in by_path}
-    texts = pyarrow.string()
+        rules_by_id = {name: by_path[path] for name, path in ids.items() if path in by_path}
+    string = pyarrow.string()
     rows = {
-        "_row_id": pyarrow.array(list(found), texts),
-        "rules": pyarrow.array(list(found.values()), pyarrow.list_(texts)),
+        "_row_id": pyarrow.array(list(rules_by_id), string),
+        "rules": pyarrow.array(list(rules_by_id.values()), pyarrow.list_(string)),
     }
-    claims.send_back(
+    claims.mark_returned(
         context.quarantine,
         txn.batch_id,
         pyarrow.table(rows),
         suite_fingerprint=context.gate.suite.fingerprint if context.gate is not None else None,
         app_id=txn.app_id,
-        told=txn.metadata(),
+        user_metadata=txn.metadata(),
     )
 
 
-def held_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
-    """The ids that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
+def refused_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+    """The rows that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
     if context.ref.purpose and context.source_table is not None:
-        # `judge_anew` ended the entries of all others.
-        held = _of_this_checkpoint(context, spark)
-        return held.groupBy("_row_id").agg(F.first("rules").alias("rules"))
-    held = tables.read(spark, context.quarantine)
+        # `apply_backfill` closed the entries of all rows that passed.
+        entries = _entries_of_checkpoint(context, spark)
+        return entries.groupBy("_row_id").agg(F.first("rules").alias("rules"))
+    entries = tables.read(spark, context.quarantine)
     if context.replay is not None:
         refused = (F.col("_replay") == batch_id) & (F.col("_in_hand") == "returned")
     else:
         refused = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
-    return held.where(refused).select("_row_id", "rules")
+    return entries.where(refused).select("_row_id", "rules")
 
 
-def _of_this_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
-    """Entries of rows that this checkpoint or its windows' replays judged, and that did not pass since."""
+def _entries_of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
+    """Row entries written by this checkpoint or its backfills that are not replayed."""
     from pyspark.sql import functions as F
 
-    held = tables.read(spark, context.quarantine).where("level = 'row' AND state <> 'replayed'")
-    return held.where(
+    entries = tables.read(spark, context.quarantine).where("level = 'row' AND state <> 'replayed'")
+    return entries.where(
         (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
     )

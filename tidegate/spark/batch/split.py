@@ -1,4 +1,4 @@
-"""What a batch was decided to be, before anything of it is written."""
+"""The split of a batch: decided, counted and balanced before the first write."""
 
 from __future__ import annotations
 
@@ -19,133 +19,133 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What earlier attempts at a batch already wrote."""
+    """What earlier attempts at the batch have written."""
 
     quarantined: bool
-    """The refused rows are in quarantine: the split stands, nothing is judged again."""
+    """The refused rows are in quarantine: the split is final and nothing is judged again."""
     written: bool
-    """The target holds the batch: only its record may be missing."""
+    """The target has the batch: at most its ledger line is missing."""
 
 
 Settled = Literal["", "rows", "groups"]
-"""What only the MERGE itself can say: which rows an equal or newer one supersedes, or which groups come out the same."""
+"""The counts that only the MERGE can provide: of rows superseded by an equal or newer one, or of unchanged groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """The fate of every row of a batch, and how it gets into the target."""
+    """The disposition of every row of a batch, and the write of the target."""
 
-    planned: BatchRecord
-    """The ledger line; it must balance before the first write."""
+    prepared: BatchRecord
+    """The prepared ledger line; it must balance before the first write."""
     refused: DataFrame | None
-    """Rows for the quarantine (`tidegate.spark.batch.quarantine.ARRIVED`); None when there is nothing to write."""
+    """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`); None when there is nothing to write."""
     write: Callable[[Transaction], tables.Commit]
     """Writes the target in one DML."""
     passed: DataFrame | None = None
-    """``_row_id`` of all rows that a replay of a window let pass; None for a batch of the stream."""
-    arriving: int
-    """Rows that the target's commit must report as inserted, updated or deleted; with ``settled``, as read."""
+    """``_row_id`` of all rows of a backfill that were not refused; None for a batch of the stream."""
+    expected_rows: int
+    """Rows that the target's commit must report as inserted, updated or deleted; with ``settled``, as read by the MERGE."""
     settled: Settled = ""
-    """What of ``planned`` is counted by the target's commit: the MERGE compares, so that nobody reads the target before."""
+    """Which counts of ``prepared`` come from the target's commit: the MERGE compares, so the target is not read before."""
 
     def transaction(self, app_id: str) -> Transaction:
-        """Under which the batch is written; its commit remembers what was planned."""
-        planned = {**self.planned.to_json(), "settled": self.settled}
-        return Transaction(app_id=app_id, batch_id=self.planned.batch_id, planned=planned)
+        """The transaction of the batch's writes, with the prepared ledger line."""
+        line = {**self.prepared.to_json(), "settled": self.settled}
+        return Transaction(app_id=app_id, batch_id=self.prepared.batch_id, prepared=line)
 
 
 def decide(context: FlowContext, batch_id: int) -> Decision:
-    """Step 0 of a micro-batch: what do quarantine and target already hold?
+    """Step 0 of a micro-batch: read which batch quarantine and target have last.
 
     Raises:
-        CheckpointCorruptError: They hold a later batch, so the checkpoint is older than the tables and Delta would
-            skip every write in silence.
+        CheckpointCorruptError: One of them has a later batch: the checkpoint is older than the tables, and Delta would
+            silently skip every write.
     """
     spark = context.spark
-    held = {
+    written = {
         name: tables.transactions(spark, path).get(context.app_id, -1)
         for name, path in (("quarantine", context.quarantine), ("target", context.target))
     }
-    check_not_ahead(context, held, batch_id)
-    return Decision(quarantined=held["quarantine"] == batch_id, written=held["target"] == batch_id)
+    check_not_ahead(context, written, batch_id)
+    return Decision(quarantined=written["quarantine"] == batch_id, written=written["target"] == batch_id)
 
 
-def check_not_ahead(context: FlowContext, held: dict[str, int], planned: int) -> None:
-    """Refuse a checkpoint that knows less than the tables it fed.
+def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int) -> None:
+    """Check that no table has a later batch than the checkpoint.
 
     Args:
         context: The flow.
-        held: Last batch by table.
+        written: Last batch by table.
         planned: The last batch that the checkpoint planned.
 
     Raises:
-        CheckpointCorruptError: A table is ahead.
+        CheckpointCorruptError: A table has a later batch.
     """
     from tidegate.errors import CheckpointCorruptError
 
-    for name, batch in held.items():
+    for name, batch in written.items():
         if batch > planned:
             raise CheckpointCorruptError(
-                f"flow {context.flow.name!r}: its {name} holds batch {batch} of {context.app_id}, but the checkpoint at "
-                f"{context.checkpoint} only knows batches up to {planned}: it was restored from an older copy or lost files. "
-                f"Put the newer checkpoint back, or set checkpoint_version={context.ref.version + 1}.",
+                f"flow {context.flow.name!r}: its {name} has batch {batch} of {context.app_id}, but the checkpoint at "
+                f"{context.checkpoint} ends with batch {planned}: it was restored from an older copy, or files of it are missing. "
+                f"Restore the newer checkpoint, or set checkpoint_version={context.ref.version + 1}.",
                 path=str(context.checkpoint),
             )
 
 
 def check_balance(context: FlowContext, record: BatchRecord) -> None:
-    """Every row that went in has exactly one fate.
+    """Check that every row read has exactly one disposition.
 
     Raises:
-        LedgerImbalanceError: Not so; nothing was written for this batch.
+        LedgerImbalanceError: Some have none, or several; nothing was written for this batch.
     """
     if record.imbalance():
         raise LedgerImbalanceError(
             context.flow.name,
             record.batch_id,
             record.to_json(),
-            f"{record.imbalance()} rows have no fate, or two ({_told(record)}); nothing was written. "
-            f"Look at transform {context.flow.transform!r}.",
+            f"{record.imbalance()} rows have no disposition, or several ({_describe_counts(record)}); nothing was written. "
+            f"Check transform {context.flow.transform!r}.",
         )
 
 
-def check_arrived(context: FlowContext, split: Split, commit: tables.Commit) -> None:
-    """Refuse a commit of the target that did not take what was planned.
+def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> None:
+    """Check that the target's commit has as many rows as the split expects.
 
     Raises:
-        LedgerImbalanceError: Another number of rows arrived.
+        LedgerImbalanceError: It reports another number of rows.
     """
     merged = split.settled and "numSourceRows" in commit.metrics
-    arrived = commit.metrics["numSourceRows"] if merged else arrived_rows(commit)
-    if arrived != split.arriving or (merged and arrived_rows(commit) > split.arriving):
+    reported = commit.metrics["numSourceRows"] if merged else changed_rows(commit)
+    if reported != split.expected_rows or (merged and changed_rows(commit) > split.expected_rows):
         raise LedgerImbalanceError(
             context.flow.name,
-            split.planned.batch_id,
-            split.planned.to_json(),
-            f"{split.arriving} rows were to arrive in {context.target}, its commit {commit.version} reports {arrived}",
+            split.prepared.batch_id,
+            split.prepared.to_json(),
+            f"{split.expected_rows} rows were to be written to {context.target}, its commit {commit.version} reports {reported}",
         )
 
 
-def settle(planned: BatchRecord, commit: tables.Commit, settled: Settled) -> BatchRecord:
-    """The ledger line of a written batch: what was planned, with what its MERGE counted.
+def settle(prepared: BatchRecord, commit: tables.Commit, settled: Settled) -> BatchRecord:
+    """The ledger line of a written batch: the prepared line with the counts of its MERGE.
 
     Args:
-        planned: The line as it was before the write: every row that is compared counts as written, every group as changed.
-        commit: The target's.
-        settled: What the MERGE compared.
+        prepared: The line before the write: it counts every row to be compared as written, and every group as changed.
+        commit: The target's commit.
+        settled: Which counts to take from the commit.
     """
-    line = replace(planned, target_version=commit.version)
+    line = replace(prepared, target_version=commit.version)
     if settled == "rows":
-        written = arrived_rows(commit)
-        return replace(line, written=written, superseded=planned.superseded + planned.written - written)
+        written = changed_rows(commit)
+        return replace(line, written=written, superseded=prepared.superseded + prepared.written - written)
     if settled == "groups":
         deleted = commit.metrics.get("numTargetRowsDeleted", 0)
-        upserted = arrived_rows(commit) - deleted
-        return replace(line, upserted=upserted, deleted=deleted, unchanged=planned.groups - upserted - deleted)
+        upserted = changed_rows(commit) - deleted
+        return replace(line, upserted=upserted, deleted=deleted, unchanged=prepared.groups - upserted - deleted)
     return line
 
 
-def arrived_rows(commit: tables.Commit) -> int:
+def changed_rows(commit: tables.Commit) -> int:
     """Rows inserted, updated and deleted, from ``operationMetrics`` (``numOutputRows`` of a MERGE counts copies too)."""
     metrics = commit.metrics
     if "numTargetRowsInserted" in metrics:
@@ -153,6 +153,6 @@ def arrived_rows(commit: tables.Commit) -> int:
     return metrics.get("numOutputRows", 0)
 
 
-def _told(record: BatchRecord) -> str:
+def _describe_counts(record: BatchRecord) -> str:
     counts = {name: value for name, value in record.to_json().items() if isinstance(value, int) and value}
     return ", ".join(f"{name} {value}" for name, value in counts.items() if name not in ("batch_id", "target_version"))

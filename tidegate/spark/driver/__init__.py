@@ -1,1 +1,1 @@
-"""The driver's JVM around a flow: session, leases, listener, failures."""
+"""The driver's JVM: session, leases, the listener for progress, translation of exceptions."""

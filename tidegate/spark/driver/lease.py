@@ -1,8 +1,8 @@
-"""One writer per checkpoint and per table: a lock that lives exactly as long as the JVM that commits.
+"""One writer per checkpoint and per table: file locks that are held by the JVM that commits.
 
-The lock is a ``FileChannel.tryLock`` in that JVM, so an orphaned driver keeps it and a killed one frees it. POSIX
-locks vanish when the owning process opens and closes the file again, so nothing else in the JVM may touch it; who
-holds it is told in a file beside it. Probing from other processes: `tidegate.checkpoints.lease.holder`.
+The lock is a ``FileChannel.tryLock`` in that JVM: an orphaned driver keeps it, a killed one frees it. A process loses
+its POSIX locks on a file when it opens and closes that file again, so nothing else in the JVM may open it; the holder's
+name is in a second file next to it. Other processes query the holder with `tidegate.checkpoints.lease.holder`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hold(spark: SparkSession, layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[None]:
-    """Hold the leases of several resources, or none.
+    """Hold the leases of several resources; when one of them is not free, hold none.
 
     Args:
-        spark: Its JVM takes the locks.
-        layout: Where the lock files lie.
+        spark: The session whose JVM takes the locks.
+        layout: Has the paths of the lock files.
         resources: For example ``("checkpoint:flights/silver", "table:silver.flights")``.
-        what: Who we are, for whoever meets the lease: ``run 9f2c of flights``.
+        what: Names this holder to other processes: ``run 9f2c of flights``.
 
     Raises:
         LeaseHeldError: Another process, or another thread of this one, holds one of them. Transient.
     """
-    held: list[tuple[str, Any, Any]] = []
+    locks: list[tuple[str, Any, Any]] = []
     try:
         for resource in sorted(resources):
-            held.append((resource, *_lock(spark, layout, resource, what)))
+            locks.append((resource, *_lock(spark, layout, resource, what)))
         yield
     finally:
-        for resource, channel, lock in reversed(held):
+        for resource, channel, lock in reversed(locks):
             layout.lease_owner(resource).unlink(missing_ok=True)
             lock.release()
             channel.close()
@@ -56,18 +56,18 @@ def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tupl
     try:
         lock = channel.tryLock()
     except Py4JJavaError as error:
-        # Closing this channel would free the lock that another thread of this JVM holds, so it is left to the collector.
+        # Closing this channel would free the lock that another thread of this JVM holds; the garbage collector closes it.
         if "OverlappingFileLockException" in str(error.java_exception):
             raise LeaseHeldError(resource, "another run in this same process") from None
         raise
     if lock is None:
         channel.close()
-        raise LeaseHeldError(resource, _told(layout, resource))
+        raise LeaseHeldError(resource, _describe_owner(layout, resource))
     write_owner(layout, resource, what=what, pid=int(jvm.java.lang.ProcessHandle.current().pid()))
     return channel, lock
 
 
-def _told(layout: Layout, resource: str) -> str:
+def _describe_owner(layout: Layout, resource: str) -> str:
     try:
         owner = json.loads(layout.lease_owner(resource).read_text())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Hears from Spark of every micro-batch of a flow's query, and adds a line each to the pipeline's progress.
+"""Records the progress of each micro-batch: one line per batch in the pipeline's progress table.
 
 Spark calls a Python listener from the thread of its event bus, through the callback server that ``foreachBatch``
-uses as well; events come in order, some time after the batch, and the end of the query last (docs/adr/0016).
+also uses. Events arrive in order and some time after the batch; the termination of the query comes last (docs/adr/0016).
 """
 
 from __future__ import annotations
@@ -21,45 +21,47 @@ from tidegate.ops import metrics
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
-LAST_WORDS_SECONDS = 10.0
-"""How long to wait for the events of a query that has ended; they take milliseconds."""
-WRITTEN_EVERY_SECONDS = 30.0
-"""How often lines are written while a query goes on: a commit for each batch would cost more than it tells."""
+TERMINATION_TIMEOUT_SECONDS = 10.0
+"""How long to wait for the last events of a query that has ended; they normally take milliseconds."""
+WRITE_INTERVAL_SECONDS = 30.0
+"""How often lines are written while a query runs: one commit per batch would cost more than the lines are worth."""
 
 log = logging.getLogger("tidegate")
 
 
 @contextmanager
-def recorded_progress(context: FlowContext) -> Iterator[None]:
-    """Record the progress of the query that is started inside, to its last event.
+def record_progress(context: FlowContext) -> Iterator[None]:
+    """Record the progress of the query that is started in this context, up to its last event.
 
-    Metrics never fail a run: what cannot be recorded is told in the log.
+    A failure to record metrics is logged and never fails the run.
     """
-    listener = Recorder(context)
+    listener = ProgressRecorder(context)
     try:
         context.spark.streams.addListener(listener)
     except Exception as error:
-        listener.complain(error)
+        listener.log_failure(error)
     try:
         yield
     finally:
-        if not listener.await_end(LAST_WORDS_SECONDS):
-            log.warning("%s: Spark did not tell of the query's end; its last metrics may be missing", context.flow.name)
+        if not listener.await_termination(TERMINATION_TIMEOUT_SECONDS):
+            log.warning(
+                "%s: Spark sent no event for the end of the query; its last metrics may be missing", context.flow.name
+            )
         listener.write()
         try:
             context.spark.streams.removeListener(listener)
         except Exception as error:
-            # A JVM that is gone has said so already, by what ended the query.
-            listener.complain(error)
+            # If the JVM is gone, the error that ended the query has been reported already.
+            listener.log_failure(error)
 
 
-class Recorder(StreamingQueryListener):
-    """Hears of one flow's query; other queries of the session are none of its business."""
+class ProgressRecorder(StreamingQueryListener):
+    """Records the progress of one flow's query and ignores other queries of the session."""
 
     def __init__(self, context: FlowContext) -> None:
         self._flow = context.flow.name
         self._app_id = context.app_id
-        self._of_run = {
+        self._run_columns = {
             "flow": context.flow.name,
             "app_id": context.app_id,
             "run_key": context.run_key,
@@ -73,45 +75,46 @@ class Recorder(StreamingQueryListener):
         self._ended = threading.Event()
 
     def onQueryStarted(self, event: Any) -> None:
-        """Spark's, as the next two."""
+        """Called by Spark, as the next two."""
         if event.name == self._app_id:
             self._started = event.runId
 
     def onQueryProgress(self, event: Any) -> None:
-        """After a micro-batch."""
-        told = event.progress
-        # A trigger that found nothing ran no batch. The number of input rows does not tell: a landing batch opens its files
-        # itself, and Spark sees no row of them.
-        if told.runId != self._started or "addBatch" not in told.durationMs:
+        """Called after a micro-batch."""
+        progress = event.progress
+        # A trigger without new data has no "addBatch". The number of input rows is no criterion: a landing batch opens its
+        # files itself, so that Spark counts no rows.
+        if progress.runId != self._started or "addBatch" not in progress.durationMs:
             return
         try:
-            line = metrics.QueryProgress.from_spark(json.loads(told.json), recorded_at=metrics.now(), **self._of_run)
+            line = metrics.QueryProgress.from_spark(
+                json.loads(progress.json), recorded_at=metrics.now(), **self._run_columns
+            )
         except Exception as error:
-            self.complain(error)
+            self.log_failure(error)
             return
         self._lines.append(line)
-        if time.monotonic() - self._written_at > WRITTEN_EVERY_SECONDS:
+        if time.monotonic() - self._written_at > WRITE_INTERVAL_SECONDS:
             self.write()
 
     def onQueryTerminated(self, event: Any) -> None:
-        """After all others."""
+        """Called last."""
         if event.runId == self._started:
             self._ended.set()
 
-    def await_end(self, seconds: float) -> bool:
-        """Whether the query's last event came in time; a query that never started has none."""
+    def await_termination(self, seconds: float) -> bool:
+        """Wait for the query's last event; False after ``seconds``. True at once for a query that never started."""
         return self._started is None or self._ended.wait(seconds)
 
     def write(self) -> None:
-        """Write what was heard since the last time."""
+        """Append the lines of all batches since the last call to the progress table."""
         lines, self._lines, self._written_at = self._lines, [], time.monotonic()
         try:
             if lines:
                 metrics.append(self._path, lines)
         except Exception as error:
-            self.complain(error)
+            self.log_failure(error)
 
-    def complain(self, error: Exception) -> None:
-        """Say in the log that lines are lost."""
-        # Its text may quote anything.
+    def log_failure(self, error: Exception) -> None:
+        """Log that lines are lost, without the text of the exception, which may quote data."""
         log.warning("%s: metrics of its batches were not recorded: %s", self._flow, type(error).__name__)

@@ -1,6 +1,6 @@
-"""The Spark session of a job: sized to a small machine, Delta on, UTC, nothing listening.
+"""The Spark session of a job: Delta, UTC, sized for a small machine, no UI.
 
-Reasons for each setting stand in docs/architecture.md, "Spark settings".
+docs/architecture.md, "Spark settings", has the reason for each setting.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SETTINGS: dict[str, str] = {
     "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
     "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 30 days",
     "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 30 days",
-    # A safety net only: the sinks set and unset the transaction ids themselves.
+    # Only a fallback: the sinks set and unset the transaction ids themselves.
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
-    # True would pass half of a truncated file, or lose one, in silence.
+    # With true, Spark silently reads part of a truncated file and skips a missing one.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -42,15 +42,15 @@ SETTINGS: dict[str, str] = {
 
 
 def build_session(environment: Environment, app_name: str, extra: dict[str, str] | None = None) -> SparkSession:
-    """The session of this process, made on first use.
+    """The session of this process, created on first use.
 
-    Under spark-submit the JVM is there already, with the class path and the flags of `tidegate.launch`; in a process
-    of its own (tests, a notebook) they are given here, before the JVM starts.
+    Under spark-submit the JVM already runs, with the class path and the flags of `tidegate.launch`. In a plain Python
+    process (tests, a notebook) they are set here, before the JVM starts.
 
     Args:
-        environment: Where the master and the driver's memory come from.
-        app_name: As Spark's history shows it.
-        extra: Settings over ours.
+        environment: Has the master and the driver's memory.
+        app_name: Shown by Spark's history server.
+        extra: Settings that override `SETTINGS`.
     """
     from pyspark.sql import SparkSession
 
@@ -64,8 +64,8 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     for name, value in (settings | (extra or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    # Below FATAL, Spark logs the text of errors, which quotes data; a flow's failure is kept in the lake instead.
+    # Below FATAL, Spark logs the text of errors, which quotes data; the failure of a flow is written to the lake instead.
     session.sparkContext.setLogLevel("FATAL")
-    # py4j logs what a micro-batch raised, with the same texts.
+    # py4j logs the exceptions of micro-batches with the same texts.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return session

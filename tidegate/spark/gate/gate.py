@@ -1,4 +1,4 @@
-"""The gate of a flow: flags the rows of a batch that break a rule, and judges the batch."""
+"""The gate of a flow: flags rows that break a rule, and judges the batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from tidegate.errors import SpecError
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
-from tidegate.spark.gate.rules import OF_JUDGED_ROWS, STATISTICAL, TOLD
-from tidegate.spark.gate.surroundings import seen
+from tidegate.spark.gate.lake_context import activate
+from tidegate.spark.gate.rules import OBSERVATION_RECORDED, OF_JUDGED_ROWS, STATISTICAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,47 +21,51 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from pyspark.sql import Column, DataFrame
 
+    from tidegate.spark.gate.lake_context import LakeContext
     from tidegate.spark.gate.suite import Rule, Suite
-    from tidegate.spark.gate.surroundings import Surroundings
 
 ERRORS = "_errors"
 NOTES = "_notes"
 
 _ONE_AT_A_TIME = threading.Lock()
-"""GX does not say that its registries may be used from several threads, and flows may run side by side."""
+"""GX does not document its registries as thread-safe, and flows may run concurrently."""
 
 
 def warm_up() -> None:
     """Import Great Expectations (5 to 10 s): for a background thread while the JVM starts."""
-    for part in ("great_expectations", "great_expectations.render.renderer.inline_renderer", "tidegate.spark.gate.own"):
+    for part in (
+        "great_expectations",
+        "great_expectations.render.renderer.inline_renderer",
+        "tidegate.spark.gate.custom",
+    ):
         importlib.import_module(part)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
 
 
 class SuiteGate:
-    """A suite, applied to one batch after another.
+    """Applies a suite to one batch after another.
 
     Args:
-        suite: What must hold.
-        code_fingerprint: Of the flow's transform, for the verdict.
-        surroundings: Other tables and earlier batches, for rules that look at them; None where there is no lake.
+        suite: The suite.
+        code_fingerprint: The fingerprint of the flow's transform, for the verdict.
+        lake_context: Other tables and earlier batches, for rules that read them; None without a lake.
     """
 
-    def __init__(self, suite: Suite, code_fingerprint: str, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, suite: Suite, code_fingerprint: str, lake_context: LakeContext | None = None) -> None:
         self.suite = suite
         self.code_fingerprint = code_fingerprint
-        self.surroundings = surroundings
+        self.lake_context = lake_context
         self.last_verdict: Verdict | None = None
-        """The verdict of the batch that was judged last; None when judging raised."""
+        """The verdict of the batch that was judged last; None if the judgement raised."""
         self._unflagged: DataFrame | None = None
 
     def flag(self, rows: DataFrame, judged: Column | None = None) -> DataFrame:
-        """Add what each row breaks, in the same pass; no Spark job but for rules that compare with a statistic.
+        """Add the names of the rules that each row breaks. Starts a Spark job only for rules that need a statistic.
 
         Args:
-            rows: What the transform made.
-            judged: Which of them the suite is about; all of them without it. The others (refused or filtered already)
-                have neither errors nor notes.
+            rows: The output of the transform.
+            judged: The rows to which the suite applies; None means all. Other rows (refused or filtered before) get
+                neither errors nor notes.
 
         Returns:
             ``rows`` with ``_errors array<string>``, the short names of the critical and warning row rules that the row
@@ -69,54 +73,55 @@ class SuiteGate:
             ``size(_errors) = 0``.
 
         Raises:
-            SpecError: A rule does not fit these rows, for example because a column is missing.
+            SpecError: A rule cannot be applied to these rows, for example because a column is missing.
         """
-        among = rows if judged is None else rows.where(judged)
-        self._unflagged = among
+        in_scope = rows if judged is None else rows.where(judged)
+        self._unflagged = in_scope
         rules = self.suite.row_rules()
-        if self.surroundings is not None:
-            self.surroundings.begin()
-        with _ONE_AT_A_TIME, seen(self.surroundings):
-            broken = list(zip(rules, conditions.flag_columns(rules, among), strict=True))
+        if self.lake_context is not None:
+            self.lake_context.begin_batch()
+        with _ONE_AT_A_TIME, activate(self.lake_context):
+            broken = list(zip(rules, conditions.flag_columns(rules, in_scope), strict=True))
         errors = _names({rule.name: flag for rule, flag in broken if rule.severity != "info"})
         notes = _names({rule.name: flag for rule, flag in broken if rule.severity == "info"})
         if judged is None:
             return rows.withColumns({ERRORS: errors, NOTES: notes})
         if any(rule.type in OF_JUDGED_ROWS for rule in rules):
-            # It costs a second scan.
-            rest = rows.where(~judged).withColumns({ERRORS: _names({}), NOTES: _names({})})
-            return among.withColumns({ERRORS: errors, NOTES: notes}).unionByName(rest)
+            # Such a rule must not see the other rows; this costs a second scan.
+            others = rows.where(~judged).withColumns({ERRORS: _names({}), NOTES: _names({})})
+            return in_scope.withColumns({ERRORS: errors, NOTES: notes}).unionByName(others)
         return rows.withColumns(
             {ERRORS: F.when(judged, errors).otherwise(_names({})), NOTES: F.when(judged, notes).otherwise(_names({}))}
         )
 
     def judge(self, flagged: DataFrame, *, flow: str, app_id: str, batch_id: int, splits: bool = True) -> Verdict:
-        """Ask Great Expectations whether the batch may pass.
+        """Validate the batch with Great Expectations.
 
         Args:
-            flagged: What `flag` returned, of persisted rows: they are read a few times. Only rows that the suite is
-                about. Let this be its first action, so that an expectation that raises is told by its name.
+            flagged: The result of `flag`, reduced to the rows to which the suite applies. Persisted, because it is read
+                several times. No other action may precede this one: otherwise an error of an expectation would be
+                raised there, without the name of the expectation.
             flow: The flow's name, for the verdict.
-            app_id: The transaction, for the verdict: whether it is a batch of the stream or a replay.
-            batch_id: Its number, for the verdict.
-            splits: Whether the flow sets rows aside; one that recomputes groups does not.
+            app_id: The transaction id, for the verdict: of the stream, or of backfills.
+            batch_id: The number of the batch or backfill, for the verdict.
+            splits: Whether the flow quarantines rows; a flow that recomputes groups does not.
 
         Returns:
-            The verdict: ``refused`` if a critical expectation is not met, else ``split`` if any row has ``_errors`` and
-            the flow sets rows aside, else ``passed``.
+            The verdict: ``refused`` if a critical expectation is not met, otherwise ``split`` if any row has ``_errors``
+            and the flow quarantines rows, otherwise ``passed``.
 
         Raises:
-            SpecError: An expectation raised.
+            SpecError: An expectation raised an error.
         """
         self.last_verdict = None
-        if self.surroundings is not None:
-            self.surroundings.judging(app_id, batch_id)
-        with _ONE_AT_A_TIME, seen(self.surroundings):
+        if self.lake_context is not None:
+            self.lake_context.set_judged_batch(app_id, batch_id)
+        with _ONE_AT_A_TIME, activate(self.lake_context):
             results = self._validate(flagged)
-        told = tuple(_told(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
-        broken = any(result.unexpected and result.severity != "info" for result in told)
+        outcomes = tuple(_result(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
+        broken = any(result.unexpected and result.severity != "info" for result in outcomes)
         outcome: Literal["passed", "split", "refused"] = "split" if broken and splits else "passed"
-        if any(result.severity == "critical" and not result.success for result in told):
+        if any(result.severity == "critical" and not result.success for result in outcomes):
             outcome = "refused"
         self.last_verdict = Verdict(
             flow=flow,
@@ -126,7 +131,7 @@ class SuiteGate:
             suite_fingerprint=self.suite.fingerprint,
             code_fingerprint=self.code_fingerprint,
             outcome=outcome,
-            results=told,
+            results=outcomes,
         )
         return self.last_verdict
 
@@ -136,28 +141,28 @@ class SuiteGate:
         try:
             return conditions.validate(rules, conditions.build_engine(rows))
         except Exception as error:
-            bare = rows if self._unflagged is None else self._unflagged
-            # From None: the cause may quote values of the data, and whoever logs this would log them.
-            raise conditions.explain(rules, bare, error) from None
+            unflagged = rows if self._unflagged is None else self._unflagged
+            # From None: the cause may quote values of the data, which must not reach a log.
+            raise conditions.explain(rules, unflagged, error) from None
 
     def check_split(self, split: Mapping[str, int]) -> None:
-        """A guard: the rows that are split off are as many as Great Expectations counted.
+        """Check that each rule flagged exactly as many rows as Great Expectations counted.
 
         Args:
-            split: Rows that are refused, by the short name of the rule.
+            split: Refused rows, by the short name of the rule.
 
         Raises:
-            SpecError: A rule's rows are more, or fewer; the batch cannot be split by it.
+            SpecError: The numbers differ; the batch cannot be split by this rule.
         """
         results = {result.rule: result for result in self.last_verdict.results} if self.last_verdict else {}
         for rule in self.suite.row_rules():
-            counted = results[rule.name].unexpected if rule.name in results else None
-            if rule.severity == "info" or rule.type in STATISTICAL or counted is None:
+            unexpected = results[rule.name].unexpected if rule.name in results else None
+            if rule.severity == "info" or rule.type in STATISTICAL or unexpected is None:
                 continue
-            if (flags := split.get(rule.name, 0)) != counted:
+            if (flagged := split.get(rule.name, 0)) != unexpected:
                 raise SpecError(
-                    f"expectation {rule.name} ({rule.type}) flags {flags:,} rows where Great Expectations counts "
-                    f"{counted:,}: it cannot split this batch. Write the rule in another way."
+                    f"expectation {rule.name} ({rule.type}) flags {flagged:,} rows, but Great Expectations counts "
+                    f"{unexpected:,}: it cannot split this batch. Write the rule in another way."
                 )
 
 
@@ -166,9 +171,9 @@ def _names(flags: Mapping[str, Column]) -> Column:
     return F.array_compact(F.array(*named)).cast("array<string>")
 
 
-def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
+def _result(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
     counts = result.result if rule.of_rows else None
-    told = result.result if rule.type in TOLD else {}
+    observation = result.result if rule.type in OBSERVATION_RECORDED else {}
     return ExpectationResult(
         expectation=rule.type,
         rule=rule.name,
@@ -178,7 +183,7 @@ def _told(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
         evaluated=None if counts is None else int(counts["element_count"] or 0) - int(counts.get("missing_count") or 0),
         unexpected=None if counts is None else int(counts["unexpected_count"] or 0),
         mostly=rule.mostly,
-        observed=told.get("observed_value"),
-        note=told.get("details", {}).get("note", ""),
+        observed=observation.get("observed_value"),
+        note=observation.get("details", {}).get("note", ""),
         sentence=rule.sentence,
     )

@@ -1,4 +1,4 @@
-"""What earlier batches of a flow were like, from the verdicts table. Read with delta-rs, in milliseconds."""
+"""Observations of earlier batches of a flow, from the verdicts table. Read with delta-rs, without Spark."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ from tidegate.ops import query, store
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
-KEPT = 1_000
-"""How many of the flow's newest verdicts are looked at: drift is measured against the recent past."""
+MAX_VERDICTS = 1_000
+"""How many of the flow's newest verdicts are read: drift is a difference from recent batches."""
 
 _BULK = ("full_refresh", "reingest")
-"""Modes in which a flow reads all that there is, in batches that are like no increment."""
+"""Modes in which a flow reads its whole source, in batches that do not resemble increments."""
 
 
 def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | None) -> Iterator[dict[str, float]]:
-    """What each rule observed, batch by batch, the newest first.
+    """The observed value of each rule, batch by batch, the newest first.
 
-    A refused batch is not an example to follow, so it is left out. So are replays, which are no batches, and those
-    batches by which a full refresh or a reingest filled another checkpoint. Of a batch that was judged twice (a crash
-    came between verdict and write) the last judgement counts.
+    Refused batches are left out, because they do not show what is normal. So are backfills, and the batches with which a
+    full refresh or a reingest filled another checkpoint. If a batch was judged twice (after a crash between verdict and
+    write), the last judgement counts.
 
     Args:
-        layout: Where the verdicts lie.
+        layout: The lake.
         pipeline: The pipeline's name.
-        flow: The flow's.
-        judged: Transaction id and number of what is judged now, which is left out; None when there is nothing.
+        flow: The flow's name.
+        judged: Transaction id and number of the present batch, which is left out; None without one.
     """
-    known = {judged}
-    for line in _lines(layout, pipeline, flow, identity.of_stream(judged[0]) if judged else ""):
+    skipped = {judged}
+    for line in _lines(layout, pipeline, flow, identity.stream_app_id(judged[0]) if judged else ""):
         batch = (identity.app_id(line, pipeline), line["batch_id"])
-        if batch in known:
+        if batch in skipped:
             continue
-        known.add(batch)
+        skipped.add(batch)
         results = json.loads(line["results"])
         yield {result["rule"]: result["observed"] for result in results if result.get("observed") is not None}
 
 
 def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str, Any]]:
-    """The verdicts that let a batch of the flow pass, the newest first."""
+    """The flow's verdicts without refusals, the newest first."""
     path = layout.ops(pipeline, "verdicts")
-    # A table to which only older versions wrote lacks them.
-    there = query.columns(path)
-    newer = ", ".join(name if name in there else f"CAST(NULL AS string) AS {name}" for name in ("app_id", "mode"))
+    # A table that only older versions have written to does not have these columns.
+    existing = query.columns(path)
+    newer = ", ".join(name if name in existing else f"CAST(NULL AS string) AS {name}" for name in ("app_id", "mode"))
     bulk = ", ".join(f"'{mode}'" for mode in _BULK)
-    # All names in it are checked ones, so none can end the literal that it stands in.
+    # All names are validated, so none of them can end an SQL literal.
     return store.select(
         path,
         f"""
         SELECT * FROM (
             SELECT flow, {newer}, batch_id, results, checkpoint_version, refresh, recorded_at
-            FROM held WHERE flow = '{flow}' AND outcome <> 'refused'
+            FROM delta_table WHERE flow = '{flow}' AND outcome <> 'refused'
         )
         WHERE (app_id IS NULL OR app_id NOT LIKE '%/{identity.WINDOW}')
             AND (mode IS NULL OR mode NOT IN ({bulk}) OR '{own}' = coalesce(
                 app_id, '{pipeline}/' || flow || '/v' || checkpoint_version || '/' || refresh
             ))
-        ORDER BY recorded_at DESC LIMIT {KEPT}
+        ORDER BY recorded_at DESC LIMIT {MAX_VERDICTS}
         """,
     )

@@ -1,7 +1,7 @@
-"""Mutants: good rows, changed on purpose, to see which rules of a suite notice.
+"""Mutation tests of a suite: valid rows are changed on purpose, to see which rules detect the change.
 
-A suite that catches every one of them may still be wrong; a change that none of its rules catches is one that data may
-undergo without anybody knowing.
+A mutant that no rule detects shows an error of the data that would pass the gate. A suite that detects all mutants may
+still be wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUERY = "unexpected_rows_expectation"
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _BITS: Mapping[type, int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _FAR = 1e12
-"""Beyond any measure of daily life, within what a double holds exactly."""
+"""Larger than usual measurements, and still an exact double."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,83 +39,91 @@ class Mutant:
     """``*`` for whole rows."""
     change: str
     value: Column | None
-    """What the column becomes; None when rows are doubled and nothing else."""
+    """The new value of the column; None if rows are only duplicated."""
     doubled: bool = False
-    """Whether the rows stay as they were and the changed ones come beside them."""
+    """Whether the changed rows are added to the original ones instead of replacing them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caught:
-    """Which rules noticed a mutant."""
+class MutantResult:
+    """The rules that detected a mutant."""
 
     mutant: Mutant
     rules: tuple[str, ...]
 
 
-def breed(schema: T.StructType, keys: Sequence[str] = (), sequence: Sequence[str] = ()) -> list[Mutant]:
-    """The mutants of a table: what can befall a column of its type, doubled rows, and rows that share their key.
+def make_mutants(schema: T.StructType, keys: Sequence[str] = (), sequence: Sequence[str] = ()) -> list[Mutant]:
+    """The mutants of a table: changes of each column by its type, duplicated rows, and rows that share a key.
 
     Args:
         schema: The table's columns.
-        keys: Its key, if it has one.
-        sequence: What orders the rows of a key.
+        keys: Its key columns, if any.
+        sequence: The columns that order the rows of a key.
     """
-    found = [
+    mutants = [
         Mutant(column=field.name, change=change, value=value)
         for field in schema.fields
         for change, value in _changes(field).items()
     ]
-    found.append(Mutant(column="*", change="doubled rows", value=None, doubled=True))
-    others = [field.name for field in schema.fields if field.name not in (*keys, *sequence) and _is_plain(field)]
+    mutants.append(Mutant(column="*", change="doubled rows", value=None, doubled=True))
+    others = [field.name for field in schema.fields if field.name not in (*keys, *sequence) and _is_atomic(field)]
     if keys and others:
-        # A value that some row has is within every rule about values: only what looks at keys can notice.
+        # An existing value meets every rule about values, so only a rule about keys can detect it.
         value = F.max(others[0]).over(Window.partitionBy(F.lit(1)))
-        found.append(Mutant(column=others[0], change="same key, another value", value=value, doubled=True))
-    return found
+        mutants.append(Mutant(column=others[0], change="same key, another value", value=value, doubled=True))
+    return mutants
 
 
-def _is_plain(field: T.StructField) -> bool:
+def _is_atomic(field: T.StructField) -> bool:
     return not isinstance(field.dataType, T.MapType | T.ArrayType | T.StructType | T.VariantType)
 
 
-def judge(suite: Suite, rows: DataFrame, mutants: Sequence[Mutant], tell: Callable[[int], None]) -> list[Caught]:
-    """Which rules notice which mutant.
+def judge(
+    suite: Suite, rows: DataFrame, mutants: Sequence[Mutant], on_progress: Callable[[int], None]
+) -> list[MutantResult]:
+    """Which rules detect which mutant.
 
-    Rules that look at one row are asked about all mutants in one pass; those that look at all rows are asked mutant by
-    mutant, and only about columns that they name; a query may name any. Drift is left out: nobody knows what earlier
-    batches were like.
+    Rules about single rows are evaluated for all mutants in one pass. Rules about all rows are evaluated per mutant, and
+    only for the columns that they name; a query is evaluated for all of them. Drift rules are left out, because there are
+    no earlier batches to compare with.
 
     Args:
         suite: The rules.
-        rows: Good rows; those that break a rule are left out here.
-        mutants: What is tried.
-        tell: Called with how many mutants are done.
+        rows: Sample rows; those that break a rule are removed.
+        mutants: The changes to test.
+        on_progress: Called with the number of finished mutants.
 
     Raises:
-        SpecError: No row is good, or a rule does not fit the rows.
+        SpecError: Every row breaks a rule, or a rule cannot be applied to the rows.
     """
-    lone = [rule for rule in suite.row_rules() if rule.type not in UNIQUENESS | STATISTICAL]
-    wide = [rule for rule in suite.expectations if rule not in lone and rule.type not in DRIFT]
-    good = _good(lone, rows).persist()
+    single_row = [rule for rule in suite.row_rules() if rule.type not in UNIQUENESS | STATISTICAL]
+    whole_batch = [rule for rule in suite.expectations if rule not in single_row and rule.type not in DRIFT]
+    good = _good(single_row, rows).persist()
     try:
         if not good.count():
-            raise SpecError("no row of the table keeps all rules, so there is nothing to change; mend the suite first")
-        wide = [rule for rule in wide if not _broken([rule], good)]
-        found = _flagged(lone, good, [(n, mutant) for n, mutant in enumerate(mutants) if not mutant.doubled])
-        caught = []
-        for number, mutant in enumerate(mutants):
-            asked = [rule for rule in wide if mutant.doubled or mutant.column in rule.columns or rule.type == _QUERY]
-            caught.append(
-                Caught(mutant=mutant, rules=(*found.get(number, ()), *_broken(asked, _changed(good, mutant))))
+            raise SpecError(
+                "every row of the table breaks a rule, so there is no valid row to change; correct the suite first"
             )
-            tell(number + 1)
-        return caught
+        whole_batch = [rule for rule in whole_batch if not _broken([rule], good)]
+        flagged = _flagged(single_row, good, [(n, mutant) for n, mutant in enumerate(mutants) if not mutant.doubled])
+        results = []
+        for number, mutant in enumerate(mutants):
+            relevant = [
+                rule for rule in whole_batch if mutant.doubled or mutant.column in rule.columns or rule.type == _QUERY
+            ]
+            results.append(
+                MutantResult(
+                    mutant=mutant, rules=(*flagged.get(number, ()), *_broken(relevant, _changed(good, mutant)))
+                )
+            )
+            on_progress(number + 1)
+        return results
     finally:
         good.unpersist()
 
 
 def _changes(field: T.StructField) -> dict[str, Column]:
-    """What can befall a column, by name, as the column's new value."""
+    """New values of a column by the name of the change."""
     kind, column = field.dataType, F.col(field.name)
     changes: dict[str, Column] = {"null": F.lit(None)}
     if isinstance(kind, _WHOLE):
@@ -150,7 +158,7 @@ def _changed(good: DataFrame, mutant: Mutant) -> DataFrame:
 
 
 def _broken(rules: Sequence[Rule], rows: DataFrame) -> list[str]:
-    """The rules that Great Expectations finds broken; one that raises is not kept either."""
+    """The names of the rules that are not met; a rule that raises counts as not met."""
     if not rules:
         return []
     try:
@@ -160,18 +168,20 @@ def _broken(rules: Sequence[Rule], rows: DataFrame) -> list[str]:
             return [name for rule in rules for name in _broken([rule], rows)]
         return [rules[0].name]
     return [
-        rule.name for rule, result in zip(rules, results, strict=True) if _counts(rule, result) or not result.success
+        rule.name
+        for rule, result in zip(rules, results, strict=True)
+        if _has_unexpected(rule, result) or not result.success
     ]
 
 
-def _counts(rule: Rule, result: Any) -> bool:
+def _has_unexpected(rule: Rule, result: Any) -> bool:
     return rule.of_rows and bool(result.result.get("unexpected_count"))
 
 
 def _flagged(
     rules: Sequence[Rule], good: DataFrame, mutants: Sequence[tuple[int, Mutant]]
 ) -> dict[int, tuple[str, ...]]:
-    """The rules that flag a row of a mutant, by its number; one that raises on a mutant's rows has noticed it too."""
+    """The rules that flag a row of a mutant, by its number; a rule that raises for a mutant counts as well."""
     if not rules or not mutants:
         return {}
     numbers = good.sparkSession.createDataFrame([(number,) for number, _ in mutants], f"{_NUMBER} int")
@@ -185,13 +195,15 @@ def _flagged(
     try:
         flags = conditions.flag_columns(rules, rows)
         counts = [F.count_if(flag).alias(f"_r{place}") for place, flag in enumerate(flags)]
-        found = rows.groupBy(_NUMBER).agg(*counts).collect()
+        flag_counts = rows.groupBy(_NUMBER).agg(*counts).collect()
     except Exception:
         if len(mutants) > 1:
             half = len(mutants) // 2
             return {**_flagged(rules, good, mutants[:half]), **_flagged(rules, good, mutants[half:])}
         if len(rules) > 1:
-            alone = [_flagged([rule], good, mutants) for rule in rules]
-            return {mutants[0][0]: tuple(name for one in alone for names in one.values() for name in names)}
+            by_rule = [_flagged([rule], good, mutants) for rule in rules]
+            return {mutants[0][0]: tuple(name for result in by_rule for names in result.values() for name in names)}
         return {mutants[0][0]: (rules[0].name,)}
-    return {row[_NUMBER]: tuple(rule.name for place, rule in enumerate(rules) if row[f"_r{place}"]) for row in found}
+    return {
+        row[_NUMBER]: tuple(rule.name for place, rule in enumerate(rules) if row[f"_r{place}"]) for row in flag_counts
+    }

@@ -1,7 +1,7 @@
-"""Which of Great Expectations' expectations a suite may hold, and what each is called in short.
+"""The supported expectations of Great Expectations (GX), and their short names.
 
-A *row rule* says of every row whether it breaks it, so broken rows can be split off. A *batch rule* says something of
-the whole batch. The lists are data: the contract test walks them, and compares them with what GX registers.
+A *row rule* is evaluated for every row, so rows that break it can be quarantined. A *batch rule* is evaluated for the
+whole batch only. The contract test compares these lists with the expectations that GX registers.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ ROW_RULES: tuple[str, ...] = (
     "expect_multicolumn_values_to_be_equal",
     "expect_select_column_values_to_be_unique_within_record",
 )
-"""Each has an unexpected condition on Spark, a column over the rows of the batch."""
+"""Each has an unexpected condition on Spark: a column over the rows of the batch."""
 
 UNIQUENESS: frozenset[str] = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
-"""Row rules over groups of rows: every member of a group of duplicates breaks them."""
+"""Row rules over groups of rows: every row of a group of duplicates breaks the rule."""
 
 DRIFT: frozenset[str] = frozenset(
     {
@@ -47,20 +47,20 @@ DRIFT: frozenset[str] = frozenset(
         "expect_table_row_count_to_be_near_earlier_batches",
     }
 )
-"""Batch rules that compare with earlier batches; what they observe is an aggregate, and is kept with the verdict."""
+"""Batch rules that compare with earlier batches. They observe an aggregate, which is recorded with the verdict."""
 
 NO_ROW_CONDITION: dict[str, str] = {
-    **dict.fromkeys(sorted(UNIQUENESS), "a row outside of it would count as a duplicate"),
-    **dict.fromkeys(sorted(DRIFT), "batches are compared as a whole"),
-    "expect_column_to_be_fresh": "the newest row is looked for among all",
+    **dict.fromkeys(sorted(UNIQUENESS), "a row that does not meet it would count as a duplicate"),
+    **dict.fromkeys(sorted(DRIFT), "whole batches are compared"),
+    "expect_column_to_be_fresh": "the newest of all rows is used",
     "expect_column_pair_values_to_be_in_set": "Great Expectations ignores it when it counts",
 }
-"""Rules that cannot be held against some of the rows only, and why."""
+"""Rules that cannot be restricted to some of the rows, and why."""
 
 STATISTICAL: frozenset[str] = frozenset(
     {"expect_column_value_z_scores_to_be_less_than", "expect_column_values_to_not_be_outliers"}
 )
-"""Row rules that compare a row with a statistic of the batch: each costs one more reading of the batch."""
+"""Row rules that compare a row with a statistic of the batch; each reads the batch once more."""
 
 OF_JUDGED_ROWS: frozenset[str] = (
     UNIQUENESS
@@ -71,8 +71,8 @@ OF_JUDGED_ROWS: frozenset[str] = (
         "expect_column_values_to_match_strftime_format",
     }
 )
-"""Row rules that may not even see rows that the suite is not about: the first look at other rows of the batch, the
-last run in Python, to which Spark hands every row, whatever guards the condition."""
+"""Row rules that must not get rows to which the suite does not apply. Those of uniqueness and statistics use other rows of the
+batch. The three named here run in Python, and Spark evaluates a Python function for every row, even inside of a CASE WHEN."""
 
 BATCH_RULES: tuple[str, ...] = (
     "expect_column_distinct_values_to_be_in_set",
@@ -106,7 +106,7 @@ BATCH_RULES: tuple[str, ...] = (
     "expect_table_row_count_to_equal",
     "unexpected_rows_expectation",
 )
-"""On Spark, the two about a column's type look at the schema, so they judge the batch."""
+"""On Spark, the two rules about a column's type use the schema, so they are batch rules."""
 
 COUNTS_ONLY: frozenset[str] = frozenset(
     {
@@ -117,23 +117,23 @@ COUNTS_ONLY: frozenset[str] = frozenset(
         "unexpected_rows_expectation",
     }
 )
-"""Batch rules whose observed value is a count; that of any other may be a value of the data, and is never kept."""
+"""Batch rules whose observed value is a count. That of other rules may be a value of the data and is never recorded."""
 
-TOLD: frozenset[str] = DRIFT | {"expect_column_to_be_fresh"}
-"""Batch rules that say in a sentence what they observed: an aggregate or an age."""
+OBSERVATION_RECORDED: frozenset[str] = DRIFT | {"expect_column_to_be_fresh"}
+"""Batch rules whose observed value is recorded with a note: an aggregate or an age."""
 
 UNSUPPORTED: dict[str, str] = {
-    "expect_column_values_to_be_decreasing": "a batch has no order of rows",
-    "expect_column_values_to_be_increasing": "a batch has no order of rows",
-    "expect_column_values_to_be_dateutil_parseable": "Great Expectations has it for pandas only",
-    "expect_column_values_to_match_like_pattern": "Great Expectations has it for databases only; use a regex",
-    "expect_column_values_to_match_like_pattern_list": "Great Expectations has it for databases only; use a regex",
-    "expect_column_values_to_not_match_like_pattern": "Great Expectations has it for databases only; use a regex",
-    "expect_column_values_to_not_match_like_pattern_list": "Great Expectations has it for databases only; use a regex",
-    "expect_query_results_to_match_comparison": "a gate judges one batch and sends no query to another source",
+    "expect_column_values_to_be_decreasing": "the rows of a batch have no order",
+    "expect_column_values_to_be_increasing": "the rows of a batch have no order",
+    "expect_column_values_to_be_dateutil_parseable": "Great Expectations supports it for pandas only",
+    "expect_column_values_to_match_like_pattern": "Great Expectations supports it for databases only; use a regex",
+    "expect_column_values_to_match_like_pattern_list": "Great Expectations supports it for databases only; use a regex",
+    "expect_column_values_to_not_match_like_pattern": "Great Expectations supports it for databases only; use a regex",
+    "expect_column_values_to_not_match_like_pattern_list": "Great Expectations supports it for databases only; use a regex",
+    "expect_query_results_to_match_comparison": "a gate validates one batch and does not query other sources",
     "expect_table_row_count_to_equal_other_table": "a batch is an increment, not a table",
 }
-"""Known to GX, not to a gate, and why."""
+"""Expectations of GX that a gate does not support, and why."""
 
 _SHORTER = (
     (r"^expect_", ""),
@@ -145,11 +145,11 @@ _SHORTER = (
 
 
 def short_name(expectation: str, columns: tuple[str, ...]) -> str:
-    """What a quarantined row says it broke, for example ``between(dep_delay)`` or ``unique(origin, flight)``.
+    """The name of a rule in quarantine and verdicts, for example ``between(dep_delay)`` or ``unique(origin, flight)``.
 
     Args:
-        expectation: GX's type.
-        columns: The columns that it is about, none for the whole table.
+        expectation: GX's type of the expectation.
+        columns: Its columns; empty for an expectation about the whole table.
     """
     name = expectation
     for pattern, shorter in _SHORTER:

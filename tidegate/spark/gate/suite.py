@@ -1,4 +1,4 @@
-"""Loads a suite from Great Expectations' own JSON and checks it before anything runs."""
+"""Loads a suite from Great Expectations' JSON and validates it before anything runs."""
 
 from __future__ import annotations
 
@@ -25,102 +25,102 @@ class Rule:
     """One expectation of a suite."""
 
     type: str
-    """GX's name of it, for example ``expect_column_values_to_be_between``."""
+    """GX's type, for example ``expect_column_values_to_be_between``."""
     name: str
-    """Its short name, distinct within the suite, for example ``between(dep_delay)``."""
+    """Its short name, unique within the suite, for example ``between(dep_delay)``."""
     severity: Severity
     mostly: float | None
-    """The share of rows that must keep a row rule; None for a batch rule."""
+    """The share of rows that must meet a row rule, from 0 to 1; None for a batch rule."""
     of_rows: bool
-    """Whether it says of every row if the row breaks it, or only something of the batch."""
+    """Whether it is a row rule."""
     columns: tuple[str, ...]
-    """What it is about; none for the whole table."""
+    """Its columns; empty for a rule about the whole table."""
     table: str | None
-    """The other table that it looks at, as ``<layer>.<table>``."""
+    """The other table that it reads, as ``<layer>.<table>``."""
     sentence: str
-    """The same in Great Expectations' words."""
+    """Its description by Great Expectations."""
     expectation: Any = field(repr=False, compare=False)
-    """GX's own object."""
+    """GX's object."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """The rules that every batch of a flow is judged by."""
+    """The rules by which every batch of a flow is judged."""
 
     name: str
     """``<pipeline>/<flow>``."""
     fingerprint: str
-    """Of what the suite says, not of how the file is written."""
+    """Of the parsed content, independent of the file's formatting."""
     expectations: tuple[Rule, ...]
     """In the order of the file."""
 
     def row_rules(self) -> tuple[Rule, ...]:
-        """The rules that can be held against a single row."""
+        """The row rules, in the order of the file."""
         return tuple(rule for rule in self.expectations if rule.of_rows)
 
 
 def load_suite(path: Path, name: str) -> Suite:
-    """Read and check a suite.
+    """Read and validate a suite.
 
-    Rules that would be called the same (two limits for one column) get ``#2``, ``#3`` … in the order of the file.
+    Further rules of the same short name (two limits for one column) get ``#2``, ``#3`` … in the order of the file.
 
     Args:
-        path: The JSON file, as Great Expectations writes it.
-        name: What the declaration calls it: ``<pipeline>/<flow>``.
+        path: The JSON file, in the format of Great Expectations.
+        name: Its name in the declaration, ``<pipeline>/<flow>``.
 
     Raises:
-        SpecError: There is no such file, it is not a suite, or an expectation is unknown, wrong or cannot be used in a
-            gate. The message names the file, the expectation and what is allowed.
+        SpecError: The file is missing or not a suite, or an expectation is unknown, invalid or not usable in a gate.
+            The message names the file, the expectation and what is allowed.
     """
-    told = f"suite {name!r} ({path.parent.name}/{path.name})"
-    entries = _entries(path, told)
+    where = f"suite {name!r} ({path.parent.name}/{path.name})"
+    entries = _entries(path, where)
     rules: list[Rule] = []
-    seen: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     for number, entry in enumerate(entries, start=1):
-        rule = _rule(entry, f"{told}, expectation {number}")
-        seen[rule.name] += 1
-        if seen[rule.name] > 1:
-            rule = Rule(**{**vars(rule), "name": f"{rule.name}#{seen[rule.name]}"})
+        rule = _rule(entry, f"{where}, expectation {number}")
+        uses[rule.name] += 1
+        if uses[rule.name] > 1:
+            rule = Rule(**{**vars(rule), "name": f"{rule.name}#{uses[rule.name]}"})
         rules.append(rule)
     return Suite(name=name, fingerprint=suite_fingerprint(path), expectations=tuple(rules))
 
 
-def _entries(path: Path, told: str) -> list[Any]:
+def _entries(path: Path, where: str) -> list[Any]:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(
-            f"{told} does not exist. Write it as Great Expectations' JSON, or take the gate out of the declaration."
+            f"{where} does not exist. Write it as Great Expectations' JSON, or remove the gate from the declaration."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{told} cannot be read ({type(error).__name__}): it must be a UTF-8 text file.") from error
+        raise SpecError(f"{where} cannot be read ({type(error).__name__}): it must be a UTF-8 text file.") from error
     except json.JSONDecodeError as error:
-        raise SpecError(f"{told} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
+        raise SpecError(f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
     if not isinstance(plain, dict) or not isinstance(plain.get("expectations"), list):
-        raise SpecError(f'{told} is not a suite; allowed: an object {{"name": …, "expectations": […]}}.')
+        raise SpecError(f'{where} is not a suite; allowed: an object {{"name": …, "expectations": […]}}.')
     if not plain["expectations"]:
-        raise SpecError(f"{told} holds no expectation: add one, or take the gate out of the declaration.")
+        raise SpecError(f"{where} contains no expectation: add one, or remove the gate from the declaration.")
     return list(plain["expectations"])
 
 
-def _rule(entry: Any, told: str) -> Rule:
+def _rule(entry: Any, where: str) -> Rule:
     if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
-        raise SpecError(f'{told} is not an expectation; allowed: {{"type": …, "kwargs": {{…}}, "severity": …}}.')
+        raise SpecError(f'{where} is not an expectation; allowed: {{"type": …, "kwargs": {{…}}, "severity": …}}.')
     kind: str = entry["type"]
-    told = f"{told} ({kind})"
-    _check_type(kind, told)
-    if strangers := sorted(set(entry) - set(_KEYS)):
-        raise SpecError(f"{told}: {strangers[0]!r} is not allowed here; allowed: {', '.join(_KEYS)}.")
+    where = f"{where} ({kind})"
+    _check_type(kind, where)
+    if unknown := sorted(set(entry) - set(_KEYS)):
+        raise SpecError(f"{where}: {unknown[0]!r} is not allowed here; allowed: {', '.join(_KEYS)}.")
     severity = entry.get("severity", "critical")
     if severity not in _SEVERITIES:
-        raise SpecError(f"{told}: severity={severity!r} is not allowed; allowed: {', '.join(_SEVERITIES)}.")
+        raise SpecError(f"{where}: severity={severity!r} is not allowed; allowed: {', '.join(_SEVERITIES)}.")
     kwargs = entry.get("kwargs", {})
     if not isinstance(kwargs, dict):
-        raise SpecError(f"{told}: kwargs must be an object.")
-    _check_kwargs(kind, kwargs, told)
-    from tidegate.spark.gate.conditions import phrase
+        raise SpecError(f"{where}: kwargs must be an object.")
+    _check_kwargs(kind, kwargs, where)
+    from tidegate.spark.gate.conditions import describe
 
-    expectation = _expectation(kind, kwargs, severity, entry.get("meta"), told)
+    expectation = _expectation(kind, kwargs, severity, entry.get("meta"), where)
     return Rule(
         type=kind,
         name=short_name(kind, _columns(kwargs)),
@@ -129,37 +129,39 @@ def _rule(entry: Any, told: str) -> Rule:
         of_rows=kind in ROW_RULES,
         columns=_columns(kwargs),
         table=kwargs.get("table"),
-        sentence=phrase(expectation),
+        sentence=describe(expectation),
         expectation=expectation,
     )
 
 
-def _check_type(kind: str, told: str) -> None:
+def _check_type(kind: str, where: str) -> None:
     if kind in UNSUPPORTED:
-        raise SpecError(f"{told} cannot be used in a gate: {UNSUPPORTED[kind]}.")
-    known = ROW_RULES + BATCH_RULES
-    if kind not in known:
-        close = difflib.get_close_matches(kind, known, n=3, cutoff=0.6) or sorted(known)
-        raise SpecError(f"{told} is not an expectation that a gate knows; allowed: {', '.join(close)}.")
+        raise SpecError(f"{where} cannot be used in a gate: {UNSUPPORTED[kind]}.")
+    supported = ROW_RULES + BATCH_RULES
+    if kind not in supported:
+        close = difflib.get_close_matches(kind, supported, n=3, cutoff=0.6) or sorted(supported)
+        raise SpecError(f"{where} is not an expectation that a gate supports; allowed: {', '.join(close)}.")
 
 
-def _check_kwargs(kind: str, kwargs: dict[str, Any], told: str) -> None:
-    """What Great Expectations would accept and a gate cannot keep."""
+def _check_kwargs(kind: str, kwargs: dict[str, Any], where: str) -> None:
+    """Refuse arguments that Great Expectations accepts and a gate does not support."""
     if "batch_id" in kwargs:
-        raise SpecError(f"{told}: batch_id is not allowed; a gate judges the batch at hand.")
+        raise SpecError(f"{where}: batch_id is not allowed; a gate always judges the present batch.")
     if any(isinstance(value, dict) and "$PARAMETER" in value for value in kwargs.values()):
-        raise SpecError(f"{told}: $PARAMETER is not allowed; write the value, so that the suite alone decides.")
+        raise SpecError(f"{where}: $PARAMETER is not allowed; write the value into the suite.")
     if kind in NO_ROW_CONDITION and kwargs.get("row_condition") is not None:
         raise SpecError(
-            f"{told}: row_condition is not allowed here: {NO_ROW_CONDITION[kind]}. "
-            "Make a column in the transform that is null for rows that do not matter."
+            f"{where}: row_condition is not allowed here: {NO_ROW_CONDITION[kind]}. "
+            "Add a column in the transform that is null for the rows to be ignored."
         )
     query = kwargs.get("unexpected_rows_query")
     if query is not None and "{batch}" not in str(query):
-        raise SpecError(f"{told}: unexpected_rows_query must read FROM {{batch}}; otherwise it judges other data.")
+        raise SpecError(
+            f"{where}: unexpected_rows_query must read FROM {{batch}}; otherwise it would judge other data."
+        )
 
 
-def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, told: str) -> Any:
+def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, where: str) -> Any:
     from great_expectations.compatibility.pydantic import ValidationError
 
     from tidegate.spark.gate.conditions import build_expectation
@@ -167,25 +169,25 @@ def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, to
     try:
         return build_expectation(kind, kwargs, severity, meta if isinstance(meta, dict) else None)
     except ValidationError as error:
-        _refuse_kwargs(error, kwargs, told)
+        _refuse_kwargs(error, kwargs, where)
     except Exception as error:
-        raise SpecError(f"{told} is not valid: {error}") from error
+        raise SpecError(f"{where} is not valid: {error}") from error
 
 
-def _refuse_kwargs(error: Any, kwargs: dict[str, Any], told: str) -> NoReturn:
+def _refuse_kwargs(error: Any, kwargs: dict[str, Any], where: str) -> NoReturn:
     allowed = sorted(name for name in error.model.__fields__ if name not in {*_KEYS, "windows", "batch_id"})
     reasons: dict[str, list[str]] = {}
     for item in error.errors():
         reasons.setdefault(str(item["loc"][0]), []).append(item["msg"])
     if "mostly" in reasons:
         reasons["mostly"] = ["allowed: a number from 0 to 1"]
-    wrong = [
-        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(said))}".removeprefix(
+    messages = [
+        f"{f'{name}={kwargs[name]!r}' if name in kwargs else name}: {', '.join(dict.fromkeys(texts))}".removeprefix(
             "__root__: "
         )
-        for name, said in reasons.items()
+        for name, texts in reasons.items()
     ]
-    raise SpecError(f"{told}: {'; '.join(wrong)}. Its kwargs: {', '.join(allowed)}.") from error
+    raise SpecError(f"{where}: {'; '.join(messages)}. Allowed kwargs: {', '.join(allowed)}.") from error
 
 
 def _columns(kwargs: dict[str, Any]) -> tuple[str, ...]:

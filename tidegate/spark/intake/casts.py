@@ -1,10 +1,10 @@
-r"""A text as a value of its type: one grammar for each type, the same for every format (``docs/formats.md``, "Types").
+r"""Casts texts to values: one grammar per type, the same for every format (``docs/formats.md``, "Types").
 
-A regular expression says whether a text is of the type's grammar, and `try_cast` whether the value is in its range. By itself
-`try_cast` takes much more: ``12:00`` is a time of today, ``1.005`` is rounded, ``1e400`` is infinite.
+A regular expression checks the grammar of the type, and `try_cast` the range of the value. On its own `try_cast` accepts more:
+``12:00`` becomes a time today, ``1.005`` is rounded, ``1e400`` becomes infinity.
 
-Java's ``$`` also stands before a line break at the end; hence ``\z``. Its groups that repeat recurse, and a long text would
-overflow the stack, unless they are possessive (``++``); hence these.
+The expressions are for Java. There ``$`` also matches before a final line break, so they use ``\z``. Java matches repeated
+groups recursively, and a long text overflows the stack unless the quantifier is possessive (``++``).
 """
 
 from __future__ import annotations
@@ -13,45 +13,44 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from tidegate.schema.drift import normal
+from tidegate.schema.changes import normal
 from tidegate.spec import Formats
-from tidegate.spec.formats import PLAIN
+from tidegate.spec.formats import DEFAULT_FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql.types import DataType
 
 BLANKS = " \t\r\n"
-"""What may stand around a value, where blanks are trimmed."""
-_MOST_ZEROS = 100
-"""Zeros behind the fraction of a DECIMAL with which Spark reads it at once, and digits more that are rounded."""
+"""Characters that are trimmed around a value if the source declares ``trim``."""
+_MAX_EXTRA_DIGITS = 100
+"""Digits after the scale of a DECIMAL (zeros, or digits to round) up to which `try_cast` reads it directly."""
 _DATE = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _MINUTE = r"[T ][0-9]{2}:[0-9]{2}"
 _SECOND = r":[0-9]{2}(?:\.[0-9]{1,6}0*)?"
 _ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _LOCAL = rf"{_DATE}(?:{_MINUTE}(?:{_SECOND})?)?"
 _USUAL = rf"(?!0001-01-01|9999-12-31){_DATE}(?:{_MINUTE}(?:{_SECOND}{_ZONE}?)?)?"
-"""Times that Spark reads as they are, and that no zone takes out of the years 1 to 9999."""
+"""Timestamps that Spark casts correctly, and that stay within the years 1 to 9999 in every zone."""
 _WITH_ZONE = rf"{_DATE}{_MINUTE}(?:{_SECOND})?{_ZONE}"
 
-_WHOLE_DIGITS = 19
-"""Of the largest BIGINT."""
+_MAX_INTEGER_DIGITS = 19
+"""Digits of the largest BIGINT."""
 
 _MARK = "\ufdd0"
-"""Stands before each number of a JSON text while Spark reads it: a noncharacter, which no text that means anything holds."""
-_WRITTEN_MARK = r"\\u(?i:fdd0)"
+"""Marks each number in a JSON text while Spark parses it. A Unicode noncharacter, which does not occur in real text."""
+_ESCAPED_MARK = r"\\u(?i:fdd0)"
 _JSON_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?(?=[ \t\r\n,}\]]|\z)"
 _UP_TO_A_NUMBER = r"""\G((?:[^"0-9\-]++|"(?:[^"\\]++|\\.)*+")*+)"""
 
 
-def cast(text: SparkColumn, kind: str, formats: Formats = PLAIN) -> SparkColumn:
-    """A text as a value of a type; NULL where it does not fit, and where any part of it does not.
+def cast(text: SparkColumn, kind: str, formats: Formats = DEFAULT_FORMATS) -> SparkColumn:
+    """Cast a text to a type; NULL where the text or any part of it does not fit.
 
     Args:
-        text: A column of the texts, best one that is not computed: it is looked at more than once.
-        kind: The type as DDL. Of a structure, an array or a map the text is JSON; a field of a structure may be missing, and
-            is NULL then.
-        formats: Other spellings that the source has.
+        text: The text. It is evaluated more than once, so it should be a plain column.
+        kind: The type as DDL. For a struct, an array or a map the text is JSON; a missing field of a struct becomes NULL.
+        formats: Additional spellings that the source declares.
     """
     from pyspark.sql import functions as F
 
@@ -65,7 +64,7 @@ def cast(text: SparkColumn, kind: str, formats: Formats = PLAIN) -> SparkColumn:
     if trims(kind, formats):
         text = F.trim(text, F.lit(BLANKS))
     if plain in ("tinyint", "smallint", "int", "bigint"):
-        return F.when(_is(text, rf"[+-]?{_whole(formats)}"), _point(text, formats).try_cast(kind))
+        return F.when(_matches(text, rf"[+-]?{_integer_pattern(formats)}"), _with_point(text, formats).try_cast(kind))
     if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", plain):
         return _decimal(text, int(decimal[1]), int(decimal[2]), formats)
     match plain:
@@ -80,102 +79,106 @@ def cast(text: SparkColumn, kind: str, formats: Formats = PLAIN) -> SparkColumn:
         case "timestamp_ntz":
             if formats.timestamp:
                 return _by_pattern(text, formats).cast(kind)
-            return F.when(_is(text, _LOCAL), text.try_cast(kind))
+            return F.when(_matches(text, _LOCAL), text.try_cast(kind))
         case "binary":
             return F.when(
-                _is(text, "[A-Za-z0-9+/]*={0,2}") & (F.length(text) % 4 == 0), F.try_to_binary(text, F.lit("base64"))
+                _matches(text, "[A-Za-z0-9+/]*={0,2}") & (F.length(text) % 4 == 0),
+                F.try_to_binary(text, F.lit("base64")),
             )
-    return F.when(_is(text, "[!-~](?:[ -~]*[!-~])?"), text.try_cast(kind))
+    return F.when(_matches(text, "[!-~](?:[ -~]*[!-~])?"), text.try_cast(kind))
 
 
 def trims(kind: str, formats: Formats) -> bool:
-    """Whether blanks around a value of a type do not count: in a text they do."""
+    """Whether blanks around a value are trimmed: if the source declares it, and the type is not a text type."""
     return formats.trim and not normal(kind).startswith(("string", "variant", "char", "varchar"))
 
 
-def _is(text: SparkColumn, pattern: str) -> SparkColumn:
+def _matches(text: SparkColumn, pattern: str) -> SparkColumn:
     return text.rlike(rf"\A(?:{pattern})\z")
 
 
-def _whole(formats: Formats, most: int | None = None) -> str:
-    """Digits before the fraction: at least one, at most so many or some fewer."""
-    bound = "+" if most is None else f"{{1,{most}}}"
-    groups = "+" if most is None else f"{{1,{most // 3}}}"
+def _integer_pattern(formats: Formats, max_digits: int | None = None) -> str:
+    """The digits before the fraction: at least one. With a decimal comma, groups of three digits can exceed the maximum."""
+    bound = "+" if max_digits is None else f"{{1,{max_digits}}}"
+    groups = "+" if max_digits is None else f"{{1,{max_digits // 3}}}"
     return rf"(?:[0-9]{{1,3}}(?:\.[0-9]{{3}}){groups}+|[0-9]{bound})" if formats.decimal_comma else f"[0-9]{bound}"
 
 
-def _number(formats: Formats, whole: str, fraction: str) -> str:
-    """A number without its exponent; ``1.`` and ``.5`` are numbers, a point alone is none."""
+def _number_pattern(formats: Formats, integer: str, fraction: str) -> str:
+    """A number without exponent. ``1.`` and ``.5`` are numbers, a point alone is not."""
     point = "," if formats.decimal_comma else r"\."
-    return rf"[+-]?(?:{whole}(?:{point}{fraction})?|{point}(?=[0-9]){fraction})"
+    return rf"[+-]?(?:{integer}(?:{point}{fraction})?|{point}(?=[0-9]){fraction})"
 
 
-def _point(text: SparkColumn, formats: Formats) -> SparkColumn:
-    """A number as Spark reads it."""
+def _with_point(text: SparkColumn, formats: Formats) -> SparkColumn:
+    """A number with a decimal point and no grouping, as `try_cast` needs it."""
     from pyspark.sql import functions as F
 
     return F.translate(text, ",.", ".") if formats.decimal_comma else text
 
 
-def _any_number(formats: Formats) -> str:
-    return rf"{_number(formats, _whole(formats), '[0-9]*')}(?:[eE][+-]?[0-9]+)?"
+def _any_number_pattern(formats: Formats) -> str:
+    return rf"{_number_pattern(formats, _integer_pattern(formats), '[0-9]*')}(?:[eE][+-]?[0-9]+)?"
 
 
 def _decimal(text: SparkColumn, precision: int, scale: int, formats: Formats) -> SparkColumn:
-    """Spark reads the usual numbers as they are, and rounds or does not read the others: for these, see `_exact`."""
+    """Numbers of usual length are cast directly. Spark would round or refuse the others: see `_exact`."""
     from pyspark.sql import functions as F
 
-    number, kind = _point(text, formats), f"decimal({precision},{scale})"
-    whole = rf"(?:0*[0-9]{{1,38}}|{_whole(formats, 39)})" if formats.decimal_comma else "0*[0-9]{1,38}"
-    usual = _number(formats, whole, f"[0-9]{{0,{scale}}}0{{0,{_MOST_ZEROS}}}")
+    number, kind = _with_point(text, formats), f"decimal({precision},{scale})"
+    integer = rf"(?:0*[0-9]{{1,38}}|{_integer_pattern(formats, 39)})" if formats.decimal_comma else "0*[0-9]{1,38}"
+    usual = _number_pattern(formats, integer, f"[0-9]{{0,{scale}}}0{{0,{_MAX_EXTRA_DIGITS}}}")
     if formats.rounding:
-        more = _number(formats, whole, f"[0-9]{{0,{scale + _MOST_ZEROS}}}")
-        usual = rf"{more}(?:[eE](?:\+?0*(?:[12]?[0-9]|3[0-7])|-0*[0-9]{{1,2}}))?"
+        rounded = _number_pattern(formats, integer, f"[0-9]{{0,{scale + _MAX_EXTRA_DIGITS}}}")
+        usual = rf"{rounded}(?:[eE](?:\+?0*(?:[12]?[0-9]|3[0-7])|-0*[0-9]{{1,2}}))?"
     exact = _exact(number, precision, scale)
-    return F.when(_is(text, usual), number.try_cast(kind)).when(_is(text, _any_number(formats)), exact)
+    return F.when(_matches(text, usual), number.try_cast(kind)).when(
+        _matches(text, _any_number_pattern(formats)), exact
+    )
 
 
 def _exact(number: SparkColumn, precision: int, scale: int) -> SparkColumn:
-    """A number, whatever its exponent and zeros, as the decimal that it is; NULL where that has too many digits.
+    """Cast a number with any exponent and any zeros to a decimal without rounding; NULL if it has too many digits.
 
-    Its digits without the zeros around them and the power of ten of the last one say whether it fits, before Spark reads it:
-    the time to read a number grows with the square of its digits, and with its exponent.
+    Whether it fits is decided from its significant digits and the power of ten of the last one, before `try_cast`: the time
+    to parse a number grows with the square of its digits, and with its exponent.
     """
     from pyspark.sql import functions as F
 
     mantissa = F.substring_index(F.lower(number), "e", 1)
     exponent = F.regexp_extract(F.concat(number, F.lit("e0")), r"[eE]\+?(-?[0-9]+)", 1).try_cast("bigint")
     digits = F.translate(mantissa, "+-.", "")
-    kept = F.rtrim(digits, F.lit("0"))
-    behind_point = F.length(F.regexp_extract(mantissa, r"\.([0-9]*)", 1))
-    # Where it is longer, it is of no interest.
-    power = F.when(exponent.between(-(10**9), 10**9), exponent - behind_point + F.length(digits) - F.length(kept))
-    significant = F.ltrim(kept, F.lit("0"))
+    without_zeros = F.rtrim(digits, F.lit("0"))
+    fraction_digits = F.length(F.regexp_extract(mantissa, r"\.([0-9]*)", 1))
+    # A number with a larger exponent never fits, unless it is zero.
+    in_range = exponent.between(-(10**9), 10**9)
+    power = F.when(in_range, exponent - fraction_digits + F.length(digits) - F.length(without_zeros))
+    significant = F.ltrim(without_zeros, F.lit("0"))
     fits = (power >= -scale) & (power + F.length(significant) <= precision - scale)
-    plain = F.concat(F.regexp_extract(mantissa, "^-", 0), significant, F.lit("E"), power.cast("string"))
+    normalized = F.concat(F.regexp_extract(mantissa, "^-", 0), significant, F.lit("E"), power.cast("string"))
     zero = F.lit(0).cast(f"decimal({precision},{scale})")
-    return F.when(significant == "", zero).when(fits, plain.try_cast(f"decimal({precision},{scale})"))
+    return F.when(significant == "", zero).when(fits, normalized.try_cast(f"decimal({precision},{scale})"))
 
 
 def _floating(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
-    """Only a very large number can become infinite: those alone are looked at once more."""
+    """Only very large numbers can overflow to infinity, so only they are checked after the cast."""
     from pyspark.sql import functions as F
 
     digits, exponent = (20, 1) if kind == "float" else (200, 2)
-    bounded = _number(formats, _whole(formats, digits), "[0-9]*")
+    bounded = _number_pattern(formats, _integer_pattern(formats, digits), "[0-9]*")
     usual = rf"{bounded}(?:[eE](?:-[0-9]+|\+?[0-9]{{1,{exponent}}}))?|NaN|-?Infinity"
-    value = _point(text, formats).try_cast(kind)
+    value = _with_point(text, formats).try_cast(kind)
     finite = F.when(F.abs(value) < F.lit(float("inf")), value)
-    return F.when(_is(text, usual), value).when(_is(text, _any_number(formats)), finite)
+    return F.when(_matches(text, usual), value).when(_matches(text, _any_number_pattern(formats)), finite)
 
 
 def _boolean(text: SparkColumn, formats: Formats) -> SparkColumn:
     from pyspark.sql import functions as F
 
-    value = F.when(_is(text, "(?i:true|false)"), text.try_cast("boolean"))
-    for texts, meant in ((formats.true, True), (formats.false, False)):
-        if texts:
-            value = value.when(text.isin(*texts), F.lit(meant))
+    value = F.when(_matches(text, "(?i:true|false)"), text.try_cast("boolean"))
+    for spellings, result in ((formats.true, True), (formats.false, False)):
+        if spellings:
+            value = value.when(text.isin(*spellings), F.lit(result))
     return value
 
 
@@ -183,24 +186,26 @@ def _date(text: SparkColumn, formats: Formats) -> SparkColumn:
     from pyspark.sql import functions as F
 
     if not formats.date:
-        return F.when(_is(text, _DATE), text.try_cast("date"))
+        return F.when(_matches(text, _DATE), text.try_cast("date"))
     return _in_range(F.try_to_date(text, formats.date), "date")
 
 
 def _timestamp(text: SparkColumn, formats: Formats) -> SparkColumn:
-    """Where a source names a zone, a time without one is of that; elsewhere it is of the session's, which is UTC."""
+    """A timestamp without a zone is in the source's declared zone, else in the session's zone, which is UTC."""
     from pyspark.sql import functions as F
 
     if formats.timestamp:
         value = _by_pattern(text, formats)
         return _in_zone(value, formats.timezone) if formats.timezone and not formats.has_zone else value
-    # Spark knows no zone behind minutes, so these get their seconds.
+    # Spark does not accept a zone directly after the minutes, so seconds are added.
     with_seconds = F.regexp_replace(text, r"\A(.{16})([Z+-].*)\z", "$1:00$2")
     rare = _in_range(with_seconds.try_cast("timestamp"), "timestamp")
     if not formats.timezone:
-        return F.when(_is(text, _USUAL), text.try_cast("timestamp")).when(_is(text, rf"{_LOCAL}|{_WITH_ZONE}"), rare)
+        return F.when(_matches(text, _USUAL), text.try_cast("timestamp")).when(
+            _matches(text, rf"{_LOCAL}|{_WITH_ZONE}"), rare
+        )
     local = _in_zone(text.try_cast("timestamp"), formats.timezone)
-    return F.when(_is(text, _LOCAL), local).when(_is(text, _WITH_ZONE), rare)
+    return F.when(_matches(text, _LOCAL), local).when(_matches(text, _WITH_ZONE), rare)
 
 
 def _by_pattern(text: SparkColumn, formats: Formats) -> SparkColumn:
@@ -210,7 +215,7 @@ def _by_pattern(text: SparkColumn, formats: Formats) -> SparkColumn:
 
 
 def _in_zone(local: SparkColumn, zone: str) -> SparkColumn:
-    """The instant of a zone's time that stands as if it were UTC; NULL for one that the clocks there skip."""
+    """Reinterpret a UTC timestamp as local time of a zone; NULL for a local time that daylight saving skips."""
     from pyspark.sql import functions as F
 
     instant = F.to_utc_timestamp(local, zone)
@@ -218,29 +223,34 @@ def _in_zone(local: SparkColumn, zone: str) -> SparkColumn:
 
 
 def _in_range(value: SparkColumn, kind: str) -> SparkColumn:
-    """Years 1 to 9999: what is before or after them breaks every other reader."""
+    """NULL outside the years 1 to 9999, which many other readers cannot represent."""
     from pyspark.sql import functions as F
 
-    first, behind = (F.lit(day).cast(kind) for day in ("0001-01-01", "+10000-01-01"))
-    return F.when((value >= first) & (value < behind), value)
+    first, end = (F.lit(day).cast(kind) for day in ("0001-01-01", "+10000-01-01"))
+    return F.when((value >= first) & (value < end), value)
 
 
 def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
-    """JSON, read with a text in each place of a value, each cast by its own grammar; NULL where any part does not fit.
+    """Parse JSON with every leaf as text, then cast each leaf by its own grammar; NULL where any part does not fit.
 
-    `from_json` rounds decimals and rewrites numbers, so each becomes a marked string first. It also makes a structure of NULLs
-    of what is none; only a record has a place in which it tells so. What stands behind the end of a value it passes over:
-    hence the text stands in two places of the record, as a field and in a list, in which only one value whole is fine. And
-    of a name that stands twice in one object it takes the last: a VARIANT refuses these.
-    Each step is a lambda, whose argument is a value and not an expression: so each is done once.
+    This works around four properties of `from_json`:
+
+    - It rounds decimals and rewrites numbers, so every number is turned into a marked string first.
+    - It returns a struct of NULLs for a text that is not a struct. Only a record has a column for corrupt input, so the text
+      is wrapped in a record.
+    - It ignores text after the end of a value. So the text is inserted twice, as a field and in a list, where only one
+      complete value is valid.
+    - It accepts a name that an object has twice. Parsing the text as VARIANT refuses that.
+
+    Each step is a lambda in `transform`: its argument is a value, not an expression, so each step is evaluated once.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
     declared: Any = StructType.fromDDL(f"value {kind}")
-    of = declared["value"].dataType
+    data_type = declared["value"].dataType
     record = StructType([
-        StructField(f"{_MARK}value", _texts_of(of)),
+        StructField(f"{_MARK}value", _with_text_leaves(data_type)),
         StructField(f"{_MARK}end", BooleanType()),
         StructField(f"{_MARK}corrupt", StringType()),
     ])  # fmt: skip
@@ -253,37 +263,39 @@ def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
 
     def parse(json: SparkColumn) -> SparkColumn:
         parts = (f'{{"{_MARK}value":', json, f',"{_MARK}list":[', json, f'],"{_MARK}end":true}}')
-        whole = F.concat(*[F.lit(part) if isinstance(part, str) else part for part in parts])
-        return F.struct(F.from_json(whole, record, options).alias("read"), F.try_parse_json(json).alias("variant"))
+        wrapped = F.concat(*[F.lit(part) if isinstance(part, str) else part for part in parts])
+        return F.struct(F.from_json(wrapped, record, options).alias("record"), F.try_parse_json(json).alias("variant"))
 
-    def read(it: SparkColumn) -> SparkColumn:
-        found = it["read"]
-        fine = found[f"{_MARK}corrupt"].isNull() & found[f"{_MARK}end"] & it["variant"].isNotNull()
-        return F.when(fine, found[f"{_MARK}value"])
+    def unwrap(parsed: SparkColumn) -> SparkColumn:
+        content = parsed["record"]
+        valid = content[f"{_MARK}corrupt"].isNull() & content[f"{_MARK}end"] & parsed["variant"].isNotNull()
+        return F.when(valid, content[f"{_MARK}value"])
 
-    def both(texts: SparkColumn) -> SparkColumn:
-        return F.struct(texts.alias("texts"), _values(texts, of, formats).alias("values"))
+    def with_values(texts: SparkColumn) -> SparkColumn:
+        return F.struct(texts.alias("texts"), _values(texts, data_type, formats).alias("values"))
 
     marked = F.regexp_replace(text, F.lit(f"{_UP_TO_A_NUMBER}({_JSON_NUMBER})"), F.lit(f'$1"{_MARK}$2"'))
-    has_mark = text.contains(_MARK) | (text.contains("\\u") & text.rlike(_WRITTEN_MARK))
+    has_mark = text.contains(_MARK) | (text.contains("\\u") & text.rlike(_ESCAPED_MARK))
     steps = F.array(F.when(~has_mark, marked))
-    for step in (parse, read, both):
+    for step in (parse, unwrap, with_values):
         steps = F.transform(steps, step)
-    fits = F.transform(steps, lambda it: F.when(_all_fit(it["texts"], it["values"], of), it["values"]))
-    return fits[0]
+    fitting = F.transform(
+        steps, lambda pair: F.when(_all_fit(pair["texts"], pair["values"], data_type), pair["values"])
+    )
+    return fitting[0]
 
 
-def _texts_of(kind: DataType) -> DataType:
-    """A type with a text in each place of a value."""
+def _with_text_leaves(kind: DataType) -> DataType:
+    """The type with STRING for every leaf."""
     from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
     match kind:
         case StructType():
-            return StructType([StructField(field.name, _texts_of(field.dataType)) for field in kind.fields])
+            return StructType([StructField(field.name, _with_text_leaves(field.dataType)) for field in kind.fields])
         case ArrayType():
-            return ArrayType(_texts_of(kind.elementType))
+            return ArrayType(_with_text_leaves(kind.elementType))
         case MapType():
-            return MapType(kind.keyType, _texts_of(kind.valueType))
+            return MapType(kind.keyType, _with_text_leaves(kind.valueType))
     return StringType()
 
 
@@ -293,22 +305,22 @@ def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn
 
     match kind:
         case StructType():
-            fields = [_values(texts[each.name], each.dataType, formats).alias(each.name) for each in kind.fields]
+            fields = [_values(texts[field.name], field.dataType, formats).alias(field.name) for field in kind.fields]
             return F.when(texts.isNotNull(), F.struct(*fields))
         case ArrayType():
-            return F.transform(texts, lambda each: _values(each, kind.elementType, formats))
+            return F.transform(texts, lambda text: _values(text, kind.elementType, formats))
         case MapType():
-            return F.transform_values(texts, lambda _, each: _values(each, kind.valueType, formats))
+            return F.transform_values(texts, lambda _, text: _values(text, kind.valueType, formats))
         case StringType():
-            # A number's own digits; and those of an object or an array that is kept as text.
-            bare = F.regexp_replace(texts, F.lit(rf'"?{_MARK}([-+0-9.eE]++)"?'), F.lit("$1"))
-            return F.when(texts.contains(_MARK), bare).otherwise(texts)
+            # Remove the marks: of a number, and of the numbers in an object or array that is kept as text.
+            unmarked = F.regexp_replace(texts, F.lit(rf'"?{_MARK}([-+0-9.eE]++)"?'), F.lit("$1"))
+            return F.when(texts.contains(_MARK), unmarked).otherwise(texts)
     number, value = F.translate(texts, _MARK, ""), kind.simpleString()
     if isinstance(kind, IntegralType):
-        # 7.0 and 1e3 are whole numbers of JSON.
-        exact = _exact(number, _WHOLE_DIGITS, 0).try_cast(value)
+        # In JSON 7.0 and 1e3 are integers.
+        exact = _exact(number, _MAX_INTEGER_DIGITS, 0).try_cast(value)
     elif formats.decimal_comma:
-        # JSON's own numbers have a point, whatever the source writes elsewhere.
+        # JSON numbers have a decimal point, even if the source declares a decimal comma.
         exact = cast(number, value, dataclasses.replace(formats, decimal_comma=False))
     else:
         return cast(number, value, formats)
@@ -321,10 +333,10 @@ def _all_fit(texts: SparkColumn, values: SparkColumn, kind: DataType) -> SparkCo
 
     match kind:
         case StructType():
-            fit = F.lit(True)
-            for each in kind.fields:
-                fit &= _all_fit(texts[each.name], values[each.name], each.dataType)
-            return fit
+            fits = F.lit(True)
+            for field in kind.fields:
+                fits &= _all_fit(texts[field.name], values[field.name], field.dataType)
+            return fits
         case ArrayType():
             pairs = F.zip_with(texts, values, lambda text, value: _all_fit(text, value, kind.elementType))
         case MapType():

@@ -1,7 +1,8 @@
-"""What a batch brings that its schema does not say, classed and settled before a row is written.
+"""Detects schema changes in a batch and applies the contract to them before a row is written.
 
-What a transform carries along in ``_origin`` is enough to see it: no record is parsed twice for it. The words are those of
-`tidegate.schema.drift` (what changed) and `tidegate.schema.contract` (what is done about it); the history is `tidegate.ops.evolution`.
+The column ``_origin``, which transforms pass through, holds all that is needed: no record is parsed again for it.
+`tidegate.schema.changes` defines the kinds of change, `tidegate.schema.contract` the actions, `tidegate.ops.evolution` keeps
+the history.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
-from tidegate.schema import writers
+from tidegate.schema import registry_schemas
+from tidegate.schema.changes import Change, compare, fingerprint, normal
 from tidegate.schema.contract import Action
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.schema.drift import Change, compare, fingerprint, normal
 from tidegate.spark.intake import parse
 from tidegate.spark.intake.casts import cast
-from tidegate.spark.intake.values import MASK_BITS
+from tidegate.spark.intake.typed_values import MASK_BITS
 from tidegate.spec import Formats, KafkaSource
 
 if TYPE_CHECKING:
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
 
     from tidegate.spark.context import FlowContext
 
-MOST_NEW = 100
-"""A batch with more unknown names than this has no new fields but names that are data; they are taken together as one."""
-MANY_NAMES = f"(more than {MOST_NEW} names)"
+MAX_NEW_NAMES = 100
+"""A batch with more undeclared names has names that are data, not new fields; they are handled as one field."""
+MANY_NAMES = f"(more than {MAX_NEW_NAMES} names)"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DECLARED = re.compile(r"[A-Za-z0-9_ .@-]{1,128}")
 
 
 def record_declared(context: FlowContext) -> None:
-    """Write into the history how the declared schema changed since the flow ran last, and remember it as it is now.
+    """Record in the history how the declared schema changed since the last run of the flow, and store the current one.
 
-    `tidegate.checkpoints.checkpoint.check_compatible` has refused by now what this checkpoint version cannot follow.
+    Call it after `tidegate.checkpoints.checkpoint.check_compatible`, which refuses changes that need a new checkpoint version.
     """
     pipeline, flow = context.pipeline, context.flow
     version, changes = checkpoint.schema_changes(context.layout, pipeline, flow)
@@ -65,8 +66,8 @@ def record_declared(context: FlowContext) -> None:
     checkpoint.write_schema(context.layout, pipeline, flow)
 
 
-class Drift:
-    """The drift of one batch of one flow that parses records."""
+class SchemaChanges:
+    """The schema changes in one batch of a flow that parses records."""
 
     def __init__(self, context: FlowContext) -> None:
         assert context.landing is not None
@@ -77,20 +78,22 @@ class Drift:
         self.lines: list[evolution.Line] = []
 
     def parse(self, feed: DataFrame) -> DataFrame:
-        """Bronze rows as typed rows; see `tidegate.spark.intake.parse.parse`."""
+        """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
         folder = self.context.layout.ops(self.context.pipeline.name, "schemas")
-        lookup = functools.partial(writers.fetch, self.context.registry, folder)
-        # JSON can be read without the schema that it may name, so where there is no registry nobody looks for names.
-        named = self.context.registry or (isinstance(self.source, KafkaSource) and self.source.format == "avro")
-        self.parsed = parse.parse(feed, self.source, self.terms, lookup if named else None)
+        lookup = functools.partial(registry_schemas.fetch, self.context.registry, folder)
+        # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
+        uses_schema_ids = self.context.registry or (
+            isinstance(self.source, KafkaSource) and self.source.format == "avro"
+        )
+        self.parsed = parse.parse(feed, self.source, self.terms, lookup if uses_schema_ids else None)
         return self.parsed.rows
 
     def measures_of_feed(self, feed: DataFrame) -> list[SparkColumn]:
-        """Aggregates over bronze rows, by which `settle` knows the files' headers."""
+        """Aggregates over bronze rows for `apply_contract`: the headers of the files."""
         return parse.header_measure(feed, self.source)
 
     def measures(self) -> list[SparkColumn]:
-        """Aggregates over what the transform made, by which `settle` sees what the batch brings."""
+        """Aggregates over the output of the transform for `apply_contract`: undeclared fields, and the masks of each field."""
         from pyspark.sql import functions as F
 
         masks = []
@@ -106,94 +109,98 @@ class Drift:
     def _words(self) -> int:
         return (len(self.columns) + MASK_BITS - 1) // MASK_BITS
 
-    def settle(self, output: DataFrame, fed: Row, measured: Row, batch_id: int, *, decided: bool) -> DataFrame:
-        """Class what the batch brings, and do what the contract says.
+    def apply_contract(
+        self, output: DataFrame, feed_measures: Row, measures: Row, batch_id: int, *, decided: bool
+    ) -> DataFrame:
+        """Detect the schema changes of the batch, and take the contract's action for each.
 
         Args:
-            output: What the transform made; every row carries ``_origin``, and ``_broken`` (the rules that refuse it).
-            fed: The values of `measures_of_feed`.
-            measured: The values of `measures`.
-            batch_id: The batch.
-            decided: The split stands already: nothing is refused any more.
+            output: The output of the transform, with ``_origin`` and ``_broken`` (the rules that the row breaks).
+            feed_measures: The values of `measures_of_feed`.
+            measures: The values of `measures`.
+            batch_id: The id of the batch.
+            decided: Whether the disposition of the batch's rows was already decided in an earlier attempt; then the batch is
+                not refused any more.
 
         Returns:
-            The same rows with the columns that evolved, ``_rescued`` as JSON, and ``drift(<field>)`` in ``_broken`` of the
-            rows that a person sent to quarantine.
+            The same rows with the evolved columns, ``_rescued`` as JSON, and ``schema_change(<field>)`` in ``_broken`` of rows
+            with a change that was answered with ``quarantine``.
 
         Raises:
-            ContractRefusedError: The contract is frozen and nobody has answered; the history has it.
+            ContractRefusedError: The contract is frozen and the schema change has no answer. It was recorded in the history.
         """
-        seen = self._observe(output, {**self.parsed.writers, **parse.writers_in(fed, self.source)}, measured)
-        taken = {name.lower() for name in output.columns}
-        evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in taken}
-        taken |= {name.lower() for name in evolved}
+        headers = parse.writers_in(feed_measures, self.source)
+        changes = self._detect(output, {**self.parsed.writers, **headers}, measures)
+        used_names = {name.lower() for name in output.columns}
+        evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in used_names}
+        used_names |= {name.lower() for name in evolved}
         actions: dict[Change, Action] = {}
-        for change in seen:
+        for change in changes:
             actions[change] = self.terms.action(change)
             if actions[change] == "evolve":
-                # The transform makes a column of that name, or the batch brings the name in two cases.
-                if change.field.lower() in taken:
+                # The transform has a column of that name, or the batch has the name in two spellings of its case.
+                if change.field.lower() in used_names:
                     actions[change] = "rescue"
-                taken.add(change.field.lower())
+                used_names.add(change.field.lower())
         frozen = [change for change, action in actions.items() if action == "freeze"]
         if frozen and not decided:
             raise self._refusal(frozen, batch_id)
         self.lines = [self._line(change, action, batch_id) for change, action in actions.items() if action != "freeze"]
         evolved |= {change.field: change.after or "string" for change, action in actions.items() if action == "evolve"}
         refused = [change for change, action in actions.items() if action == "quarantine"]
-        return self._marked(_with_columns(output, evolved, self.source.formats), refused)
+        return self._with_broken_rules(_with_columns(output, evolved, self.source.formats), refused)
 
     def record(self, batch_id: int) -> None:
-        """Write what was done into the history, before the batch is written: what it adds to the table is known then.
+        """Record the actions in the history. Call it before the batch is written: the history has every added column then.
 
-        A dry run does nothing, so it writes nothing.
+        A dry run records nothing.
         """
         if self.context.request.dry_run:
             return
         added = evolution.record(self.context.layout, self.context.pipeline.name, self.lines)
         if added:
-            told = "; ".join(f"{line.change.told()} ({line.decision})" for line in added)
-            self.context.report.notes.append(f"batch {batch_id}: {told}")
+            summary = "; ".join(f"{line.change.summary()} ({line.decision})" for line in added)
+            self.context.report.notes.append(f"batch {batch_id}: {summary}")
 
-    def _observe(self, output: DataFrame, listed: Mapping[int, tuple[Column, ...]], measured: Row) -> list[Change]:
-        """What is different, each change once."""
+    def _detect(self, output: DataFrame, writers: Mapping[int, tuple[Column, ...]], measures: Row) -> list[Change]:
+        """The schema changes of the batch, each once."""
         filled_names, fitting = (
-            _names(self.columns, tuple(measured[f"_{kind}_{word}"] for word in range(self._words)))
+            _names(self.columns, tuple(measures[f"_{kind}_{word}"] for word in range(self._words)))
             for kind in ("filled", "fitting")
         )
-        self.unknown = self._unknown_names(output) if (measured["_most_unknown"] or 0) > 0 else {}
-        self.bringing: dict[Change, list[int]] = {}
-        for writer, fields in listed.items():
-            for change in self._of_writer(fields):
-                self.bringing.setdefault(change, []).append(writer)
-        if not self.parsed.writers_tell_all:
-            told = {change.field for change in self.bringing}
-            names = [column for column in self._known() if column.name in (*filled_names, *self.terms.evolved)]
-            came = [*names, *(Column(shown, "") for shown in self.unknown if shown not in self.terms.evolved)]
-            for change in compare(self._known(), came):
-                # A record may leave any field out, so that none of a batch has it is no sign that it is gone.
-                if change.kind != "removal" and change.field not in told:
-                    self.bringing.setdefault(change, [])
+        self.unknown = self._unknown_names(output) if (measures["_most_unknown"] or 0) > 0 else {}
+        self.writers_by_change: dict[Change, list[int]] = {}
+        for writer, fields in writers.items():
+            for change in self._changes_of_writer(fields):
+                self.writers_by_change.setdefault(change, []).append(writer)
+        if not self.parsed.writers_cover_all:
+            changed_fields = {change.field for change in self.writers_by_change}
+            present = [column for column in self._expected() if column.name in (*filled_names, *self.terms.evolved)]
+            undeclared = (Column(name, "") for name in self.unknown if name not in self.terms.evolved)
+            for change in compare(self._expected(), [*present, *undeclared]):
+                # JSON records may omit any field: a field that no record of a batch has was not necessarily removed.
+                if change.kind != "removal" and change.field not in changed_fields:
+                    self.writers_by_change.setdefault(change, [])
         for column in self.columns:
             if column.name in filled_names and column.name not in fitting and not self._has_type_change(column.name):
                 change = Change(kind="type_change", field=column.name, before=normal(column.type))
-                self.bringing.setdefault(change, [])
-        return list(self.bringing)
+                self.writers_by_change.setdefault(change, [])
+        return list(self.writers_by_change)
 
-    def _known(self) -> list[Column]:
-        """Declared and evolved fields; whether a value must be there is a matter of rows and not of shape."""
+    def _expected(self) -> list[Column]:
+        """Declared and evolved fields, without NOT NULL: that is checked row by row."""
         declared = [Column(column.name, column.type) for column in self.columns]
         return declared + [Column(name, kind) for name, kind in self.terms.evolved.items()]
 
-    def _of_writer(self, fields: Iterable[Column]) -> list[Change]:
-        known = {column.name: column for column in self._known()}
-        came = []
+    def _changes_of_writer(self, fields: Iterable[Column]) -> list[Change]:
+        expected = {column.name: column for column in self._expected()}
+        written = []
         for column in fields:
-            declared = known.get(column.name)
+            declared = expected.get(column.name)
             by_values = declared is not None and _judged_by_values(normal(declared.type), normal(column.type))
-            came.append(Column(self._shown(column.name), "" if by_values else column.type))
-        changes = compare(list(known.values()), came)
-        # A writer with a narrower type gives only values that fit, and older files lack what was added later.
+            written.append(Column(self._loggable(column.name), "" if by_values else column.type))
+        changes = compare(list(expected.values()), written)
+        # Values of a narrower type always fit, and older files lack fields that were added later.
         return [
             change
             for change in changes
@@ -202,46 +209,50 @@ class Drift:
         ]
 
     def _has_type_change(self, name: str) -> bool:
-        return any(change.kind == "type_change" and change.field == name for change in self.bringing)
+        return any(change.kind == "type_change" and change.field == name for change in self.writers_by_change)
 
     def _unknown_names(self, output: DataFrame) -> dict[str, list[str]]:
-        """Names that the schema does not know, as they may be shown, each with the names that it stands for."""
+        """Undeclared field names, by the form in which they may be logged."""
         from pyspark.sql import functions as F
 
-        names = output.select(F.explode(F.map_keys("_origin.unknown")).alias("name")).distinct().limit(MOST_NEW + 1)
+        names = (
+            output.select(F.explode(F.map_keys("_origin.unknown")).alias("name")).distinct().limit(MAX_NEW_NAMES + 1)
+        )
         raw = sorted(row["name"] for row in names.collect())
-        if len(raw) > MOST_NEW:
+        if len(raw) > MAX_NEW_NAMES:
             return {MANY_NAMES: []}
-        found: dict[str, list[str]] = {}
+        names_by_label: dict[str, list[str]] = {}
         for name in raw:
-            found.setdefault(self._shown(name), []).append(name)
-        return found
+            names_by_label.setdefault(self._loggable(name), []).append(name)
+        return names_by_label
 
-    def _shown(self, name: str) -> str:
-        """A name that may stand in logs: one that is no identifier could be data, so only its hash is shown.
+    def _loggable(self, name: str) -> str:
+        """A field name in a form that may be logged: a name that is not an identifier could be data, so only its hash is shown.
 
-        What the contract names itself stands in the declaration already.
+        Names in the contract are shown, since they are in the declaration anyway.
         """
-        if _IDENTIFIER.fullmatch(name) or (name in self.terms.contract.named() and _DECLARED.fullmatch(name)):
+        if _IDENTIFIER.fullmatch(name) or (name in self.terms.contract.column_modes() and _DECLARED.fullmatch(name)):
             return name
         return f"name#{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
     def _refusal(self, frozen: list[Change], batch_id: int) -> ContractRefusedError:
         context = self.context
-        drift = fingerprint(context.flow.name, frozen)
+        schema_change_id = fingerprint(context.flow.name, frozen)
         lines = [
-            dataclasses.replace(self._line(change, "freeze", batch_id), event="refused", drift=drift)
+            dataclasses.replace(
+                self._line(change, "freeze", batch_id), event="refused", schema_change_id=schema_change_id
+            )
             for change in frozen
         ]
         if not context.request.dry_run:
             evolution.record(context.layout, context.pipeline.name, lines)
-            context.tell_drift(batch_id, drift)
+            context.record_schema_change(batch_id, schema_change_id)
         return ContractRefusedError(
             context.pipeline.name,
             context.flow.name,
             batch_id,
-            drift=drift,
-            changes=[change.told() for change in frozen],
+            schema_change_id=schema_change_id,
+            changes=[change.summary() for change in frozen],
             declared=evolution.declared_fingerprint(self.source),
             breaks=sorted({name for line in lines for name in line.breaks}),
             is_replay=context.replay is not None,
@@ -253,7 +264,7 @@ class Drift:
             flow=context.flow.name,
             event="observed",
             change=change,
-            decision=self.terms.done(change, action),
+            decision=self.terms.outcome(change, action),
             version_before=context.ref.version,
             version_after=context.ref.version,
             breaks=() if change.keeps_checkpoint else checkpoint.readers(context.pipeline, context.flow),
@@ -262,16 +273,16 @@ class Drift:
             run_key=context.run_key,
         )
 
-    def _marked(self, output: DataFrame, refused: list[Change]) -> DataFrame:
+    def _with_broken_rules(self, output: DataFrame, refused: list[Change]) -> DataFrame:
         from pyspark.sql import functions as F
 
         if not refused:
             return output
-        rules = [F.when(self._has(change), F.lit(f"drift({change.field})")) for change in refused]
+        rules = [F.when(self._has(change), F.lit(f"schema_change({change.field})")) for change in refused]
         return output.withColumn("_broken", F.array_union("_broken", F.array_compact(F.array(*rules))))
 
     def _has(self, change: Change) -> SparkColumn:
-        """Whether a row has a change that its batch brings."""
+        """Whether a row has a given change of its batch."""
         from pyspark.sql import functions as F
 
         if change.field == MANY_NAMES:
@@ -279,42 +290,46 @@ class Drift:
         if change.kind in ("addition", "rename_suspect", "case_clash"):
             if not (names := self.unknown.get(change.field)):
                 return F.lit(False)
-            there = F.arrays_overlap(F.map_keys("_origin.unknown"), F.array(*[F.lit(name) for name in names]))
-            return F.coalesce(there, F.lit(False))
-        if writers := self.bringing[change]:
+            has_name = F.arrays_overlap(F.map_keys("_origin.unknown"), F.array(*[F.lit(name) for name in names]))
+            return F.coalesce(has_name, F.lit(False))
+        if writers := self.writers_by_change[change]:
             return F.col("_origin.writer").isin(*writers)
-        place = [column.name for column in self.columns].index(change.field)
-        word, bit = divmod(place, MASK_BITS)
+        index = [column.name for column in self.columns].index(change.field)
+        word, bit = divmod(index, MASK_BITS)
         return F.col("_origin.unfit")[word].bitwiseAND(F.lit(1 << bit).cast("bigint")) != 0
 
 
 def _judged_by_values(declared: str, written: str) -> bool:
-    """Whether only the values can say if they fit: a text may hold any, and a time without a zone is taken for UTC."""
+    """Whether only values show a misfit, not the types: a text can hold any value, a timestamp without a zone is read as UTC."""
     return written == "string" or {declared, written} == {"timestamp", "timestamp_ntz"}
 
 
 def _with_columns(output: DataFrame, evolved: dict[str, str], formats: Formats) -> DataFrame:
-    """Evolved fields as columns behind those of the transform; what does not fit one stays rescued, as JSON."""
+    """Add evolved fields as columns after those of the transform; a value that does not fit stays rescued, as JSON."""
     from pyspark.sql import functions as F
 
     unknown, rescued = F.col("_origin.unknown"), F.col("_origin.rescued")
-    nothing = F.create_map().cast("map<string,string>")
+    empty = F.create_map().cast("map<string,string>")
     names = [F.lit(name) for name in evolved]
     columns: dict[str, SparkColumn] = {
         name: cast(unknown.getItem(name), kind, formats) for name, kind in evolved.items()
     }
-    kept = F.coalesce(F.map_filter(rescued, lambda key, _: ~key.isin(*names)) if names else rescued, nothing)
+    remaining = F.coalesce(F.map_filter(rescued, lambda key, _: ~key.isin(*names)) if names else rescued, empty)
     for name, value in columns.items():
         text = unknown.getItem(name)
-        misfit = F.map_concat(kept, F.create_map(F.lit(name), text))
-        kept = F.when(text.isNotNull() & value.isNull(), misfit).otherwise(kept) if evolved[name] != "string" else kept
-    return output.withColumns({**columns, "_rescued": F.when(F.size(kept) > 0, F.to_json(kept))})
+        misfit = F.map_concat(remaining, F.create_map(F.lit(name), text))
+        remaining = (
+            F.when(text.isNotNull() & value.isNull(), misfit).otherwise(remaining)
+            if evolved[name] != "string"
+            else remaining
+        )
+    return output.withColumns({**columns, "_rescued": F.when(F.size(remaining) > 0, F.to_json(remaining))})
 
 
 def _names(columns: tuple[Column, ...], words: tuple[Any, ...]) -> set[str]:
-    """The fields whose bit is set."""
+    """The fields whose bit is set in a mask."""
     return {
         column.name
-        for place, column in enumerate(columns)
-        if (words[place // MASK_BITS] or 0) >> (place % MASK_BITS) & 1
+        for index, column in enumerate(columns)
+        if (words[index // MASK_BITS] or 0) >> (index % MASK_BITS) & 1
     }

@@ -1,7 +1,7 @@
 """The grammar of delimited text (RFC 4180 and its dialects): where a record ends, and which fields it has. No Spark.
 
-What the standard does not allow is refused, never guessed: a quote in a field without quotes, text behind a closing quote,
-a quote that is not closed. Where parsers differ (``, "a"`` with a space before the quote) the record is malformed, too.
+What the standard does not allow is refused: a quote in an unquoted field, text after a closing quote, an unclosed quote.
+Input on which parsers differ (``, "a"`` with a space before the quote) is malformed too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _END = r"(?:\r\n|\n|\r)?"
 
 
 class OpenQuoteError(ValueError):
-    """A quote is open at the end of the file, so nothing behind it can be told apart.
+    """A quote is not closed before the end of the file, so the records after it cannot be separated.
 
     Attributes:
-        line: Of the record in which it was opened, from 1.
+        line: First line of the record with the quote, from 1.
     """
 
     def __init__(self, line: int) -> None:
@@ -30,10 +30,10 @@ class OpenQuoteError(ValueError):
 
 
 class RecordTooLongError(ValueError):
-    """A record is longer than any record is.
+    """A record is longer than the limit.
 
     Attributes:
-        line: In which the record begins, from 1.
+        line: First line of the record, from 1.
     """
 
     def __init__(self, line: int) -> None:
@@ -43,21 +43,21 @@ class RecordTooLongError(ValueError):
 
 @dataclass(frozen=True)
 class _Patterns:
-    """All are matched against whole texts; none backtracks over what it has read."""
+    """All but `field` are matched with `fullmatch`. Possessive quantifiers prevent backtracking into matched fields."""
 
     record: re.Pattern[str]
-    """A whole record that keeps the grammar."""
-    closed: re.Pattern[str]
-    """A line at the beginning of a record, which it ends. A quote within a field without quotes opens nothing, as Python's
-    parser has it: the record is refused, but it ends where that parser ends it."""
-    opened: re.Pattern[str]
-    """One that ends within quotes."""
-    within: re.Pattern[str]
-    """A line within quotes, which stay open."""
-    reopened: re.Pattern[str]
-    """One within quotes that closes them and ends within others."""
+    """A complete record that keeps the grammar."""
+    complete_line: re.Pattern[str]
+    """A line that begins and ends a record. A quote inside an unquoted field opens nothing, as in Python's parser: the record
+    is refused, but it ends where that parser ends it."""
+    opening_line: re.Pattern[str]
+    """A line that begins a record and ends inside quotes."""
+    quoted_line: re.Pattern[str]
+    """A line inside quotes that does not close them."""
+    reopening_line: re.Pattern[str]
+    """A line that closes the open quotes and ends inside new ones."""
     field: re.Pattern[str]
-    """One field of a record, with the separator before it, which the first has not; group 1 is what stands in quotes."""
+    """One field of a record with the separator before it, if any; group 1 is a quoted content, group 2 an unquoted one."""
 
 
 @functools.cache
@@ -73,38 +73,38 @@ def _patterns(dialect: Dialect) -> _Patterns:
     more = rf"(?:{separator}{field})*+"
     return _Patterns(
         record=re.compile(rf"{strict}(?:{separator}{strict})*+"),
-        closed=re.compile(rf"{field}{more}{_END}"),
-        opened=re.compile(rf"(?:{field}{separator})*?{quote}{inner}"),
-        within=re.compile(inner),
-        reopened=re.compile(rf"{inner}{quote}(?:{separator}{field})*?{separator}{quote}{inner}"),
+        complete_line=re.compile(rf"{field}{more}{_END}"),
+        opening_line=re.compile(rf"(?:{field}{separator})*?{quote}{inner}"),
+        quoted_line=re.compile(inner),
+        reopening_line=re.compile(rf"{inner}{quote}(?:{separator}{field})*?{separator}{quote}{inner}"),
         field=re.compile(rf"(?:^|{separator})(?:{quote}({inner}){quote}|({plain}))", re.DOTALL),
     )
 
 
-def records(lines: Iterable[str], dialect: Dialect, longest: int) -> Iterator[tuple[int, str]]:
-    r"""The records of a text, the header among them, each with the number of its first line.
+def records(lines: Iterable[str], dialect: Dialect, max_length: int) -> Iterator[tuple[int, str]]:
+    r"""The records of a text, including the header, each with the number of its first line.
 
     Args:
-        lines: With their ends: ``\\r\\n``, ``\\n`` or ``\\r``.
-        dialect: Its grammar. A record that breaks it ends with the line in which it does.
-        longest: Characters that a record may have.
+        lines: Lines with their line ends: ``\\r\\n``, ``\\n`` or ``\\r``.
+        dialect: The grammar. A record that breaks it ends with the line that does.
+        max_length: Maximum length of a record in characters.
 
     Raises:
-        OpenQuoteError: The text ends within quotes.
-        RecordTooLongError: One is longer.
+        OpenQuoteError: The text ends inside quotes.
+        RecordTooLongError: A record is longer than ``max_length``.
     """
     quote, comment = dialect.quote, dialect.comment
     skips_blank = dialect.blank_lines == "skip"
     parse = _parser(dialect)
-    held: list[str] = []
+    open_lines: list[str] = []
     first = length = 0
     for number, line in enumerate(lines, start=1):
-        if not held:
+        if not open_lines:
             if comment and line.startswith(comment):
                 continue
             if not quote or quote not in line:
                 text = line.rstrip("\r\n")
-                if len(text) > longest:
+                if len(text) > max_length:
                     raise RecordTooLongError(number)
                 if text or not skips_blank:
                     yield number, text
@@ -112,24 +112,28 @@ def records(lines: Iterable[str], dialect: Dialect, longest: int) -> Iterator[tu
             first, length = number, 0
         patterns = _patterns(dialect)
         length += len(line)
-        if length > longest + 2:
+        if length > max_length + 2:
             raise RecordTooLongError(first)
-        if held:
-            ends = quote in line and not (patterns.within.fullmatch(line) or patterns.reopened.fullmatch(line))
+        if open_lines:
+            ends = quote in line and not (
+                patterns.quoted_line.fullmatch(line) or patterns.reopening_line.fullmatch(line)
+            )
         else:
             ends = (
-                parse(line) is not None or bool(patterns.closed.fullmatch(line)) or not patterns.opened.fullmatch(line)
+                parse(line) is not None
+                or bool(patterns.complete_line.fullmatch(line))
+                or not patterns.opening_line.fullmatch(line)
             )
-        held.append(line)
+        open_lines.append(line)
         if ends:
-            yield first, _without_end("".join(held))
-            held = []
-    if held:
+            yield first, _without_line_end("".join(open_lines))
+            open_lines = []
+    if open_lines:
         raise OpenQuoteError(first)
 
 
 class _Feed:
-    """Gives one text at a time to a parser that is made once: making it takes longer than a record."""
+    """Passes one text at a time to a parser that is created once: creating it takes longer than parsing a record."""
 
     text: str | None = None
 
@@ -144,60 +148,60 @@ class _Feed:
 
 
 def _parser(dialect: Dialect) -> Callable[[str], list[str] | None]:
-    """Python's strict parser, several times as fast as the patterns; None for a text that it does not take as one record."""
+    """Python's strict parser, several times as fast as the patterns; its result is None where it refuses a text."""
     if dialect.escape or not dialect.quote:
-        # Its escape works in other places, too.
+        # Python's parser also accepts escapes where this grammar does not.
         return lambda text: None
     feed = _Feed()
     parser = csv.reader(feed, delimiter=dialect.separator, quotechar=dialect.quote, strict=True)
 
-    def one(text: str) -> list[str] | None:
+    def parse(text: str) -> list[str] | None:
         feed.text = text
         try:
             return next(parser)
         except csv.Error:
             return None
 
-    return one
+    return parse
 
 
-def _without_end(text: str) -> str:
+def _without_line_end(text: str) -> str:
     return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith(("\n", "\r")) else text
 
 
 Cells = tuple[list[str], frozenset[int]]
-"""The texts of a record's fields, and the places of those that are empty quotes: ``""`` is a text, nothing is no value."""
+"""The texts of a record's fields, and the positions of empty quoted ones: ``""`` is an empty text, an empty cell no value."""
 
-_NONE: frozenset[int] = frozenset()
+_NO_POSITIONS: frozenset[int] = frozenset()
 
 
 def splitter(dialect: Dialect) -> Callable[[str], Cells | None]:
-    """A function that gives the fields of one record, or None if the record breaks the grammar."""
+    """Make a function that splits one record into its fields; its result is None if the record breaks the grammar."""
     separator, quote, escape = dialect.separator, dialect.quote, dialect.escape
     if not quote:
-        return lambda text: (text.split(separator), _NONE)
+        return lambda text: (text.split(separator), _NO_POSITIONS)
     patterns, parse = _patterns(dialect), _parser(dialect)
     doubled = quote + quote
-    unescaped = functools.partial(re.compile(rf"{re.escape(escape)}(.)", re.DOTALL).sub, r"\1") if escape else None
+    unescape = functools.partial(re.compile(rf"{re.escape(escape)}(.)", re.DOTALL).sub, r"\1") if escape else None
 
     def split(text: str) -> Cells | None:
         if quote not in text and not (escape and escape in text):
-            return text.split(separator), _NONE
+            return text.split(separator), _NO_POSITIONS
         cells = parse(text)
-        # It takes a quote within a field without quotes, and does not tell empty quotes from nothing.
+        # Python's parser accepts a quote inside an unquoted field, and does not distinguish empty quotes from an empty cell.
         if cells is not None and doubled not in text and quote not in separator.join(cells):
-            return cells, _NONE
+            return cells, _NO_POSITIONS
         if not patterns.record.fullmatch(text):
             return None
         cells, empty = [], set()
-        for place, match in enumerate(patterns.field.finditer(text)):
-            inside = match[1]
-            cell = match[2] if inside is None else inside
-            if inside == "":
-                empty.add(place)
-            if unescaped is not None:
-                cell = unescaped(cell)
-            elif inside is not None:
+        for position, match in enumerate(patterns.field.finditer(text)):
+            quoted = match[1]
+            cell = match[2] if quoted is None else quoted
+            if quoted == "":
+                empty.add(position)
+            if unescape is not None:
+                cell = unescape(cell)
+            elif quoted is not None:
                 cell = cell.replace(doubled, quote)
             cells.append(cell)
         return cells, frozenset(empty)

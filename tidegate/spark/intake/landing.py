@@ -1,9 +1,9 @@
 """Reads the files of one batch: records of good files become rows, a bad file becomes one file-level quarantine entry.
 
-The stream lists, the batch opens. Which files belong to a batch stands in the checkpoint's own source log, not in
-the batch's rows: Spark leaves zero-length and vanished files out of those, and reads the rest twice when one name
-holds a glob character (SPARK-58518). Executors read each file once, from its first byte to its last
-(`tidegate.spark.intake.reader`); what they read is kept on disk until it is written, so what was checked is what is stored.
+The stream only lists files; the batch opens them. The files of a batch are taken from the checkpoint's source log, not from
+the rows of the batch: those omit empty and vanished files, and Spark reads files twice when a name contains a glob character
+(SPARK-58518). Executors read each file once, from first to last byte (`tidegate.spark.intake.reader`); the result stays
+persisted on disk until it is written, so the rows written are the rows that were checked.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ LINES = (
     "_row_id string, line string, _header string, _dialect string, _path string, _size bigint, _modified_at timestamp, "
     "_line_number bigint"
 )
-"""The rows of a bronze table of files, without the batch's own columns."""
+"""The columns of a bronze table of files, without those that the batch adds."""
 
-_READ = (
+_CONTENT_COLUMNS = (
     "_file_id string, line string, _header string, _path string, _size bigint, _modified_ms bigint, _line_number bigint, "
     "_checked string"
 )
-_BATCH_CHARACTERS = 4 * 1024 * 1024
-_BATCH_RECORDS = 20_000
+_MAX_BATCH_CHARACTERS = 4 * 1024 * 1024
+_MAX_BATCH_RECORDS = 20_000
 
 
 @dataclass(frozen=True)
-class Landed:
-    """What the files of a batch hold."""
+class FileBatch:
+    """The files of a batch and their content."""
 
     files: list[CheckedFile]
-    """All of them, good and bad."""
-    read: DataFrame | None
-    """The records of all files, and a row per file with what was found out; None when no file was opened."""
+    """All files, good and bad."""
+    content: DataFrame | None
+    """The records of all files, and one row per file with the result of its check; None when no file was read."""
     dialect: str | None
-    """How they are written, where that is not the default, as JSON."""
+    """The dialect as JSON, where it is not the default."""
 
     def rows(self, spark: SparkSession, good: list[CheckedFile]) -> DataFrame:
-        """The records of some of the files as `LINES`."""
+        """The records of the good files, with the columns of `LINES`."""
         from pyspark.sql import functions as F
 
-        if self.read is None or not good:
+        if self.content is None or not good:
             return spark.createDataFrame([], LINES)
-        records = self.read.where("_checked IS NULL")
+        records = self.content.where("_checked IS NULL")
         if len(good) < len(self.files):
-            known = spark.createDataFrame([(file.file_id,) for file in good], "_file_id string")
-            records = records.join(F.broadcast(known), "_file_id", "left_semi")
+            file_ids = spark.createDataFrame([(file.file_id,) for file in good], "_file_id string")
+            records = records.join(F.broadcast(file_ids), "_file_id", "left_semi")
         return records.select(
             F.concat_ws("#", "_file_id", "_line_number").alias("_row_id"),
             "line",
@@ -72,47 +72,47 @@ class Landed:
 
 def read_files(
     spark: SparkSession, files: list[tuple[str, int]], source: FileSource, persisted: list[DataFrame]
-) -> Landed:
-    """Read every file whole, on the executors, once.
+) -> FileBatch:
+    """Read every file completely, once, on the executors.
 
     Args:
-        spark: The batch's session.
-        files: Local path and the modification time that the stream logged (milliseconds).
-        source: How they are written.
-        persisted: Takes the frame that the caller gives back (`unpersist`) when the batch is over.
+        spark: The session of the batch.
+        files: Local paths, each with the modification time from the stream's source log in milliseconds.
+        source: The source: format, dialect and columns of the files.
+        persisted: The persisted frame is added here; the caller must unpersist it after the batch.
     """
     from pyspark import StorageLevel
 
     if not files:
-        return Landed([], None, None)
+        return FileBatch([], None, None)
     listed = spark.createDataFrame(files, "path string, modified_ms bigint")
     kind, dialect, names = source.format, source.dialect, [column.name for column in source.columns]
 
     def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for batch in batches:
             for file in batch.to_pylist():
-                yield from batches_of(FileReader(file["path"], file["modified_ms"], kind, dialect, names))
+                yield from arrow_batches(FileReader(file["path"], file["modified_ms"], kind, dialect, names))
 
-    frame = listed.mapInArrow(read, _READ).persist(StorageLevel.DISK_ONLY)
+    frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)
     persisted.append(frame)
-    found = frame.where("_checked IS NOT NULL").select("_checked").collect()
-    checked = sorted((CheckedFile.from_json(row["_checked"]) for row in found), key=lambda file: file.path)
-    return Landed(checked, frame, stored_dialect(source))
+    results = frame.where("_checked IS NOT NULL").select("_checked").collect()
+    checked = sorted((CheckedFile.from_json(row["_checked"]) for row in results), key=lambda file: file.path)
+    return FileBatch(checked, frame, stored_dialect(source))
 
 
 def stored_dialect(source: FileSource) -> str | None:
-    """What bronze keeps beside each record of how its file was written; None for a file that its format explains."""
+    """The dialect as stored with each record in bronze, as JSON; None for the default and for formats without dialects."""
     if source.format != "csv":
         return None
     stored = source.dialect.to_json()
     stored.pop("encoding", None)
-    # What names the fields is kept as the header, also if the file has none.
+    # The field names are stored as the header, also for files without one.
     stored.pop("header", None)
     return json.dumps(stored, ensure_ascii=False) if stored else None
 
 
-def batches_of(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
-    """One file's records in batches of bounded size, then one row that says what was found out about the file."""
+def arrow_batches(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
+    """The records of one file in batches of bounded size; the last row holds the result of the check."""
     import pyarrow as pa
 
     numbers: list[int] = []
@@ -120,7 +120,7 @@ def batches_of(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
     characters = 0
 
     def batch(checked: str | None = None) -> pyarrow.RecordBatch:
-        # A whole batch is of one file: dictionaries would say it shorter, but Spark does not take them from Python.
+        # All rows are of one file. Dictionary arrays would be smaller, but Spark does not accept them from Python.
         file, count = reader.checked, len(texts)
         columns = {
             "_file_id": pa.array([file.file_id] * count, pa.string()),
@@ -138,7 +138,7 @@ def batches_of(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
         numbers.append(number)
         texts.append(text)
         characters += len(text) + len(reader.header or "")
-        if characters >= _BATCH_CHARACTERS or len(texts) == _BATCH_RECORDS:
+        if characters >= _MAX_BATCH_CHARACTERS or len(texts) == _MAX_BATCH_RECORDS:
             yield batch()
             numbers, texts, characters = [], [], 0
     if texts:
@@ -148,20 +148,20 @@ def batches_of(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
 
 
 def glob_escaped(path: str) -> str:
-    """A path that Spark's readers take for itself and not for a pattern."""
+    """Escape glob characters in a path, so that Spark's readers take it literally."""
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
 def quarantine_rows(failed: list[CheckedFile]) -> list[dict[str, Any]]:
-    """Bad files in the form of quarantine rows: one per file, without its content."""
+    """Bad files as quarantine rows: one per file, without content."""
     return [
         {"_row_id": file.file_id, "level": "file", "rules": [file.problem], "record": None, "source": file.source()}
         for file in failed
     ]
 
 
-def unopened(path: str, modified_ms: int, problem: str) -> CheckedFile:
-    """A file that is refused without a look into it."""
+def unread_file(path: str, modified_ms: int, problem: str) -> CheckedFile:
+    """The result for a file that is refused without being read."""
     try:
         size = Path(path).stat().st_size
     except OSError:
@@ -170,5 +170,5 @@ def unopened(path: str, modified_ms: int, problem: str) -> CheckedFile:
 
 
 def with_problem(file: CheckedFile, problem: str) -> CheckedFile:
-    """The same file, refused for what an earlier attempt found."""
+    """The same file, refused for a problem of an earlier attempt."""
     return replace(file, problem=problem)

@@ -1,4 +1,4 @@
-"""Kafka values as JSON text: JSON as it is, Avro by its writer's schema, each perhaps behind the id of a registered one."""
+"""Kafka values as JSON text: JSON unchanged, Avro decoded with its writer's schema; both can start with a schema id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegate.schema.ddl import Column
-from tidegate.schema.writers import HEADER_BYTES, WriterSchema
+from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
 from tidegate.spark.intake import records
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from tidegate.spec import ValueFormat
 
-MOST_SCHEMAS = 200
-"""A batch that names more schemas has values that are not what the declaration says, not so many schemas."""
+MAX_SCHEMAS = 200
+"""Maximum number of schema ids in a batch. More ids mean values that are not in the declared format."""
 
 
-def writer_id() -> SparkColumn:
-    """The id of the schema that a value names, as BIGINT; NULL for a value that names none.
+def schema_id() -> SparkColumn:
+    """The schema id at the start of a value, as BIGINT; NULL for a value without one.
 
-    No JSON text begins with a zero byte.
+    A schema id follows a zero byte, with which no JSON text can begin.
     """
     from pyspark.sql import functions as F
 
@@ -35,52 +35,53 @@ def writer_id() -> SparkColumn:
     return F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint"))
 
 
-def schemas_named(
+def referenced_schemas(
     feed: DataFrame, kind: ValueFormat, lookup: Callable[[int], WriterSchema | None]
 ) -> dict[int, WriterSchema]:
-    """The schemas that the values of a batch name, as far as the registry knows them and they are of their format."""
-    named = feed.select(writer_id().alias("id")).where("id IS NOT NULL").distinct().limit(MOST_SCHEMAS).collect()
-    found = {row["id"]: lookup(row["id"]) for row in sorted(named)}
-    return {id: schema for id, schema in found.items() if schema is not None and schema.kind == kind.upper()}
+    """The schemas that values of a batch reference, if the registry has them and their type is that of the declared format."""
+    ids = feed.select(schema_id().alias("id")).where("id IS NOT NULL").distinct().limit(MAX_SCHEMAS).collect()
+    schemas = {row["id"]: lookup(row["id"]) for row in sorted(ids)}
+    return {id: schema for id, schema in schemas.items() if schema is not None and schema.kind == kind.upper()}
 
 
 def fields_of(schemas: Mapping[int, WriterSchema]) -> dict[int, tuple[Column, ...]]:
-    """What each schema lists, with types as DDL; a schema that lists no fields is left out."""
-    listed = {
+    """The fields of each schema, with types as DDL; schemas without fields are left out."""
+    fields_by_id = {
         id: schema.json_fields()
         if schema.kind == "JSON"
         else tuple(Column(*pair) for pair in records.avro_fields(schema.definition))
         for id, schema in schemas.items()
     }
-    return {id: fields for id, fields in listed.items() if fields}
+    return {id: fields for id, fields in fields_by_id.items() if fields}
 
 
 def as_text(kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> tuple[SparkColumn, SparkColumn]:
-    """A value as JSON text, and why it cannot be read; both are columns over ``value``.
+    """Decode values to JSON text.
 
     Returns:
-        The text, NULL where the value is NULL or cannot be read. The rule: ``malformed_avro`` or ``unknown_schema``
-        (Avro), ``malformed_json`` (JSON that is not UTF-8); NULL where there is none.
+        Two expressions over the column ``value``. The text: NULL where the value is NULL or unreadable. The broken rule:
+        ``malformed_avro`` or ``unknown_schema`` (Avro), ``malformed_json`` (JSON that is not UTF-8), else NULL; it also needs
+        the text as column ``_text``.
     """
     from pyspark.sql import functions as F
 
     value = F.col("value")
     if kind == "json":
-        bare = F.when(writer_id().isNotNull(), F.substring(value, HEADER_BYTES + 1, 2**31 - 1)).otherwise(value)
-        text = F.when(F.is_valid_utf8(bare.cast("string")), bare.cast("string"))
+        payload = F.when(schema_id().isNotNull(), F.substring(value, HEADER_BYTES + 1, 2**31 - 1)).otherwise(value)
+        text = F.when(F.is_valid_utf8(payload.cast("string")), payload.cast("string"))
         return text, F.when(value.isNotNull() & F.col("_text").isNull(), F.lit("malformed_json"))
     definitions = {id: json.dumps(schema.definition) for id, schema in schemas.items()}
-    decode = F.udf(lambda data: _decoded(data, definitions), "string").asNondeterministic()
-    known = writer_id().isin(*definitions) if definitions else F.lit(False)
-    unreadable = F.when(writer_id().isNull() | known, F.lit("malformed_avro")).otherwise(F.lit("unknown_schema"))
+    decode = F.udf(lambda data: _decode(data, definitions), "string").asNondeterministic()
+    has_schema = schema_id().isin(*definitions) if definitions else F.lit(False)
+    unreadable = F.when(schema_id().isNull() | has_schema, F.lit("malformed_avro")).otherwise(F.lit("unknown_schema"))
     return decode(value), F.when(value.isNotNull() & F.col("_text").isNull(), unreadable)
 
 
-_PARSED: dict[str, Any] = {}
-"""Schemas that this Python worker has prepared, by their text."""
+_PARSED_SCHEMAS: dict[str, Any] = {}
+"""Schemas that this Python worker has parsed, by definition."""
 
 
-def _decoded(data: bytes | None, definitions: Mapping[int, str]) -> str | None:
+def _decode(data: bytes | None, definitions: Mapping[int, str]) -> str | None:
     import fastavro
 
     if data is None or len(data) <= HEADER_BYTES or data[0]:
@@ -88,12 +89,12 @@ def _decoded(data: bytes | None, definitions: Mapping[int, str]) -> str | None:
     definition = definitions.get(int.from_bytes(data[1:HEADER_BYTES], "big"))
     if definition is None:
         return None
-    if definition not in _PARSED:
-        _PARSED[definition] = fastavro.parse_schema(json.loads(definition))
+    if definition not in _PARSED_SCHEMAS:
+        _PARSED_SCHEMAS[definition] = fastavro.parse_schema(json.loads(definition))
     content = io.BytesIO(data)
     content.seek(HEADER_BYTES)
     try:
-        record = fastavro.schemaless_reader(content, _PARSED[definition], None)
-    except Exception:  # whatever the decoder trips over, the value cannot be read
+        record = fastavro.schemaless_reader(content, _PARSED_SCHEMAS[definition], None)
+    except Exception:  # the decoder raises many types; any error means that the value cannot be read
         return None
     return records.as_json(record) if content.tell() == len(data) else None

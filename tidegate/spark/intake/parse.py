@@ -1,8 +1,8 @@
-"""From raw bronze records to declared, typed fields by name: once, in silver.
+"""Parses raw bronze records into declared, typed fields by name, on the way to silver.
 
-Every field is first read as text and then cast on its own, so that a value that does not fit is known by its field.
-A record that cannot be read is not dropped: it goes through the transform with NULLs and carries its reasons in
-``_origin.broken``, and the micro-batch quarantines it.
+Every field is read as text first and then cast on its own, so that a misfit can be attributed to its field. An unreadable
+record is not dropped: it passes through the transform with NULL fields and the broken rules in ``_origin.broken``, and the
+micro-batch quarantines it.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.schema.drift import normal
 from tidegate.spark.intake import messages
-from tidegate.spark.intake.texts import Field, dialect_of, header_names, header_problem, json_reader
-from tidegate.spark.intake.values import as_values, text_name
+from tidegate.spark.intake.raw_fields import Field, dialect_of, header_names, header_problem, json_reader
+from tidegate.spark.intake.typed_values import cast_fields, text_column
 from tidegate.spec import FileSource, KafkaSource, ValueFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, Row
 
-    from tidegate.schema.writers import WriterSchema
+    from tidegate.schema.registry_schemas import WriterSchema
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-"""Of the types of whole numbers."""
+"""Size of each integer type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parsed:
-    """Records as typed rows, and what their writers said of them."""
+    """Records as typed rows, and the schemas of their writers."""
 
     rows: DataFrame
     writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)
-    """The fields that registered schemas list, by ``_origin.writer``. Those of files' headers: `writers_in`."""
-    writers_tell_all: bool = True
-    """Whether every record follows one of them. What JSON holds without a schema is seen in the rows alone."""
+    """The fields of registered schemas, by ``_origin.writer``. For the fields of file headers see `writers_in`."""
+    writers_cover_all: bool = True
+    """Whether every record has a writer's schema. Fields of JSON without a schema are only known from the rows."""
 
 
 _HEADERS = "_headers"
 Lookup = Callable[[int], "WriterSchema | None"]
-"""A writer's schema by the id that messages name; None where the registry knows of none."""
+"""Returns a writer's schema by its id in messages; None if the registry does not have it."""
 
 
 def parse(
@@ -52,57 +52,57 @@ def parse(
     """Parse bronze rows by their landing source's schema.
 
     Args:
-        feed: Bronze rows, as `tidegate.spark.intake.landing` or the Kafka source made them.
-        source: The landing source behind that bronze table.
-        terms: Which values are rescued or left out; the source's own contract by default.
-        lookup: Finds the schema that a message names; without it no message may name one.
+        feed: Bronze rows, from `tidegate.spark.intake.landing` or the Kafka source.
+        source: The landing source of that bronze table.
+        terms: Which values are rescued or discarded; the source's contract by default.
+        lookup: Looks up the schema of a message by its id; without it schema ids are not resolved.
 
     Returns:
-        The declared fields, ``_rescued map<string,string>`` (fields that the schema does not know, and values that a
-        contract rescues), ``_row_id`` and ``_origin`` (``at``: the coordinates that break ties, ``raw``: the record as
-        text, ``source``: the coordinates as JSON, ``broken``: the rules that it breaks already, ``ingested_at``,
-        ``writer``: whose schema it follows, ``unknown``: all fields that the schema does not know, ``rescued``: as
-        ``_rescued``, ``filled`` and ``unfit``: `tidegate.spark.intake.values.MASK_BITS`). A Kafka record also has ``_key`` (text) and
-        ``_timestamp``; its value NULL stays NULL in every field, for the transform to take as a delete.
+        The declared fields, ``_rescued map<string,string>`` (undeclared fields, and values that the contract rescues),
+        ``_row_id`` and ``_origin``. The fields of ``_origin``: ``at`` (the position that orders records), ``raw`` (the record
+        as text), ``source`` (path and line, or topic, partition and offset, as JSON), ``broken`` (rules broken so far),
+        ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
+        ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Kafka records also
+        have ``_key`` (text) and ``_timestamp``. A NULL value gives NULL fields; a transform can treat it as a delete.
     """
     columns = parse_ddl("schema", source.schema)
-    chosen = terms if terms is not None else Terms(contract=source.contract)
+    terms = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
-        schemas = messages.schemas_named(feed, source.format, lookup) if lookup is not None else {}
-        texts = _texts(_kafka_records(feed, source.format, schemas), source, columns, ("",))
-        rows = as_values(texts, columns, ("",), chosen, extra=("_key", "_timestamp"), formats=source.formats)
+        schemas = messages.referenced_schemas(feed, source.format, lookup) if lookup is not None else {}
+        texts = _split_fields(_kafka_records(feed, source.format, schemas), source, columns, ("",))
+        rows = cast_fields(texts, columns, ("",), terms, extra=("_key", "_timestamp"), formats=source.formats)
         writers = messages.fields_of(schemas)
-        return Parsed(rows=rows, writers=writers, writers_tell_all=source.format == "avro")
+        return Parsed(rows=rows, writers=writers, writers_cover_all=source.format == "avro")
     records = _file_records(feed)
-    texts = _texts(records, source, columns, source.null_values)
-    rows = as_values(texts, columns, source.null_values, chosen, formats=source.formats)
-    return Parsed(rows=rows, writers_tell_all=source.format != "json")
+    texts = _split_fields(records, source, columns, source.null_values)
+    rows = cast_fields(texts, columns, source.null_values, terms, formats=source.formats)
+    return Parsed(rows=rows, writers_cover_all=source.format != "json")
 
 
 def header_measure(feed: DataFrame, source: FileSource | KafkaSource) -> list[SparkColumn]:
-    """The aggregate by which `writers_in` knows the headers of a batch of bronze rows; none where files have no header."""
+    """The aggregate over bronze rows that `writers_in` reads; empty for formats without headers."""
     from pyspark.sql import functions as F
 
     if isinstance(source, KafkaSource) or source.format == "json":
         return []
-    known = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
-    return [F.collect_set(known).alias(_HEADERS)]
+    header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
+    return [F.collect_set(header).alias(_HEADERS)]
 
 
 def writers_in(measured: Row, source: FileSource | KafkaSource) -> dict[int, tuple[Column, ...]]:
-    """The fields that each header of a batch lists, by ``_origin.writer``; a CSV header tells no types.
+    """The fields of each file header in a batch, by ``_origin.writer``; fields of CSV headers have an empty type.
 
     Args:
-        measured: What `header_measure` found.
+        measured: The result of `header_measure`.
         source: The landing source.
     """
     if _HEADERS not in measured:
         return {}
-    found = sorted(measured[_HEADERS], key=lambda each: (each["header"] or "", each["dialect"] or ""))
+    rows = sorted(measured[_HEADERS], key=lambda row: (row["header"] or "", row["dialect"] or ""))
     if source.format != "csv":
-        return {each["writer"]: tuple(Column(*pair) for pair in json.loads(each["header"])) for each in found}
+        return {row["writer"]: tuple(Column(*pair) for pair in json.loads(row["header"])) for row in rows}
     names = {column.name for column in parse_ddl("schema", source.schema)}
-    headers = [(each["writer"], each["header"] or "", dialect_of(each["dialect"])) for each in found]
+    headers = [(row["writer"], row["header"] or "", dialect_of(row["dialect"])) for row in rows]
     return {
         writer: tuple(Column(name, "") for name in header_names(header, dialect))
         for writer, header, dialect in headers
@@ -111,14 +111,14 @@ def writers_in(measured: Row, source: FileSource | KafkaSource) -> dict[int, tup
 
 
 def _dialect(feed: DataFrame) -> SparkColumn:
-    """Of a record's file; NULL in tables from before it was kept."""
+    """The dialect of a record's file; NULL in older tables without this column."""
     from pyspark.sql import functions as F
 
     return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
 
 
 def _writer(feed: DataFrame) -> SparkColumn:
-    """Whose fields a record has: a number by header and dialect; NULL where its file has no header."""
+    """The id of a record's header: a hash of header and dialect; NULL where the file has no header."""
     from pyspark.sql import functions as F
 
     return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
@@ -128,7 +128,7 @@ def _file_records(feed: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
-    told = F.to_json(
+    coordinates = F.to_json(
         F.struct(
             F.col("_path").alias("path"),
             F.col("_line_number").alias("line"),
@@ -142,7 +142,7 @@ def _file_records(feed: DataFrame) -> DataFrame:
         _dialect(feed).alias("_dialect"),
         F.col("line").alias("_raw"),
         at.alias("_at"),
-        told.alias("_told"),
+        coordinates.alias("_source"),
         "_ingested_at",
     )
 
@@ -151,7 +151,7 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
-    told = F.to_json(
+    coordinates = F.to_json(
         F.struct(
             F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
         )
@@ -160,10 +160,10 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
     read = feed.withColumn("_text", text).withColumn("_problem", problem)
     return read.select(
         "_row_id",
-        messages.writer_id().alias("_writer"),
+        messages.schema_id().alias("_writer"),
         F.coalesce("_text", F.base64("value")).alias("_raw"),
         at.alias("_at"),
-        told.alias("_told"),
+        coordinates.alias("_source"),
         "_ingested_at",
         F.make_valid_utf8(F.col("key").cast("string")).alias("_key"),
         "_timestamp",
@@ -171,18 +171,18 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
     )
 
 
-def _texts(
+def _split_fields(
     records: DataFrame, source: FileSource | KafkaSource, columns: Sequence[Column], null_values: tuple[str, ...]
 ) -> DataFrame:
-    """Add a text per declared field (`tidegate.spark.intake.values.text_name`), ``_unknown map<string,string>`` and ``_malformed``.
+    """Add one text per declared field (named by `text_column`), ``_unknown map<string,string>`` and ``_malformed``.
 
-    Each record is read once, by `tidegate.spark.intake.texts` in the executors' Python.
+    Each record is split once, by `tidegate.spark.intake.raw_fields` in the executors' Python.
     """
     import pyarrow as pa
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.functions import arrow_udf
 
-    from tidegate.spark.intake.batches import CsvTexts, of_each
+    from tidegate.spark.intake.arrow_fields import CsvFields, read_each
 
     fields = [
         Field(name=column.name, is_text=column.is_text, bits=_BITS.get(normal(column.type), 0)) for column in columns
@@ -191,59 +191,60 @@ def _texts(
 
     def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:
         if is_csv:
-            return CsvTexts(fields, null_values)(raw, header, dialect)
-        return of_each(raw, header, dialect, json_reader(fields, null_values), len(fields))
+            return CsvFields(fields, null_values)(raw, header, dialect)
+        return read_each(raw, header, dialect, json_reader(fields, null_values), len(fields))
 
     kinds = [*["string"] * len(fields), "map<string,string>", "string"]
-    schema = ", ".join(f"_{place}: {kind}" for place, kind in enumerate(kinds))
+    schema = ", ".join(f"_{index}: {kind}" for index, kind in enumerate(kinds))
     file = [F.col(name) if name in records.columns else F.lit(None).cast("string") for name in ("_header", "_dialect")]
-    # Spark learns from them that columns come as arrays.
+    # arrow_udf infers from the annotations that the columns are Arrow arrays.
     read.__annotations__ = dict.fromkeys(("raw", "header", "dialect", "return"), pa.Array)
-    read_all = arrow_udf(read, f"struct<{schema}>")  # type: ignore[call-overload]  # its stubs lack this form
-    found = records.withColumn("_texts", read_all("_raw", *file))
+    split = arrow_udf(read, f"struct<{schema}>")  # type: ignore[call-overload]  # its stubs lack this form
+    texts = records.withColumn("_texts", split("_raw", *file))
     malformed = F.col(f"_texts._{len(fields) + 1}")
     if "_problem" in records.columns:
         malformed = F.coalesce("_problem", malformed)
     envelope = [name for name in records.columns if name not in ("_problem", "_header", "_dialect")]
-    return found.select(
+    return texts.select(
         *envelope,
-        *[F.col(f"_texts._{place}").alias(text_name(column)) for place, column in enumerate(columns)],
+        *[F.col(f"_texts._{index}").alias(text_column(column)) for index, column in enumerate(columns)],
         F.col(f"_texts._{len(fields)}").alias("_unknown"),
         malformed.alias("_malformed"),
     )
 
 
 def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Changes of a keyed table as the rows that a transform takes: the last per key and version, deletes marked.
+    """Turn the change feed of a keyed table into input rows of a transform, with deletes marked.
 
-    Within one version a delete comes before an insert of the same key, so that the pair is an update.
+    ``_origin.at`` orders changes by version; within one version a delete comes before an insert of the same key, so that the
+    pair is an update.
 
     Args:
         feed: The change feed without pre-images.
-        keys: Of the table that made the feed.
+        keys: The key columns of the table.
 
     Returns:
-        The table's own columns, ``_row_id``, ``_origin`` and ``_deleted``.
+        The table's data columns, ``_row_id``, ``_origin`` and ``_deleted``.
     """
     from pyspark.sql import functions as F
 
     rank = F.when(F.col("_change_type") == "delete", F.lit(0)).otherwise(F.lit(1))
-    own = [name for name in feed.columns if not name.startswith("_")]
+    data = [name for name in feed.columns if not name.startswith("_")]
     deleted = F.col("_change_type") == "delete"
     if "_deleted" in feed.columns:
         deleted = deleted | F.coalesce(F.col("_deleted"), F.lit(False))
     origin = F.struct(
         F.struct(F.col("_commit_version"), rank.alias("_rank")).alias("at"),
-        F.to_json(F.struct(*own)).alias("raw"),
+        F.to_json(F.struct(*data)).alias("raw"),
         F.to_json(F.struct(F.col("_commit_version").alias("version"), *[F.col(key) for key in keys])).alias("source"),
         F.array().cast("array<string>").alias("broken"),
         F.col("_commit_timestamp").alias("ingested_at"),
     )
-    return feed.select(change_id(keys).alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *own)
+    return feed.select(change_id(keys).alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *data)
 
 
 def change_id(keys: tuple[str, ...]) -> SparkColumn:
-    """The ``_row_id`` of one change of a keyed table."""
+    """The ``_row_id`` of a change: key, commit version and change type."""
     from pyspark.sql import functions as F
 
     parts = [*(F.col(key) for key in keys), F.col("_commit_version"), F.col("_change_type")]

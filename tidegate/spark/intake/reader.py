@@ -1,6 +1,6 @@
-"""Reads one landed file in one pass: its records, and what was found out about the file when its last byte is read. No Spark.
+"""Reads and checks one landed file in a single pass. No Spark.
 
-Who reads is who checks: there is one opinion of what a file holds. A record counts only if its file ended well.
+The result of the check is known after the last byte. Records are valid only if their file has no problem.
 """
 
 from __future__ import annotations
@@ -15,68 +15,69 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tidegate.spark.intake import delimited, records
-from tidegate.spark.intake.opened import EndlessLineError, opened
+from tidegate.spark.intake.text_stream import LineTooLongError, open_text
 from tidegate.spec import FileFormat
 from tidegate.spec.dialect import Dialect
 
-LONGEST_RECORD = 16 * 1024 * 1024
-"""Characters; what is longer is not a record but a file that lost its line ends, or a quote that was never closed."""
+MAX_RECORD_LENGTH = 16 * 1024 * 1024
+"""In characters. A longer record means lost line ends or an unclosed quote."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedFile:
-    """What the reading of a whole file found."""
+    """The result of reading a whole file."""
 
     path: str
     modified_ms: int
     size: int
     sha256: str
-    """Of the bytes as they lie there; empty when they could not be read, or nobody looked."""
+    """Of the stored bytes; empty when the file could not be read, or was not opened."""
     records: int = 0
     problem: str | None = None
-    """Why it cannot be used: ``empty_file``, ``vanished``, ``not_a_file``, ``unreadable``, ``corrupt_compression``,
-    ``corrupt_file``, ``repeated_header``, ``not_<encoding>``, ``line_too_long``, ``open_quote``, ``changed_while_read``."""
+    """The rule that the file breaks, None for a good file. One of ``empty_file``, ``vanished``, ``not_a_file``,
+    ``unreadable``, ``corrupt_compression``, ``corrupt_file``, ``repeated_header``, ``not_<encoding>``, ``line_too_long``,
+    ``open_quote``, ``changed_while_read``."""
     line: int | None = None
-    """Where the problem lies, from 1."""
+    """The line of the problem, from 1; None where it has none."""
 
     @property
     def file_id(self) -> str:
-        """Its coordinates as one text; a ``_row_id`` is this, ``#`` and the line number."""
+        """Path and modification time; a ``_row_id`` is the file id, ``#`` and the line number."""
         return f"{self.path}@{self.modified_ms}"
 
     def source(self) -> str:
-        """The coordinates for people, as JSON."""
-        found = {"path": self.path, "size": self.size, "modified_ms": self.modified_ms, "sha256": self.sha256}
-        return json.dumps(found if self.line is None else found | {"line": self.line})
+        """The column ``source`` of a quarantine entry: path, size, modification time, hash and line, as JSON."""
+        source = {"path": self.path, "size": self.size, "modified_ms": self.modified_ms, "sha256": self.sha256}
+        return json.dumps(source if self.line is None else source | {"line": self.line})
 
     def to_json(self) -> str:
-        """For `from_json`."""
+        """Serialize; the inverse of `from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> CheckedFile:
-        """What `to_json` gave."""
+        """Deserialize the result of `to_json`."""
         return cls(**json.loads(text))
 
 
 class FileReader:
-    """One file. Iterate over it, then ask for `checked`."""
+    """Reads one file: iterate over its records first, then read `checked`."""
 
     def __init__(
         self, path: str, modified_ms: int, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
     ) -> None:
-        """A file to read.
+        """Prepare to read a file; nothing is opened yet.
 
         Args:
             path: A local path.
-            modified_ms: Its modification time, as the stream logged it.
-            kind: Its format.
-            dialect: How it is written.
-            names: Of its fields, if it is a CSV file without a header.
+            modified_ms: Modification time from the stream's source log.
+            kind: The file format.
+            dialect: The dialect of a CSV file. A JSON file uses its encoding and its setting for blank lines.
+            names: Field names for a CSV file without a header.
         """
         self.header: str | None = None
-        """The first record of a CSV file, or the fields of a Parquet or Avro file with their types, as JSON. Known before
-        the first record comes."""
+        """The first record of a CSV file, or the fields of a Parquet or Avro file with their types, as JSON. Set before the
+        first record is returned."""
         self._names = names
         self._path, self._modified_ms, self._kind, self._dialect = path, modified_ms, kind, dialect
         self._size = self._records = 0
@@ -85,15 +86,15 @@ class FileReader:
         self._line: int | None = None
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """The records as text, each with the number of its first line, or its own number where a format has no lines."""
+        """The records as text, each with the number of its first line, or of the record where a format has no lines."""
         try:
             before = Path(self._path).stat()
             if not stat.S_ISREG(before.st_mode):
-                # Opening a pipe would wait for whoever writes into it.
+                # Opening a pipe would block until another process writes to it.
                 self._problem = "not_a_file"
                 return
             self._size = before.st_size
-            for record in self._texts() if self._kind in ("csv", "json") else self._typed():
+            for record in self._text_records() if self._kind in ("csv", "json") else self._typed_records():
                 self._records += 1
                 yield record
             after = Path(self._path).stat()
@@ -106,7 +107,7 @@ class FileReader:
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self._problem = "corrupt_compression"
         except OSError as error:
-            # bz2 says a damaged stream with a bare OSError; one from the system carries its number.
+            # bz2 raises an OSError without errno for a damaged stream; errors of the system have one.
             self._problem = "unreadable" if error.errno else "corrupt_compression"
         except records.CorruptFileError:
             self._problem = "corrupt_file"
@@ -114,7 +115,7 @@ class FileReader:
             self._problem = "repeated_header"
         except UnicodeError:
             self._problem = self._dialect.undecodable
-        except EndlessLineError:
+        except LineTooLongError:
             self._problem = "line_too_long"
         except delimited.RecordTooLongError as error:
             self._problem, self._line = "line_too_long", error.line
@@ -123,22 +124,22 @@ class FileReader:
 
     @property
     def checked(self) -> CheckedFile:
-        """What was found, once the iteration has ended."""
-        known = self._problem not in ("vanished", "not_a_file", "unreadable")
+        """The result; call it after the iteration has ended."""
+        was_read = self._problem not in ("vanished", "not_a_file", "unreadable")
         return CheckedFile(
             path=self._path,
             modified_ms=self._modified_ms,
             size=self._size,
-            sha256=self._digest.hexdigest() if known else "",
+            sha256=self._digest.hexdigest() if was_read else "",
             records=self._records if self._problem is None else 0,
             problem=self._problem,
             line=self._line,
         )
 
-    def _texts(self) -> Iterator[tuple[int, str]]:
+    def _text_records(self) -> Iterator[tuple[int, str]]:
         dialect = self._dialect if self._kind == "csv" else Dialect(quote="", blank_lines=self._dialect.blank_lines)
-        with opened(self._path, self._dialect.codec, LONGEST_RECORD, self._digest) as lines:
-            numbered = delimited.records(lines, dialect, LONGEST_RECORD)
+        with open_text(self._path, self._dialect.codec, MAX_RECORD_LENGTH, self._digest) as lines:
+            numbered = delimited.records(lines, dialect, MAX_RECORD_LENGTH)
             if self._kind == "csv" and not dialect.header:
                 self.header = dialect.separator.join(self._names)
             elif self._kind == "csv":
@@ -149,15 +150,15 @@ class FileReader:
                         break
             yield from numbered
 
-    def _typed(self) -> Iterator[tuple[int, str]]:
+    def _typed_records(self) -> Iterator[tuple[int, str]]:
         with Path(self._path).open("rb") as raw:
             while chunk := raw.read(1 << 20):
                 self._digest.update(chunk)
         if not self._size:
             return
-        fields, texts = records.texts(self._path, self._kind)
+        fields, texts = records.read_records(self._path, self._kind)
         self.header = json.dumps(fields, ensure_ascii=False)
         for number, text in enumerate(texts, start=1):
-            if len(text) > LONGEST_RECORD:
+            if len(text) > MAX_RECORD_LENGTH:
                 raise delimited.RecordTooLongError(number)
             yield number, text

@@ -1,7 +1,7 @@
 """Parquet and Avro files: each record as JSON text, and the file's own schema as its header.
 
-So bronze has one shape for all files, and silver parses by name whatever a file was (docs/adr/0014). Read with pyarrow and
-fastavro in the executors' Python: a record's number in its file is exact, and a batch of records is all that is in memory.
+So bronze has one layout for all files, and silver parses fields by name for every format (docs/adr/0014). Files are read with
+pyarrow and fastavro in the executors' Python: record numbers are exact, and memory holds one batch of records.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow
 
-_ROWS = 2000
-"""Records that are turned into text at a time."""
+_BATCH_ROWS = 2000
+"""Records per batch that is read and converted to text."""
 
 _ARROW = {
     "bool": "boolean",
@@ -64,56 +64,57 @@ _AVRO_LOGICAL = {
     "time-micros": "string",
 }
 Fields = list[tuple[str, str]]
-"""Names with their types as DDL; an empty type is one that nobody knows."""
+"""Field names and their types as DDL; an empty text is an unknown type."""
 
 
 class CorruptFileError(ValueError):
-    """A decoder cannot read the file."""
+    """The decoder cannot read the file."""
 
 
 class RepeatedFieldError(ValueError):
-    """Two columns have one name, so a record by names would lose one."""
+    """Two columns have the same name, so a record by field name would lose one."""
 
 
-def texts(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
-    """A file's fields, and its records as JSON text.
+def read_records(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
+    """Read a file: its fields, and its records as JSON text.
 
     Args:
         path: A local path.
         kind: ``parquet`` or ``avro``.
 
     Raises:
-        CorruptFileError: It is damaged; also while the records are read.
-        RepeatedFieldError: Two of its columns have one name.
-        OSError: The system does not give it to us.
+        CorruptFileError: The file is damaged; can also be raised while the records are iterated.
+        RepeatedFieldError: Two of its columns have the same name.
+        OSError: The system refuses to read the file.
     """
-    with _decoding():
-        fields, read = _parquet(path) if kind == "parquet" else _avro(path)
+    with _decoder_errors():
+        fields, records = _read_parquet(path) if kind == "parquet" else _read_avro(path)
     if len({name for name, _ in fields}) < len(fields):
         raise RepeatedFieldError
 
-    def guarded() -> Iterator[str]:
-        with _decoding():
-            yield from read
+    def checked_records() -> Iterator[str]:
+        with _decoder_errors():
+            yield from records
 
-    return fields, guarded()
+    return fields, checked_records()
 
 
 @contextmanager
-def _decoding() -> Iterator[None]:
+def _decoder_errors() -> Iterator[None]:
+    """Raise every error of a decoder as `CorruptFileError`."""
     try:
         yield
     except OSError as error:
-        # pyarrow says a damaged page with an OSError, too; one from the system carries its number.
+        # pyarrow also raises an OSError for a damaged page, but without errno; errors of the system have one.
         if error.errno:
             raise
         raise CorruptFileError(type(error).__name__) from error
-    except Exception as error:  # whatever a decoder trips over, the file cannot be read
+    except Exception as error:  # decoders raise many types; any error means that the file is damaged
         raise CorruptFileError(type(error).__name__) from error
 
 
 def avro_fields(schema: Any) -> Fields:
-    """The fields of an Avro record schema as DDL types; none of a schema that is no record."""
+    """The fields of an Avro record schema with DDL types; empty for a schema that is not a record."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         return []
     return [(str(field["name"]), _avro_type(field["type"])) for field in schema["fields"]]
@@ -122,73 +123,73 @@ def avro_fields(schema: Any) -> Fields:
 def as_json(record: Any) -> str:
     """A record as JSON text: dates and times as ISO 8601, decimals as text, bytes in base64."""
     try:
-        return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_plain)
+        return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_json_default)
     except ValueError:
-        return json.dumps(_finite(record), ensure_ascii=False, default=_plain)
+        return json.dumps(_with_finite_numbers(record), ensure_ascii=False, default=_json_default)
 
 
-def _parquet(path: str) -> tuple[Fields, Iterator[str]]:
+def _read_parquet(path: str) -> tuple[Fields, Iterator[str]]:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
 
-    def texts() -> Iterator[str]:
+    def read() -> Iterator[str]:
         with file:
-            for batch in file.iter_batches(batch_size=_ROWS):
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 for record in batch.to_pylist():
-                    yield as_json(_by_names(record, mapped) if mapped else record)
+                    yield as_json(_with_objects(record, map_types) if map_types else record)
 
-    mapped = {field.name: field.type for field in file.schema_arrow if _has_map(field.type)}
-    return [(field.name, _arrow_type(field.type)) for field in file.schema_arrow], texts()
+    map_types = {field.name: field.type for field in file.schema_arrow if _has_map(field.type)}
+    return [(field.name, _arrow_type(field.type)) for field in file.schema_arrow], read()
 
 
 def _has_map(kind: pyarrow.DataType) -> bool:
     import pyarrow as pa
 
-    inner = (kind.field(place).type for place in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
+    inner = (kind.field(index).type for index in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
     return pa.types.is_map(kind) or any(map(_has_map, inner))
 
 
-def _by_names(record: dict[str, Any], mapped: dict[str, pyarrow.DataType]) -> dict[str, Any]:
-    return {name: _shaped(value, mapped[name]) if name in mapped else value for name, value in record.items()}
+def _with_objects(record: dict[str, Any], map_types: dict[str, pyarrow.DataType]) -> dict[str, Any]:
+    return {name: _as_object(value, map_types[name]) if name in map_types else value for name, value in record.items()}
 
 
-def _shaped(value: Any, kind: pyarrow.DataType) -> Any:
-    """A map is an object. If a key stands in it twice, it is a list of its pairs, which no MAP fits: so none is lost."""
+def _as_object(value: Any, kind: pyarrow.DataType) -> Any:
+    """Convert maps to JSON objects. A map with a repeated key becomes a list of pairs, which does not fit a MAP."""
     import pyarrow as pa
 
     if value is None:
         return None
     if pa.types.is_map(kind):
-        pairs = [(_name(key), _shaped(item, kind.item_type)) for key, item in value]
-        named = dict(pairs)
-        return named if len(named) == len(pairs) else [list(pair) for pair in pairs]
+        pairs = [(_object_key(key), _as_object(item, kind.item_type)) for key, item in value]
+        items = dict(pairs)
+        return items if len(items) == len(pairs) else [list(pair) for pair in pairs]
     if pa.types.is_struct(kind):
-        return {field.name: _shaped(value[field.name], field.type) for field in kind}
+        return {field.name: _as_object(value[field.name], field.type) for field in kind}
     if pa.types.is_nested(kind) and hasattr(kind, "value_type"):
-        return [_shaped(each, kind.value_type) for each in value]
+        return [_as_object(item, kind.value_type) for item in value]
     return value
 
 
-def _name(key: Any) -> str:
-    """The key of a map as the name that JSON needs."""
+def _object_key(key: Any) -> str:
+    """A map key as text, since keys of a JSON object are strings."""
     if isinstance(key, str):
         return key
-    return as_json(key) if isinstance(key, bool | int | float | dict | list) else _plain(key)
+    return as_json(key) if isinstance(key, bool | int | float | dict | list) else _json_default(key)
 
 
-def _avro(path: str) -> tuple[Fields, Iterator[str]]:
+def _read_avro(path: str) -> tuple[Fields, Iterator[str]]:
     import fastavro
 
     with Path(path).open("rb") as content:
         schema = fastavro.reader(content).writer_schema
 
-    def texts() -> Iterator[str]:
+    def read() -> Iterator[str]:
         with Path(path).open("rb") as content:
             for record in fastavro.reader(content):
                 yield as_json(record)
 
-    return avro_fields(schema), texts()
+    return avro_fields(schema), read()
 
 
 def _arrow_type(kind: pyarrow.DataType) -> str:
@@ -211,10 +212,10 @@ def _arrow_type(kind: pyarrow.DataType) -> str:
 
 def _avro_type(kind: Any) -> str:
     if isinstance(kind, list):
-        known = [branch for branch in kind if branch != "null"]
-        return _avro_type(known[0]) if len(known) == 1 else "string"
+        branches = [branch for branch in kind if branch != "null"]
+        return _avro_type(branches[0]) if len(branches) == 1 else "string"
     if isinstance(kind, str):
-        # A name of a type that was defined before: which one is not looked up.
+        # References to named types defined earlier in the schema are not resolved: their type is unknown.
         return _AVRO.get(kind, "")
     logical, plain = kind.get("logicalType"), kind["type"]
     if logical == "decimal":
@@ -226,27 +227,27 @@ def _avro_type(kind: Any) -> str:
     if plain == "map":
         return f"map<string,{_avro_type(kind['values'])}>"
     if plain == "record":
-        return f"struct<{','.join(f'{name}:{of}' for name, of in avro_fields(kind))}>"
+        return f"struct<{','.join(f'{name}:{field_type}' for name, field_type in avro_fields(kind))}>"
     return _avro_type(plain)
 
 
-def _plain(value: Any) -> str:
+def _json_default(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        # In its own zone an early time may be off by seconds, which few can read.
+        # Early times can have an offset with seconds, which few parsers accept.
         return value.astimezone(datetime.UTC).isoformat()
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
-        # As text, 0.00000001 would be 1E-8.
+        # str() would give 1E-8 for 0.00000001.
         return format(value, "f")
     return str(value)
 
 
-def _finite(value: Any) -> Any:
+def _with_finite_numbers(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, list) else value
+        return {name: _with_finite_numbers(item) for name, item in value.items()}
+    return [_with_finite_numbers(item) for item in value] if isinstance(value, list) else value

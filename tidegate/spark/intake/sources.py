@@ -1,4 +1,4 @@
-"""The stream of each kind of source, bounded and loud."""
+"""Opens the stream of each kind of source, with bounded micro-batches, and fails on data loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
 from tidegate.probes import delta, files, kafka
-from tidegate.spark.intake import bounds
+from tidegate.spark.intake import batch_bounds
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS, in_bytes
@@ -21,29 +21,26 @@ if TYPE_CHECKING:
 
     from tidegate.spark.context import FlowContext
 
-PATIENCE = {
-    # A call of the driver or of a task that no broker answers; Kafka's own is 60 s.
+BROKER_TIMEOUTS = {
+    # A call of the driver or of a task when no broker answers; Kafka's default is 60 s.
     "kafka.default.api.timeout.ms": "10000",
     "kafka.request.timeout.ms": "8000",
-    # How often the driver asks for offsets; Spark's own is 3, each time as long as the call above.
+    # Attempts of the driver to fetch offsets, each as long as the call above; Spark's default is 3.
     "fetchOffset.numRetries": "2",
-    # How long a task waits for the first message; Spark's own is 120 s.
+    # How long a task waits for the first message; Spark's default is 120 s.
     "kafkaConsumer.pollTimeoutMs": "15000",
 }
-"""How long a broker that stopped is waited for: less than a minute altogether. The next run goes on where this one ended."""
-_LOOK_SECONDS = 10.0
-_FOUND = "path string, modificationTime timestamp, length bigint, content binary"
+"""Timeouts for a broker that stops during a run: less than a minute in total. The next run continues with the same batch."""
+_PROBE_SECONDS = 10.0
+_FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
 
 def read_stream(context: FlowContext) -> DataFrame:
-    """The flow's source as a stream that stops when it has read what is there now.
-
-    Args:
-        context: The flow.
+    """The flow's source as a stream with bounded micro-batches.
 
     Returns:
-        Files: ``path, length, modificationTime`` of what arrived, never content. Kafka: the connector's columns with
-        headers. A change feed: the table's columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
+        Files: ``path, length, modificationTime`` of new files, not their content. Kafka: the connector's columns with headers.
+        A change feed: the table's columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
     """
     source = context.flow.source
     if isinstance(source, FileSource):
@@ -56,10 +53,10 @@ def read_stream(context: FlowContext) -> DataFrame:
 def _files(context: FlowContext, source: FileSource) -> DataFrame:
     return (
         context.spark.readStream.format("binaryFile")
-        .schema(_FOUND)
+        .schema(_FILE_SCHEMA)
         .option("pathGlobFilter", source.glob)
         .option("recursiveFileLookup", "true")
-        # After the first batch, a file older than the newest by more than this is skipped in silence (default 7 days).
+        # After the first batch Spark silently skips files that are older than the newest by more than this (default 7 days).
         .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
         .option(*_bound(context, source))
         .load(glob_escaped(str(context.layout.landing(source.path))))
@@ -68,12 +65,12 @@ def _files(context: FlowContext, source: FileSource) -> DataFrame:
 
 
 def _bound(context: FlowContext, source: FileSource) -> tuple[str, int]:
-    """Spark's option that bounds a micro-batch of the files that are pending now."""
-    known = {file.path for file in progress.source_files(context.checkpoint)}
+    """The option that bounds a micro-batch of the files that are pending now."""
+    read_paths = {file.path for file in progress.source_files(context.checkpoint)}
     landed = files.list_files(context.layout.landing(source.path), source.glob).files
-    pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in known)
+    pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in read_paths)
     most_bytes = in_bytes(source.max_bytes_per_trigger)
-    return bounds.of_files([size for _, size in pending], source.max_files_per_trigger, most_bytes)
+    return batch_bounds.trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
 
 
 def _kafka(context: FlowContext, source: KafkaSource) -> DataFrame:
@@ -81,20 +78,20 @@ def _kafka(context: FlowContext, source: KafkaSource) -> DataFrame:
         context.spark.readStream.format("kafka")
         .options(**kafka_options(context, source))
         .option("subscribe", source.topic)
-        .option("maxOffsetsPerTrigger", offsets_at_once(context, source, _next_messages(context, source)))
+        .option("maxOffsetsPerTrigger", max_offsets_per_batch(context, source, _next_messages(context, source)))
         .option("startingOffsets", _starting_offsets(context, source))
         .load()
     )
 
 
-def offsets_at_once(context: FlowContext, source: KafkaSource, starts: Mapping[int, int]) -> int:
-    """How many messages a micro-batch may have, by the declared number and by the declared bytes.
+def max_offsets_per_batch(context: FlowContext, source: KafkaSource, starts: Mapping[int, int]) -> int:
+    """The maximum number of messages in a micro-batch, by the declared number and the declared bytes.
 
     Args:
         context: The flow.
         source: Its source.
-        starts: Partition to the offset of the next message, of those that hold one: a message is taken to be as large as
-            those; where none can be looked at, as a row of bronze, or a guess.
+        starts: Partition to the offset of its next message, for partitions that have one. The size of a message is estimated
+            from these messages; if they cannot be read, from the rows of bronze; else `topic_backlog.BYTES_PER_MESSAGE`.
     """
     size = kafka.message_bytes(context.kafka, source.topic, starts, isolation=source.isolation) if starts else None
     size = size or delta.row_bytes(context.live) or topic_backlog.BYTES_PER_MESSAGE
@@ -102,7 +99,7 @@ def offsets_at_once(context: FlowContext, source: KafkaSource, starts: Mapping[i
 
 
 def _next_messages(context: FlowContext, source: KafkaSource) -> dict[int, int]:
-    bounds = kafka.offset_bounds(context.kafka, source.topic, _LOOK_SECONDS, source.isolation)
+    bounds = kafka.offset_bounds(context.kafka, source.topic, _PROBE_SECONDS, source.isolation)
     committed = progress.read(context.checkpoint).last_committed
     read: dict[int, int] = {}
     if committed is not None:
@@ -112,96 +109,97 @@ def _next_messages(context: FlowContext, source: KafkaSource) -> dict[int, int]:
 
 
 def kafka_options(context: FlowContext, source: KafkaSource) -> dict[str, str]:
-    """What every reader of a topic is told: where the broker is, what it reads, and when it gives up."""
+    """Options for every reader of a topic: broker, isolation level, failure on data loss, timeouts."""
     return {
         "kafka.bootstrap.servers": context.kafka,
         "kafka.isolation.level": source.isolation,
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        **PATIENCE,
+        **BROKER_TIMEOUTS,
     }
 
 
-def settle_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.Noted, kafka.Topic]:
-    """The topic as it is now, once it is the one that the checkpoint version reads; it is noted before it is first read.
+def bind_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.CheckpointTopic, kafka.Topic]:
+    """Check that the topic is the one that the checkpoint version reads, and record its id beside the checkpoint.
 
-    Args:
-        context: The flow, whose lease is held.
-        source: Its source.
+    The id is recorded before the version reads its first message. The caller must hold the flow's lease.
+
+    Returns:
+        The topic as recorded beside the checkpoint, and the topic as it is now.
 
     Raises:
-        OtherClusterError: Another cluster answers than the one that the checkpoint reads.
-        TopicReplacedError: The topic was deleted and made anew.
-        SourceError: There is no such topic, or no broker answers.
+        OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
+        TopicReplacedError: The topic was deleted and created again.
+        SourceError: The topic does not exist, or no broker answers.
     """
-    found = kafka.look(context.kafka, source.topic, _LOOK_SECONDS, source.isolation)
-    ref, ids = context.ref, {"topic_id": found.topic_id, "cluster_id": found.cluster_id}
+    current = kafka.describe(context.kafka, source.topic, _PROBE_SECONDS, source.isolation)
+    ref, ids = context.ref, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
     topic.check(context.layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=context.kafka, **ids)
-    ends = {partition: end for partition, (_, end) in found.bounds.items()}
-    known = topic.of_version(context.layout, ref, source.topic, ends=ends, **ids)
-    topic.note(context.layout, ref, known)
-    return known, found
+    ends = {partition: end for partition, (_, end) in current.bounds.items()}
+    checkpoint_topic = topic.of_version(context.layout, ref, source.topic, ends=ends, **ids)
+    topic.record(context.layout, ref, checkpoint_topic)
+    return checkpoint_topic, current
 
 
-def check_topic(context: FlowContext, source: KafkaSource, known: topic.Noted) -> None:
-    """See that messages which were just read are of the topic that the checkpoint reads, and of no newer one.
+def check_topic(context: FlowContext, source: KafkaSource, checkpoint_topic: topic.CheckpointTopic) -> None:
+    """Check that the messages just read are from the topic that the checkpoint reads, not from a newer one.
 
     Raises:
-        TopicReplacedError: The topic was made anew meanwhile. Nothing of the batch may be written.
-        SourceError: There is no such topic any more, or no broker answers.
+        TopicReplacedError: The topic was deleted and created again. Nothing of the batch may be written.
+        SourceError: The topic does not exist any more, or no broker answers.
     """
-    found = kafka.topic_id(context.kafka, source.topic, _LOOK_SECONDS)
-    if known.topic_id and found != known.topic_id:
+    topic_id = kafka.topic_id(context.kafka, source.topic, _PROBE_SECONDS)
+    if checkpoint_topic.topic_id and topic_id != checkpoint_topic.topic_id:
         raise TopicReplacedError(
-            context.flow.name, context.ref.version, source.topic, known=known.topic_id, found=found
+            context.flow.name, context.ref.version, source.topic, expected=checkpoint_topic.topic_id, actual=topic_id
         )
 
 
-def must_leave_gap(context: FlowContext, source: KafkaSource) -> bool:
-    """Whether messages that the checkpoint reads next are gone and were given up: only a fresh one can begin behind them.
+def needs_refresh_for_gap(context: FlowContext, source: KafkaSource) -> bool:
+    """Whether the next messages of the checkpoint were deleted and the gap was accepted.
 
-    Args:
-        context: The flow.
-        source: Its source.
+    Only a new refresh of the checkpoint can start after such a gap.
 
     Raises:
-        GapError: They are gone, and not all of them were given up.
-        SourceError: As `settle_topic`.
+        GapError: Messages were deleted, and not all of the gap was accepted.
+        SourceError: As in `bind_topic`.
     """
     state = progress.read(context.checkpoint)
-    # Spark keeps where it begins before it plans its first batch.
+    # Spark stores its starting offsets before it plans its first batch.
     if state.last_planned is None and not (context.checkpoint / "sources" / "0" / "0").exists():
         return False
-    known, found = settle_topic(context, source)
+    checkpoint_topic, current = bind_topic(context, source)
     if state.last_committed is None:
-        read = topic.read_up_to(context.layout, context.ref, known)
+        read = topic.next_offsets(context.layout, context.ref, checkpoint_topic)
     else:
         read = progress.planned_batch(context.checkpoint, state.last_committed).kafka_offsets(source.topic)
-    begins = {partition: begin for partition, (begin, _) in found.bounds.items()}
-    topic_backlog.check_gap(context.layout, context.ref, known, read, begins, context.live)
-    return bool(topic_backlog.gap_before(read, begins, known, context.live))
+    first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
+    topic_backlog.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.live)
+    return bool(topic_backlog.unaccepted_gap(read, first_offsets, checkpoint_topic, context.live))
 
 
 def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
-    """Where a new checkpoint begins: behind what bronze or an older checkpoint holds of this very topic.
+    """Where a new checkpoint starts: after the last message of this topic in bronze or in an older checkpoint.
 
-    Spark uses it for the very first batch only; a partition of which nothing was read is read from its beginning (-2,
-    the connector's "earliest"), and so is one whose next messages are gone and were given up.
+    Spark uses it for the first batch only. A partition that was never read starts at its beginning (-2, the connector's
+    "earliest"). After an accepted gap a partition starts at its first available offset.
     """
-    known, found = settle_topic(context, source)
+    checkpoint_topic, current = bind_topic(context, source)
     if progress.read(context.checkpoint).last_planned is not None:
         return "earliest"
-    read = topic.read_up_to(context.layout, context.ref, known)
-    for partition, behind in topic_backlog.held_offsets(context.target, known).items():
-        read[partition] = max(behind, read.get(partition, 0))
-    begins = {partition: begin for partition, (begin, _) in found.bounds.items()}
-    topic_backlog.check_reached(source.topic, read, {partition: end for partition, (_, end) in found.bounds.items()})
-    topic_backlog.check_gap(context.layout, context.ref, known, read, begins, context.target)
-    if not read or checkpoint.opened(context.layout, context.ref).get("mode") == "reingest":
+    read = topic.next_offsets(context.layout, context.ref, checkpoint_topic)
+    for partition, next_offset in topic_backlog.next_offsets_in_table(context.target, checkpoint_topic).items():
+        read[partition] = max(next_offset, read.get(partition, 0))
+    first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
+    topic_backlog.check_not_truncated(
+        source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()}
+    )
+    topic_backlog.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.target)
+    if not read or checkpoint.refresh_origin(context.layout, context.ref).get("mode") == "reingest":
         return "earliest"
     starts = {
         str(partition): max(read[partition], begin) if partition in read else -2
-        for partition, begin in sorted(begins.items())
+        for partition, begin in sorted(first_offsets.items())
     }
     return json.dumps({source.topic: starts})
 

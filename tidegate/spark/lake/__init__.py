@@ -1,1 +1,1 @@
-"""What Delta tables hold of our writes, and one statement for each way of writing."""
+"""Delta tables: writes, each one DML, and reads of their versions and transactions."""

@@ -1,4 +1,4 @@
-"""Small frames as local relations: their rows are in the plan, so what is planned on them reads nothing again."""
+"""Small frames as local relations: the rows are part of the query plan, so queries on them do not read the source again."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ROWS = 10_000
-"""Up to here the rows of a frame are brought to the driver."""
+"""A frame with at most this many rows is collected to the driver."""
 
 
 def collect(frame: DataFrame, limit: int | None = None) -> pyarrow.Table | None:
-    """The rows of a frame, by one query.
+    """The rows of a frame, read with one query.
 
     Args:
         frame: Evaluated once.
-        limit: The number of rows that are few; `ROWS` without it.
+        limit: The greatest number of rows to collect; `ROWS` by default.
 
     Returns:
-        None when there are more rows, or a column has a type that Arrow does not know.
+        None when there are more rows, or a column has a type without Arrow equivalent.
     """
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    most = ROWS if limit is None else limit
+    maximum = ROWS if limit is None else limit
     try:
         to_arrow_schema(frame.schema, timezone="UTC")
     except PySparkTypeError:
         return None
-    rows = frame.limit(most + 1).toArrow()
-    return rows if rows.num_rows <= most else None
+    rows = frame.limit(maximum + 1).toArrow()
+    return rows if rows.num_rows <= maximum else None
 
 
 def to_frame(spark: SparkSession, rows: pyarrow.Table, schema: StructType) -> DataFrame:
-    """A frame of rows that `collect` brought; ``schema`` is that of the frame which they come from."""
+    """A frame of rows that `collect` returned; ``schema`` is that of the collected frame."""
     return spark.createDataFrame(rows, schema)

@@ -1,7 +1,7 @@
-"""How rows get into a Delta table: one DML per table and batch, idempotent by (``txnAppId``, ``txnVersion``).
+"""Writes to Delta tables: one DML per table and batch, idempotent by (``txnAppId``, ``txnVersion``).
 
-Appends carry the ids as options. A MERGE takes them from the session's settings, so they are set on the session that
-the batch belongs to, and unset whatever happens. After each write the table must hold (appId, batch).
+An append takes the ids as options. A MERGE takes them from the session's settings, so they are set on the session of
+the batch and always unset afterwards. After each write the table must have the transaction (app id, batch id).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import LedgerImbalanceError, SpecDriftError
+from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -28,23 +28,23 @@ _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """Which batch of which checkpoint a write belongs to."""
+    """The batch and the checkpoint of a write."""
 
     app_id: str
     batch_id: int
-    planned: dict[str, Any]
-    """The batch's ledger line as it was decided before the write; it travels in the commit."""
+    prepared: dict[str, Any]
+    """The ledger line, prepared before the write; it travels in the commit's ``userMetadata``."""
 
     def metadata(self) -> str:
-        """As ``userMetadata`` of the commit."""
-        return json.dumps({"app_id": self.app_id, "batch_id": self.batch_id, "planned": self.planned}, default=str)
+        """The ``userMetadata`` of the commit."""
+        return json.dumps({"app_id": self.app_id, "batch_id": self.batch_id, "prepared": self.prepared}, default=str)
 
 
 def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
-    """Append rows; a new column is added to the table, a removed or retyped one is refused.
+    """Append rows. New columns are added to the table; removed and retyped ones are refused.
 
     Raises:
-        SpecDriftError: The rows lack a column of the table or change its type.
+        DeclarationConflictError: The rows lack a column of the table or change its type.
     """
     spark = rows.sparkSession
     _check_columns(spark, rows, path)
@@ -61,10 +61,10 @@ def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
 
 
 def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
-    """Insert new keys, update keys whose stored ``_order`` is lower. ``rows`` holds each key once.
+    """Insert new keys and update keys whose stored ``_order`` is lower. ``rows`` has each key at most once.
 
     Raises:
-        SpecDriftError: The rows lack a column of the table or change its type.
+        DeclarationConflictError: The rows lack a column of the table or change its type.
     """
     spark = rows.sparkSession
     if not tables.exists(path):
@@ -89,17 +89,17 @@ def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction)
 def replace_groups(
     changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...] = ()
 ) -> tables.Commit:
-    """Make the table equal to the rows of some keys, in one MERGE that changes only what differs.
+    """Replace the rows of some keys in one MERGE that changes only rows that differ.
 
     Args:
-        changes: One row for each key, with ``_op``: ``upsert``, or ``delete`` where the key has no row any more.
+        changes: One row per key, with ``_op``: ``upsert``, or ``delete`` for a key without new row.
         path: The table.
-        keys: Of the table.
-        txn: Of the batch.
-        ignored: Columns in which a difference alone is no change (bookkeeping).
+        keys: The key columns of the table.
+        txn: The transaction of the batch.
+        ignored: Columns that are not compared (bookkeeping).
 
     Raises:
-        SpecDriftError: The groups lack a column of the table or change its type.
+        DeclarationConflictError: The groups lack a column of the table or change its type.
     """
     spark = changes.sparkSession
     groups = changes.drop("_op")
@@ -138,15 +138,15 @@ def merge(
     updates: dict[str, dict[str, Column]],
     inserts: tuple[str, list[str]],
 ) -> tables.Commit:
-    """One MERGE with clauses of the caller's.
+    """One MERGE with the clauses of the caller.
 
     Args:
-        rows: The source, as ``s``.
-        path: The table, as ``t``.
-        match: Which rows of the two belong together.
-        txn: Of the batch.
-        updates: Condition, and what it sets; the first that holds decides.
-        inserts: Condition, and the columns that an unmatched row brings.
+        rows: The source, with alias ``s``.
+        path: The table, with alias ``t``.
+        match: The match condition.
+        txn: The transaction of the batch.
+        updates: The assignments by condition; the first condition that is true applies.
+        inserts: The condition for inserting an unmatched row, and the inserted columns.
     """
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
@@ -165,17 +165,16 @@ def merge(
 def swap(
     staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
 ) -> tables.Commit:
-    """Make the live table equal to the staged one by a single MERGE that touches only what differs.
+    """Make the live table equal to the staged one with one MERGE that changes only rows that differ.
 
-    Readers see the old table or the new one, never an empty one, and the change feed carries only real changes.
+    Readers see the old or the new table, never an empty one, and the change feed has only real changes.
 
     Args:
         staged: All rows of the new table, whose columns fit those of the live one (`fits`).
         path: The live table.
-        keys: The keys of both.
-        txn: Of the last staged batch.
-        ignored: Columns in which a difference alone is no change (bookkeeping).
-
+        keys: The key columns of both.
+        txn: The transaction of the last staged batch.
+        ignored: Columns that are not compared (bookkeeping).
     """
     spark = staged.sparkSession
     live = tables.read(spark, path).columns
@@ -202,7 +201,7 @@ def swap(
 
 
 def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
-    """Replace all rows and the schema of a table in one commit. Its change feed cannot be read across that commit."""
+    """Replace all rows and the schema of a table in one commit. The change feed cannot be read across that commit."""
     (
         rows.write.format("delta")
         .mode("overwrite")
@@ -216,9 +215,9 @@ def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commi
 
 
 def fits(rows: DataFrame, live: DataFrame) -> bool:
-    """Whether the rows have every column of the live table, of the same type; they may have more."""
-    made = {column.name: column.dataType.simpleString() for column in rows.schema}
-    return all(made.get(column.name) == column.dataType.simpleString() for column in live.schema)
+    """Whether the rows have every column of the live table with the same type; more columns are allowed."""
+    types = {column.name: column.dataType.simpleString() for column in rows.schema}
+    return all(types.get(column.name) == column.dataType.simpleString() for column in live.schema)
 
 
 @contextmanager
@@ -229,7 +228,7 @@ def _transaction(spark: SparkSession, path: Path, txn: Transaction) -> Iterator[
         for name, value in settings.items():
             spark.conf.set(name, value)
         if tables.size(spark, path) > _LARGE_BYTES:
-            # A run that reads little plans statically (`tidegate.launch`), but joins it with all of this table.
+            # A small run disables adaptive execution (`tidegate.launch`), but this MERGE joins its rows with a large table.
             spark.conf.set(_ADAPTIVE, "true")
         yield
     finally:
@@ -239,14 +238,14 @@ def _transaction(spark: SparkSession, path: Path, txn: Transaction) -> Iterator[
 
 
 def _committed(spark: SparkSession, path: Path, txn: Transaction) -> tables.Commit:
-    held = tables.transactions(spark, path).get(txn.app_id)
-    if held != txn.batch_id:
+    last_batch = tables.transactions(spark, path).get(txn.app_id)
+    if last_batch != txn.batch_id:
         raise LedgerImbalanceError(
             txn.app_id,
             txn.batch_id,
-            txn.planned,
-            f"the table at {path} holds batch {held} of {txn.app_id} after batch {txn.batch_id} was written; "
-            "the checkpoint and the table do not belong together: restore the one that was exchanged, or raise checkpoint_version",
+            txn.prepared,
+            f"the table at {path} has batch {last_batch} of {txn.app_id} after batch {txn.batch_id} was written: "
+            "checkpoint and table do not match. Restore the one that was replaced, or raise checkpoint_version",
         )
     return tables.find_commit(path, txn.app_id, txn.batch_id, tables.version(spark, path))
 
@@ -257,9 +256,9 @@ def _check_columns(spark: SparkSession, rows: DataFrame, path: Path) -> None:
     live = {column.name: column.dataType for column in tables.read(spark, path).schema}
     missing = [name for name in live if name not in rows.columns]
     if missing:
-        raise SpecDriftError(
-            f"the transform no longer makes {', '.join(missing)} of the table at {path}. "
-            "Make it again, or raise checkpoint_version so that the table is derived anew."
+        raise DeclarationConflictError(
+            f"the transform no longer returns {', '.join(missing)}, which the table at {path} has. "
+            "Return it again, or raise checkpoint_version to derive the table again."
         )
     _check_types(rows, live, path)
 
@@ -268,7 +267,7 @@ def _check_types(rows: DataFrame, live: dict[str, Any], path: Path) -> None:
     for column in rows.schema:
         old = live.get(column.name)
         if old is not None and old.simpleString() != column.dataType.simpleString():
-            raise SpecDriftError(
-                f"column {column.name!r} of the table at {path} is {old.simpleString()}, and the transform makes "
-                f"{column.dataType.simpleString()}. Cast it to {old.simpleString()}, or give it another name."
+            raise DeclarationConflictError(
+                f"column {column.name!r} of the table at {path} is {old.simpleString()}, but the transform returns "
+                f"{column.dataType.simpleString()}. Cast it to {old.simpleString()}, or rename it."
             )

@@ -1,4 +1,4 @@
-"""What a Delta table remembers of our writes: versions, transaction ids, and the commit that a batch made."""
+"""Reads from a Delta table its versions, its transaction ids and the commit of a batch."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """The commit in which a batch arrived."""
+    """One commit of the log."""
 
     version: int
     metrics: dict[str, int]
     """Delta's ``operationMetrics``."""
     metadata: dict[str, Any]
-    """What the batch put into ``userMetadata``: its planned ledger line."""
+    """The ``userMetadata`` of the batch, with its prepared ledger line; empty where there is none."""
 
 
 def exists(path: Path) -> bool:
-    """Whether a Delta table lies there."""
+    """Whether the folder has a Delta table."""
     return (path / "_delta_log").is_dir() and any((path / "_delta_log").glob("*.json"))
 
 
 def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
-    """The table's rows, now or as of a version."""
+    """The table's rows, of the newest version or of ``version``."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
@@ -40,21 +40,21 @@ def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFra
 
 
 def version(spark: SparkSession, path: Path) -> int:
-    """The newest version that this JVM knows of; under the lease it is the newest."""
+    """The newest version."""
     return int(_snapshot(spark, path).version())
 
 
 def size(spark: SparkSession, path: Path) -> int:
-    """Bytes of the newest version's files, as its checksum tells them; 0 where it has none."""
+    """Bytes of the newest version's files, from its checksum file; 0 where it has none."""
     checksum = _snapshot(spark, path).checksumOpt()
     return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else 0
 
 
 def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
-    """Every ``txnAppId`` that wrote to the table, with the last version it wrote; empty without a table.
+    """The last ``txnVersion`` of every ``txnAppId`` that wrote to the table; empty without a table.
 
-    Delta writes them into the checksum of each version (Delta protocol, "Version Checksum File"). Where there is none,
-    as after a commit of delta-rs, they are gathered from the log, which takes Spark about a second.
+    Delta writes them into the checksum file of each version (Delta protocol, "Version Checksum File"). Where there is
+    none, as after a commit of delta-rs, Spark collects them from the log, which takes about a second.
     """
     if not exists(path):
         return {}
@@ -64,18 +64,18 @@ def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
     checksum = snapshot.checksumOpt()
     if checksum.isDefined() and checksum.get().setTransactions().isDefined():
         return {str(each.appId()): int(each.version()) for each in as_java(checksum.get().setTransactions().get())}
-    found = as_java(snapshot.transactions())
-    return {str(app_id): int(found[app_id]) for app_id in found}
+    versions = as_java(snapshot.transactions())
+    return {str(app_id): int(versions[app_id]) for app_id in versions}
 
 
 def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
-    """The commit that (``app_id``, ``batch_id``) made, searched from the newest version down.
+    """The commit of the transaction (``app_id``, ``batch_id``), searched from version ``newest`` backwards.
 
-    Read from the log itself and not from what the process remembers: a rerun is skipped by Delta and returns no
-    metrics (Delta protocol, "Commit Provenance Information").
+    It is read from the log, because Delta skips the write of a rerun and then returns no metrics (Delta protocol,
+    "Commit Provenance Information").
 
     Raises:
-        LedgerImbalanceError: There is none although the table's transactions say so (the log was cleaned).
+        LedgerImbalanceError: The log has no such commit, although the table has the transaction (the log was cleaned).
     """
     for number in range(newest, -1, -1):
         entry = path / "_delta_log" / f"{number:020d}.json"
@@ -88,12 +88,12 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
         app_id,
         batch_id,
         {},
-        f"the table at {path} says it holds the batch, but its log no longer has the commit; raise checkpoint_version",
+        f"the table at {path} has the batch, but its log no longer has the commit; raise checkpoint_version",
     )
 
 
 def commits(path: Path, first: int, last: int) -> Iterator[Commit]:
-    """The commits of versions ``first`` to ``last`` that the log still holds, oldest first."""
+    """The commits of versions ``first`` to ``last`` that are still in the log, oldest first."""
     for number in range(first, last + 1):
         entry = path / "_delta_log" / f"{number:020d}.json"
         if entry.exists():

@@ -1,1 +1,1 @@
-"""What is derived or read once more: windows, quarantined entries, whole tables."""
+"""Backfills and reingests of windows, replays of quarantine entries, and the swap of a full refresh."""

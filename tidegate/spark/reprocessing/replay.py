@@ -1,210 +1,250 @@
-"""A replay of a window: rows and groups are derived anew by today's code, as if it had always run.
+"""Replay: quarantined entries go through the flow's present transform and suite again, exactly once.
 
-The rows of a key come from all of its source rows, not only from those in the window. So a replay takes every source
-row whose key has a row in the window, in the table as it stands or as the code makes it now, through the steps of a
-micro-batch, and its rows replace what the table holds under these keys; a key that is no longer made is deleted.
+A replay claims open entries in bounded numbers. Each claim has a number, used in place of a batch id, under a transaction
+id that all replays of a flow share. The commits of a claim:
 
-A replay is planned before it writes: a number, the version of the source, and the keys. That lies beside the
-checkpoint. If the process dies after the first write, the next run of the flow finishes the same replay first.
+a. claim: the entries are locked for this replay;
+b. steps 0 to 5 of `tidegate.spark.batch.micro_batch`; step 3 marks the entries that break a rule again;
+c. settle: these are open again, the others become ``replayed``.
+
+After a crash the claim is unfinished. The flow's next replay finishes it before it claims more. The flow's next run
+finishes it if the target contains its transaction, and otherwise releases its entries. A replay that fails with a
+permanent error releases them, too. A retry of the same request continues where the previous attempt stopped. Rows enter
+through the silver flow that refused them: its sequence columns decide, so that an old row never replaces a newer one. A
+file is read into bronze again, with its present content.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate.errors import SpecError
-from tidegate.request import event_time, timed_table
+from tidegate.atomic import write_text
+from tidegate.checkpoints import checkpoint
+from tidegate.errors import RequestError
+from tidegate.ops import store
+from tidegate.quarantine import claims, decision, lifecycle
+from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.batch.groups import split_groups
-from tidegate.spark.batch.rows import split_rows, transform_records
-from tidegate.spark.intake import parse
+from tidegate.spark.batch.split import Decision, check_balance, decide
+from tidegate.spark.context import FlowContext, Replay
+from tidegate.spark.driver.failures import translate
+from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import written_plan
+from tidegate.spark.reprocessing import source_records
+from tidegate.spec import ChangeFeed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-    from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.context import FlowContext
-    from tidegate.window import Window
+    from tidegate.quarantine.selection import Selection
 
-ONCE = "This request was done by an earlier attempt; to do it again, clear the whole run, or start a new one"
-"""What a flow's report says of a retry that finds nothing left to do."""
+ENTRIES_AT_ONCE = 10_000
+"""The maximum of one claim, so that memory does not grow with the quarantine."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rederivation:
-    """One planned replay of one flow."""
-
-    number: int
-    """Its ``txnVersion``."""
-    run_key: str
-    window: dict[str, str]
-    source_version: int
-    planned_at_ms: int
-    requested_by: str
-    seconds: float = 0.0
-    """That it took to find the keys."""
-    request_id: str = ""
-    """Whose retries do it once; the same run asks anew when somebody clears it."""
-    done: bool = False
-
-
-def replay(context: FlowContext, window: Window) -> None:
-    """Derive a window anew, once per request however often its run is tried.
+def replay_entries(
+    context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False
+) -> None:
+    """Replay open quarantine entries of a flow. Its report gets a batch of kind ``replay`` for each claim.
 
     Args:
-        context: The flow, whose feed is drained.
-        window: Of event time.
+        context: The flow.
+        selection: Which open entries.
+        limit: The maximum number of entries; None means no limit.
+        dry_run: Judge the first `ENTRIES_AT_ONCE` entries at most, report the result and write nothing.
 
     Raises:
-        SpecError: The event time's column is not there, or is neither a date nor a timestamp.
-        TidegateError: As a micro-batch. What a critical expectation refuses leaves the table as it was.
+        RequestError: The live table does not belong to the flow's checkpoint, because a full refresh is unfinished.
+        TidegateError: As for a run. The next replay finishes the claim.
     """
-    last = _last(context)
-    if last is not None and last.request_id == context.request.request_id and last.done:
-        context.report.notes.append(ONCE)
+    name, flow = context.pipeline.name, context.flow.name
+    with leased_flow(context, work=f"replay of flow {flow!r}", holder=f"replay {context.attempt} of {name}"):
+        _check_ready(context, dry_run=dry_run)
+        if dry_run:
+            _dry_run(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
+        else:
+            _replay(context, selection, limit)
+
+
+def finish_interrupted(context: FlowContext) -> None:
+    """Finish or release the claim of an interrupted replay, before a run; writes to the live table, never to staging.
+
+    If the target contains the claim's transaction, it is recorded and settled. Otherwise its entries are released: a run
+    does not replay entries without a request.
+    """
+    marker = _marker(context)
+    try:
+        replay = json.loads(marker.read_text(encoding="utf-8"))
+    except FileNotFoundError:
         return
-    _take(context, _plan(context, window, 0 if last is None else last.number + 1))
+    # The ledger line names the request of the replay, also when a later run writes it.
+    request = dataclasses.replace(context.request, mode="replay", requested_by=replay["by"])
+    context = dataclasses.replace(context, request=request)
+    unfinished = claims.unfinished_claim(context.quarantine)
+    if unfinished is not None:
+        number = unfinished.number
+        claim_context = _with_claim(context, number, claims.entries_of(context.quarantine, number))
+        if decide(claim_context, number).written:
+            process_claim(context, number)
+            context.report.notes.append(f"finished the interrupted replay {number}")
+        else:
+            claims.release(context.quarantine, number)
+            context.report.notes.append(
+                f"released the entries of the interrupted replay {number}: {unfinished.entries:,} entries are open again"
+            )
+    marker.unlink(missing_ok=True)
 
 
-def finish_pending(context: FlowContext) -> None:
-    """Finish a replay that a crash left half-written; forget one that wrote nothing."""
-    last = _last(context)
-    if last is None or last.done:
+def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
+    checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
+    if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
         return
-    if written_plan.has_begun(context, last.number):
-        _take(context, last)
-    else:
-        written_plan.drop(context, last.number)
-        shutil.rmtree(_keys(context, last.number), ignore_errors=True)
-
-
-def _take(context: FlowContext, planned: Rederivation) -> None:
-    own = context.of_windows()
-
-    def split(decision: Decision) -> Split | None:
-        keys = own.spark.read.parquet(str(_keys(context, planned.number))).persist()
-        own.persisted.append(keys)
-        if context.flow.target.write_mode == "recompute":
-            return split_groups(own, _as_feed(own, keys, planned), planned.number, decision)
-        return split_rows(own, _source_rows(own, keys, planned), planned.number, decision, anew=keys)
-
-    micro_batch.take(own, planned.number, split, lambda: planned.planned_at_ms, planning=planned.seconds)
-    written_plan.write(context, dataclasses.replace(planned, done=True))
-    shutil.rmtree(_keys(context, planned.number), ignore_errors=True)
-
-
-def _plan(context: FlowContext, window: Window, number: int) -> Rederivation:
-    """Write down what is replayed, before anything is written."""
-    assert context.source_table is not None
-    started = time.monotonic()
-    planned = Rederivation(
-        number=number,
-        run_key=context.run_key,
-        window=dataclasses.asdict(window),
-        source_version=tables.version(context.spark, context.source_table),
-        planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
-        requested_by=context.request.requested_by,
-        request_id=context.request.request_id,
-    )
-    keys = _named_keys(context.of_windows(), window, planned)
-    keys.distinct().write.mode("overwrite").parquet(str(_keys(context, number)))
-    planned = dataclasses.replace(planned, seconds=round(time.monotonic() - started, 3))
-    written_plan.write(context, planned)
-    return planned
-
-
-def _named_keys(context: FlowContext, window: Window, planned: Rederivation) -> DataFrame:
-    """The keys that have a row in the window: in the table as it stands, and as today's code makes it."""
-    from pyspark.sql import functions as F
-
-    spark, flow = context.spark, context.flow
-    column = event_time(context.pipeline, flow)
-    assert column is not None and context.source_table is not None
-    if flow.target.write_mode == "recompute":
-        source = tables.read(spark, context.source_table, planned.source_version)
-        return source.where(_within(source, column, window, timed_table(context.pipeline, flow))).select(
-            *flow.target.keys
+    if context.app_id not in tables.transactions(context.spark, context.live):
+        raise RequestError(
+            f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not contain data of "
+            f"checkpoint v{context.ref.version} yet, so replayed rows would be lost. Run the flow first, then replay."
         )
-    made = transform_records(context, _whole_feed(context, planned))
-    made = made.where(_within(made, column, window, flow.target.name)).select(*flow.target.keys)
-    live = tables.read(spark, context.live)
-    if column in live.columns:
-        held = live.where(_within(live, column, window, flow.target.name)).select(*flow.target.keys)
-        made = made.unionByName(held)
-    return made.where(" AND ".join(f"`{key}` IS NOT NULL" for key in flow.target.keys)).select(
-        *[F.col(key) for key in flow.target.keys]
+    if not dry_run:
+        decision.retire(context.layout, context.ref)
+
+
+def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
+    unfinished = claims.unfinished_claim(context.quarantine)
+    if unfinished is not None:
+        process_claim(context, unfinished.number)
+    earlier = _claim_numbers(context)
+    _report_earlier(context, earlier)
+    number = _highest_number(context) + 1
+    first = min(earlier, default=number)
+    remaining = None if limit is None else limit - claims.count_entries(context.quarantine, earlier)
+    while remaining is None or remaining > 0:
+        claim_limit = ENTRIES_AT_ONCE if remaining is None else min(remaining, ENTRIES_AT_ONCE)
+        claimed = claim(context, selection, number=number, first=first, limit=claim_limit)
+        if claimed is None:
+            break
+        process_claim(context, number)
+        number += 1
+        remaining = None if remaining is None else remaining - claimed.entries
+
+
+def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> claims.Claim | None:
+    """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
+    by = context.request.requested_by or "tidegate"
+    marker = _marker(context)
+    write_text(_claims_file(context), json.dumps([*_claim_numbers(context), number]))
+    write_text(marker, json.dumps({"number": number, "by": by}))
+    created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+    if created is None:
+        marker.unlink()
+    return created
+
+
+def _marker(context: FlowContext) -> Path:
+    """This file exists while a claim of the flow is unfinished."""
+    return context.layout.claim(context.pipeline.name, context.flow.name)
+
+
+def _claims_file(context: FlowContext) -> Path:
+    return context.layout.claims(context.pipeline.name, context.request.run_key, context.request.request_id)
+
+
+def _claim_numbers(context: FlowContext) -> list[int]:
+    """The claims of earlier attempts at the same request, ascending; may include released ones."""
+    try:
+        numbers: list[int] = json.loads(_claims_file(context).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return sorted(set(numbers))
+
+
+def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
+    """Add the ledger lines of earlier attempts to this report, which covers the whole request."""
+    reported = {record.batch_id for record in context.report.batches}
+    missing = ", ".join(str(number) for number in numbers if number not in reported)
+    if not missing:
+        return
+    lines = store.select(
+        context.layout.ops(context.pipeline.name, "ledger"),
+        f"SELECT * FROM delta_table WHERE app_id = '{context.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
     )
+    context.report.batches[:0] = [BatchRecord.from_json(line) for line in lines]
 
 
-def _whole_feed(context: FlowContext, planned: Rederivation) -> DataFrame:
-    """All rows of the source as its change feed would bring them at once."""
-    from pyspark.sql import functions as F
+def process_claim(context: FlowContext, number: int) -> None:
+    """Steps b and c of one claim; steps that an earlier attempt has done are skipped.
 
-    assert context.source_table is not None
-    rows = tables.read(context.spark, context.source_table, planned.source_version)
-    return rows.withColumns(
-        {
-            "_change_type": F.lit("insert"),
-            "_commit_version": F.lit(planned.source_version).cast("bigint"),
-            "_commit_timestamp": F.timestamp_millis(F.lit(planned.planned_at_ms)),
-        }
-    )
-
-
-def _source_rows(context: FlowContext, keys: DataFrame, planned: Rederivation) -> DataFrame:
-    """The source rows that today's code makes into rows of the keys."""
-    feed = _whole_feed(context, planned)
-    names = list(context.flow.target.keys)
-    ids = transform_records(context, feed).join(keys, names, "left_semi").select("_row_id").distinct().persist()
-    context.persisted.append(ids)
-    if context.landing is not None:
-        return feed.join(ids, "_row_id", "left_semi")
-    # A row of a keyed source has no id of its own until it is a record.
-    wanted = parse.keyed_feed(feed, context.source_keys).join(ids, "_row_id", "left_semi").select(*context.source_keys)
-    return feed.join(wanted, list(context.source_keys), "left_semi")
+    Raises:
+        TidegateError: As for a run. After a permanent error, the claim is released unless the target contains it.
+    """
+    claim_context = _with_claim(context, number, claims.entries_of(context.quarantine, number))
+    session = context.spark.newSession()
+    try:
+        if decide(claim_context, number).written:
+            batch = session.range(0).toDF("_row_id")
+        else:
+            batch = source_records.read(claim_context, session)
+            _reopen_missing(claim_context, batch)
+        micro_batch.process(claim_context, batch, number)
+    except Exception as error:
+        failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
+        if not failure.transient and not decide(claim_context, number).written:
+            claims.release(context.quarantine, number)
+            _marker(context).unlink(missing_ok=True)
+        raise
+    settle(claim_context, number)
+    _marker(context).unlink(missing_ok=True)
 
 
-def _as_feed(context: FlowContext, keys: DataFrame, planned: Rederivation) -> DataFrame:
-    """The named groups as a change feed names them."""
-    from pyspark.sql import functions as F
-
-    return keys.withColumns(
-        {
-            "_change_type": F.lit("insert"),
-            "_commit_version": F.lit(planned.source_version).cast("bigint"),
-        }
-    )
+def settle(context: FlowContext, number: int) -> None:
+    """Step c: returned entries are open again, the others become ``replayed``."""
+    claims.settle(context.quarantine, number)
 
 
-def _within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
-    from pyspark.sql import functions as F
-
-    kind = dict(rows.dtypes).get(column)
-    if kind == "date":
-        first, last = window.dates
-        return F.col(column).between(F.lit(first), F.lit(last))
-    if kind in ("timestamp", "timestamp_ntz"):
-        start, end = (F.lit(moment).cast("timestamp").cast(kind) for moment in (window.start, window.end))
-        return (F.col(column) >= start) & (F.col(column) < end)
-    raise SpecError(
-        f"event_time={column!r} of table {table!r} is {kind or 'not among its columns'}; declare a column that is a date or a timestamp"
-    )
+def _highest_number(context: FlowContext) -> int:
+    """The highest claim number in the quarantine's rows and in the transactions of quarantine and live table."""
+    paths = (context.quarantine, context.live)
+    written = [tables.transactions(context.spark, path).get(context.replays_app_id, -1) for path in paths]
+    return max(*written, claims.highest_number(context.quarantine))
 
 
-def _keys(context: FlowContext, number: int) -> Path:
-    return written_plan.folder(context) / f"{number}.keys"
+def _dry_run(context: FlowContext, selection: Selection, limit: int) -> None:
+    entries = lifecycle.unclaimed_entries(context.quarantine, selection, limit)
+    context.report.dry_run = True
+    if not entries:
+        return
+    number = _highest_number(context) + 1
+    claim_context = _with_claim(context, number, entries)
+    try:
+        batch = source_records.read(claim_context, context.spark.newSession())
+        split = micro_batch.split_batch(claim_context, batch, number, Decision(quarantined=False, written=False))
+        if split is not None:
+            check_balance(claim_context, split.prepared)
+            claim_context.record_batch(split.prepared)
+    finally:
+        claim_context.release()
 
 
-def _last(context: FlowContext) -> Rederivation | None:
-    known = written_plan.numbers(context)
-    return Rederivation(**written_plan.read(context, known[-1])) if known else None
+def _with_claim(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> FlowContext:
+    started_ms = int(pendulum.now("UTC").timestamp() * 1000)
+    replay = Replay(number=number, started_ms=started_ms, entries=tuple(entries))
+    return dataclasses.replace(context, replay=replay, persisted=[])
+
+
+def _reopen_missing(context: FlowContext, batch: DataFrame) -> None:
+    """Reopen entries whose record is no longer in bronze. For a missing file, step 2 returns an entry ``vanished``."""
+    if context.source_table is None or context.replay is None:
+        return
+    import pyarrow
+
+    present = {row["_row_id"] for row in batch.select("_row_id").collect()}
+    missing = [entry["_row_id"] for entry in context.replay.entries if entry["_row_id"] not in present]
+    if missing:
+        ids = pyarrow.table({"_row_id": pyarrow.array(missing, pyarrow.string())})
+        claims.reopen_missing(context.quarantine, context.replay.number, ids)

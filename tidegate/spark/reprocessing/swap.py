@@ -1,10 +1,9 @@
-"""How a table that was derived anew in staging takes the live table's place, in one commit.
+"""Swap: the staging table of a full refresh replaces the live table, in one commit.
 
-Readers see the old table or the new one, never an empty one. What can be compared row by row goes in by a MERGE that
-touches only what differs, so the change feed carries only real changes. With other keys, a column of another type or one less,
-rows cannot be compared nor be followed through one change feed: then the commit replaces all rows and the schema, and a
-flow that reads the feed opens its own next refresh when it meets that commit (`is_past_replacement`), so that it goes
-on by itself.
+Readers see the old table or the new one, never an empty one. If rows can be compared, a MERGE changes only those that
+differ, so that the change feed contains real changes only. With other keys, a column of another type or a removed column,
+rows cannot be compared, and one change feed cannot describe the change. Then the commit replaces all rows and the schema.
+A flow that reads the feed opens its own next refresh when it reaches that commit (`is_past_replacement`).
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def staging(context: FlowContext) -> Path:
-    """Where the flow's checkpoint builds its table before it is swapped in."""
+    """The folder of the staging table of the flow's checkpoint."""
     ref = context.ref
     return context.layout.staging(context.pipeline.name, context.flow.name, ref.version, ref.refresh)
 
 
 def swap_in(context: FlowContext) -> None:
-    """Make the live table what staging holds, once the feed is drained. The last staged batch's ids go with it."""
+    """Swap staging into the live table, after the whole feed was read. The commit carries the last staged transaction."""
     staged = tables.transactions(context.spark, context.target).get(context.app_id)
     if staged is None:
         return
@@ -42,8 +41,8 @@ def swap_in(context: FlowContext) -> None:
     spark, live = context.spark.newSession(), context.live
     rows, old = tables.read(spark, context.target), tables.read(spark, live)
     replaced = _rekeyed(context) or not sinks.fits(rows, old)
-    told = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
-    txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, planned=told)
+    prepared = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
+    txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
     if replaced:
         sinks.replace_table(rows, live, txn)
     else:
@@ -53,7 +52,7 @@ def swap_in(context: FlowContext) -> None:
 
 
 def finish(context: FlowContext, seconds: float = 0.0) -> None:
-    """Record a swap that the live table holds, and remove staging; also what a crash behind the commit left over."""
+    """Record a committed swap and remove staging; also after a crash that followed the commit."""
     folder, live = staging(context), context.live
     staged = tables.transactions(context.spark, folder).get(context.app_id)
     if staged is not None:
@@ -61,13 +60,13 @@ def finish(context: FlowContext, seconds: float = 0.0) -> None:
         record = _record(context, tables.find_commit(live, context.app_id, staged, newest), staged)
         record = replace(record, seconds=seconds)
         ledger.record_batch(context, record)
-        context.tell_batch(record)
+        context.record_batch(record)
     shutil.rmtree(folder)
     context.target = live
 
 
 def is_past_replacement(context: FlowContext) -> bool:
-    """Whether the source's feed cannot be read on from the checkpoint's position, because the table was replaced there."""
+    """Whether a commit after the checkpoint's position replaced the source table, so that its feed cannot be continued."""
     if context.source_table is None or not tables.exists(context.source_table):
         return False
     state = progress.read(context.checkpoint)
@@ -75,11 +74,11 @@ def is_past_replacement(context: FlowContext) -> bool:
     if reached is None:
         return False
     position = progress.planned_batch(context.checkpoint, reached).delta
-    # A first load reads its version as a whole, the feed's own commits begin behind it.
+    # A first load reads its whole version; the commits of the feed begin after it.
     first = position.version + 1 if position.of_snapshot else position.version
     newest = tables.version(context.spark, context.source_table)
     return any(
-        commit.metadata.get("planned", {}).get("replaced")
+        commit.metadata.get("prepared", {}).get("replaced")
         for commit in tables.commits(context.source_table, first, newest)
     )
 
@@ -90,10 +89,10 @@ def next_refresh(ref: CheckpointRef) -> CheckpointRef:
 
 
 def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRecord:
-    told = commit.metadata["planned"]
-    rows = int(told["rows"])
-    if told["replaced"]:
-        upserted, deleted = rows, int(told["rows_before"])
+    prepared = commit.metadata["prepared"]
+    rows = int(prepared["rows"])
+    if prepared["replaced"]:
+        upserted, deleted = rows, int(prepared["rows_before"])
     else:
         upserted = commit.metrics["numTargetRowsInserted"] + commit.metrics["numTargetRowsUpdated"]
         deleted = commit.metrics["numTargetRowsDeleted"]
@@ -111,11 +110,11 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
 
 
 def _rekeyed(context: FlowContext) -> bool:
-    """Whether the version that wrote the live table last had other keys: its rows cannot be found by the new ones."""
-    held = tables.transactions(context.spark, context.live)
-    written = [version for app_id in held if (version := _version_of(app_id)) is not None]
-    known = checkpoint.versions(context.layout, context.pipeline.name, context.flow.name)
-    sidecar = known.get(max(written, default=0))
+    """Whether the checkpoint version that last wrote the live table had other keys."""
+    transactions = tables.transactions(context.spark, context.live)
+    written = [version for app_id in transactions if (version := _version_of(app_id)) is not None]
+    sidecars = checkpoint.versions(context.layout, context.pipeline.name, context.flow.name)
+    sidecar = sidecars.get(max(written, default=0))
     return sidecar is None or tuple(sidecar["remembered"]["keys"]) != context.flow.target.keys
 
 

@@ -1,53 +1,53 @@
-// In Airflow's frame: its dark mode, and links that leave the frame. By itself: the reader's own dark mode.
+// In Airflow's frame: follow Airflow's dark mode, and open links outside the frame. Otherwise: follow the system's dark mode.
 "use strict";
 
 (() => {
   const page = document.documentElement;
 
-  const airflow = () => {
+  const airflowWindow = () => {
     try {
-      // Another origin's window would throw here.
+      // Throws if the parent window has another origin.
       return window.parent !== window && window.parent.document ? window.parent : null;
     } catch {
       return null;
     }
   };
 
-  const frame = airflow();
-  const wish = window.matchMedia("(prefers-color-scheme: dark)");
+  const frame = airflowWindow();
+  const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
 
-  const dress = () => {
-    const dark = frame ? frame.document.documentElement.classList.contains("dark") : wish.matches;
+  const applyTheme = () => {
+    const dark = frame ? frame.document.documentElement.classList.contains("dark") : prefersDark.matches;
     page.classList.toggle("dark", dark);
     page.classList.toggle("light", !dark);
-    // Reports of the lake go by this alone.
+    // Data quality reports only use the colour scheme.
     page.style.colorScheme = dark ? "dark" : "light";
   };
 
   page.classList.toggle("framed", frame !== null);
-  dress();
-  wish.addEventListener("change", dress);
+  applyTheme();
+  prefersDark.addEventListener("change", applyTheme);
   if (frame) {
-    new MutationObserver(dress).observe(frame.document.documentElement, { attributeFilter: ["class"] });
+    new MutationObserver(applyTheme).observe(frame.document.documentElement, { attributeFilter: ["class"] });
   }
 
-  // A plain link would put Airflow into its own frame, and the frame's sandbox opens no window.
+  // A plain link would open Airflow inside its own frame, and the frame's sandbox allows no new window.
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[data-leaves]");
+    const link = event.target.closest("a[data-leaves-frame]");
     if (!link || !frame || event.defaultPrevented || event.button !== 0) {
       return;
     }
     event.preventDefault();
-    const own = link.origin === frame.location.origin;
-    if (own && !(event.metaKey || event.ctrlKey || event.shiftKey)) {
+    const sameOrigin = link.origin === frame.location.origin;
+    if (sameOrigin && !(event.metaKey || event.ctrlKey || event.shiftKey)) {
       frame.history.pushState({}, "", link.href);
       frame.dispatchEvent(new PopStateEvent("popstate", { state: frame.history.state }));
       return;
     }
-    const outside = frame.document.createElement("a");
-    outside.href = link.href;
-    outside.target = "_blank";
-    outside.rel = "noopener noreferrer";
-    outside.click();
+    const anchor = frame.document.createElement("a");
+    anchor.href = link.href;
+    anchor.target = "_blank";
+    anchor.rel = "noopener noreferrer";
+    anchor.click();
   });
 })();

@@ -1,0 +1,207 @@
+"""Prints the output of the demo: landed files and messages, the result of each flow, quarantine, rows of gold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.checks import Check, query, table
+from demo.flights_feed import Landed
+from demo.runs import DagRun
+from tidegate.formatting import count, size
+from tidegate.layout import Layout
+from tidegate.report import FlowReport, RunReport
+from tidegate.spec import Pipeline
+from tidegate.status.lag import Lag
+
+EXAMPLES_SHOWN = 14
+
+
+def heading(console: Console, text: str) -> None:
+    """Print a horizontal line with a title."""
+    console.print()
+    console.rule(f"[bold]{text}", align="left", style="blue")
+
+
+def landed_files(console: Console, files: Sequence[Landed]) -> None:
+    """Print the files of a wave; ordinary days take one line together."""
+    plain = [file for file in files if not file.what]
+    odd = [file for file in files if file.what]
+    total = f"{count(len(files), 'file')}, {sum(f.rows for f in files):,} records, {size(sum(f.size for f in files))}"
+    console.print(f"[bold]Landed[/] in flights/: {total}")
+    if plain:
+        console.print(f"  {plain[0].name} … {plain[-1].name}: {count(len(plain), 'ordinary day')}", highlight=False)
+    for file in odd:
+        console.print(f"  {file.name}", style="yellow", end="", markup=False, highlight=False)
+        console.print(f": {count(file.rows, 'record')}, {file.what}", highlight=False)
+
+
+def landed_messages(console: Console, counts: Mapping[str, int]) -> None:
+    """Print the number of messages of a wave, by kind."""
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items(), key=lambda item: -item[1]))
+    console.print(f"[bold]Sent[/] to topic clickstream: {sum(counts.values()):,} messages ({kinds})", highlight=False)
+
+
+def run_result(
+    console: Console, run: DagRun, report: RunReport | None, before: Sequence[Lag], after: Sequence[Lag]
+) -> None:
+    """Print the result of a DAG run, with a row per flow."""
+    tasks = "  ".join(_coloured(task, state) for task, state in _in_order(run).items())
+    console.print(f"\n[bold]{run.dag_id}[/]  {tasks}  [dim]{run.seconds:.1f} s[/]", highlight=False)
+    if report is None:
+        console.print(f"  {after[0].reason.capitalize()}: the run ended in `plan`, and no JVM was started.")
+        return
+    console.print(_flows(report))
+    console.print(f"  lag before: {_lag(before)}; now: {_lag(after)}{_opened(report)}", highlight=False)
+    seconds = ", ".join(f"{part} {report.parts[part]:.1f} s" for part in ("session", "flows") if part in report.parts)
+    console.print(f"  [dim]{'; '.join([seconds, *report.notes])}[/]", highlight=False)
+    for subject, error in (
+        ("the run", report.error),
+        *((f"{flow.flow} {flow.state}", flow.error) for flow in report.flows),
+    ):
+        if error:
+            console.print(f"  [red]{subject}[/]: ", end="")
+            console.print(f"{error['kind']}: {error['message']}", markup=False, highlight=False)
+
+
+def quarantined(console: Console, layout: Layout, pipeline: Pipeline, report: RunReport) -> None:
+    """Print the quarantine entries of this run by rule, each with the source of one example, never the record itself."""
+    groups: list[tuple[Any, ...]] = []
+    for flow in report.flows:
+        first = min((batch.batch_id for batch in flow.batches), default=None)
+        rows = table(layout.quarantine(pipeline.name, flow.flow))
+        if rows is None or first is None or not flow.total("quarantined") + flow.total("files_quarantined"):
+            continue
+        groups += query(
+            "SELECT rule, level, count(*), arg_min(source, _row_id) FROM"
+            f" (SELECT unnest(rules) AS rule, * FROM q WHERE _batch_id >= {first}) GROUP BY ALL ORDER BY 3 DESC, 1",
+            q=rows,
+        )
+    if not groups:
+        return
+    console.print("  [bold]in quarantine[/], by rule")
+    shown = _table("rule", "rows", "for example", right=("rows",))
+    for rule, level, number, source in groups[:EXAMPLES_SHOWN]:
+        shown.add_row(
+            _plain(rule), f"{number:,}" if level == "row" else count(number, "file"), _plain(_location(source))
+        )
+    console.print(shown)
+    if len(groups) > EXAMPLES_SHOWN:
+        console.print(f"  [dim]… and {len(groups) - EXAMPLES_SHOWN} more rules[/]")
+
+
+def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> None:
+    """Print rows of a gold table, read without a JVM.
+
+    Args:
+        console: For the output.
+        layout: The lake.
+        name: The table.
+        sql: A query of the view ``gold``.
+        title: A description of the rows.
+    """
+    import duckdb
+
+    rows = table(layout.table(name))
+    if rows is None:
+        return
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("gold", rows)
+        result = connection.execute(sql)
+        names = [described[0] for described in result.description or ()]
+        shown = _table(*names, right=set(names) - {"day", "carrier", "page", "hour"})
+        for row in result.fetchall():
+            shown.add_row(*(f"{cell:.1f}" if isinstance(cell, float) else _plain(str(cell)) for cell in row))
+    console.print(f"[bold]{name}[/], {title}", highlight=False)
+    console.print(shown)
+
+
+def checked(console: Console, checks: Sequence[Check]) -> None:
+    """Print the results of the final checks."""
+    for check in checks:
+        mark = "[green]✔[/]" if check.passed else "[bold red]✘[/]"
+        console.print(f"  {mark} {check.what} [dim]({check.details})[/]", highlight=False)
+
+
+def _flows(report: RunReport) -> Table:
+    counts = ("batches", "read", "written", "quarantined", "filtered", "replaced", "time")
+    shown = _table("flow", *counts, right=counts)
+    for flow in report.flows:
+        shown.add_row(
+            flow.flow,
+            str(len(flow.batches)),
+            f"{flow.total('read'):,}",
+            _written(flow),
+            _quarantined(flow),
+            f"{flow.total('filtered'):,}",
+            f"{flow.total('deduplicated') + flow.total('superseded'):,}",
+            f"{flow.seconds:.1f} s",
+            style={"refused": "yellow", "failed": "red"}.get(flow.state, ""),
+        )
+    return shown
+
+
+def _table(*names: str, right: Collection[str]) -> Table:
+    """A table without borders, indented by two, with the columns in ``right`` aligned to the right."""
+    shown = Table(box=None, padding=(0, 0, 0, 2), header_style="dim")
+    for name in names:
+        shown.add_column(name, justify="right" if name in right else "left", no_wrap=name in right)
+    return shown
+
+
+def _written(flow: FlowReport) -> str:
+    groups = flow.total("upserted") + flow.total("deleted")
+    return f"{groups:,} groups" if flow.total("groups") else f"{flow.total('written'):,}"
+
+
+def _quarantined(flow: FlowReport) -> str:
+    files = flow.total("files_quarantined")
+    rows = flow.total("quarantined")
+    return " + ".join([f"{rows:,}"] * bool(rows or not files) + [count(files, "file")] * bool(files))
+
+
+def _lag(lags: Sequence[Lag]) -> str:
+    """The lag of the flows in one phrase."""
+    units = {"files": "file", "kafka": "message", "change_feed": "commit"}
+    parts = []
+    for lag in lags:
+        if lag.behind:
+            measured = f" ({size(lag.bytes)})" if lag.bytes and lag.kind == "files" else ""
+            parts.append(f"{lag.flow} {count(lag.behind, units[lag.kind])}{measured}")
+    return ", ".join(parts) or "none"
+
+
+def _opened(report: RunReport) -> str:
+    listed = sum(flow.total("files_listed") for flow in report.flows)
+    return f"; opened {count(listed, 'file')} and no other" if listed else ""
+
+
+def _in_order(run: DagRun) -> dict[str, str]:
+    first = [task for task in ("plan", "run", "bronze", "silver", "gold") if task in run.tasks]
+    return {task: run.tasks[task] for task in [*first, *sorted(set(run.tasks) - set(first))]}
+
+
+def _coloured(task: str, state: str) -> str:
+    colour = {"success": "green", "skipped": "dim", "failed": "red"}.get(state, "yellow")
+    return f"[{colour}]{task} {state}[/]"
+
+
+def _location(source: str | None) -> str:
+    """The short coordinates of a record: file name and line, or partition and offset."""
+    try:
+        coordinates = json.loads(source or "{}")
+    except ValueError:
+        return ""
+    if "offset" in coordinates:
+        return f"partition {coordinates['partition']}, offset {coordinates['offset']}"
+    name = str(coordinates.get("path", "")).rpartition("/")[2]
+    return f"{name}, line {coordinates['line']}" if "line" in coordinates else name
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")

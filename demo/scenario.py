@@ -1,0 +1,195 @@
+"""The steps of the demo: three waves land, the real DAGs process them, and an independent engine verifies the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+from rich.console import Console
+
+from demo import checks, clicks_feed, flights_feed, output, recompute
+from demo.progress import existing_reports, show_progress
+from demo.runs import RunCrashedError
+from demo.services import DemoServices, check_set_up, set_up
+from tidegate import registry
+from tidegate.report import RunReport
+from tidegate.spec import Pipeline
+from tidegate.status import lag
+
+STORM = (
+    f"SELECT * REPLACE (round(mean_delay, 1) AS mean_delay) FROM gold WHERE day = '{flights_feed.STORM_DAY}'"
+    " ORDER BY flights DESC, carrier LIMIT 4"
+)
+BUSIEST = (
+    "SELECT page, strftime(hour, '%Y-%m-%d %H:00') AS hour, views, users, longest_stay FROM gold"
+    " ORDER BY views DESC, page, gold.hour LIMIT 4"
+)
+
+
+@dataclass(frozen=True)
+class Length:
+    """The amount of input."""
+
+    flights: str
+    """The period of the flights of wave 1, as text."""
+    first_day: date
+    """The first file of wave 1. The days of the storm and of the late file are between it and the last."""
+    last_day: date
+    clicks: int
+    """Views in wave 1."""
+    later_clicks: int
+    """Views in wave 2."""
+    at_once: bool = False
+    """Whether one run of each pipeline processes waves 1 and 2 together."""
+
+
+FULL = Length("two months", date(2013, 1, 1), date(2013, 2, 28), clicks=18_000, later_clicks=4_000)
+SHORT = Length("three days", date(2013, 2, 8), date(2013, 2, 10), clicks=2_000, later_clicks=500, at_once=True)
+"""The same kinds of files and messages, for fewer days, in one increment instead of two."""
+
+
+@dataclass
+class Scenario:
+    """One execution of the demo."""
+
+    console: Console
+    services: DemoServices
+    length: Length = FULL
+    flights: Pipeline = field(default_factory=lambda: registry.load("flights"))
+    clickstream: Pipeline = field(default_factory=lambda: registry.load("clickstream"))
+    passed: bool = True
+    """Whether all checks so far have passed."""
+    unread_flights: int = 0
+    """Number of records of earlier waves that were not read yet."""
+    unread_clicks: int = 0
+
+    def first_wave(self) -> None:
+        """Weeks of flights and half a day of clicks."""
+        length = self.length
+        output.heading(self.console, f"Wave 1: {length.flights} of flights, a file a day, and half a day of clicks")
+        files = flights_feed.wave_one(self.services.environment.landing, length.first_day, length.last_day)
+        messages = clicks_feed.wave_one(length.clicks)
+        clicks_feed.produce(self.services.environment.kafka, messages)
+        output.landed_files(self.console, files)
+        output.landed_messages(self.console, clicks_feed.counts(messages))
+        if length.at_once:
+            self.unread_flights, self.unread_clicks = sum(file.rows for file in files), len(messages)
+            return
+        self._run(self.flights, sum(file.rows for file in files))
+        self._storm("the day of the snowstorm, as first published")
+        self._run(self.clickstream, len(messages))
+        self._busiest("the busiest pages and hours")
+
+    def second_wave(self) -> None:
+        """The next days, a correction, a late file, and broken files and messages."""
+        output.heading(self.console, "Wave 2: the next days, a correction, a late file, and broken ones")
+        files = flights_feed.wave_two(self.services.environment.landing)
+        messages = clicks_feed.wave_two(self.length.later_clicks, already=self.length.clicks)
+        clicks_feed.produce(self.services.environment.kafka, messages)
+        output.landed_files(self.console, files)
+        output.landed_messages(self.console, clicks_feed.counts(messages))
+        self._run(self.flights, self.unread_flights + sum(file.rows for file in files))
+        self._storm("the same day after the correction: every delay is seven minutes longer")
+        self._run(self.clickstream, self.unread_clicks + len(messages))
+        self._busiest("the same after corrections and deletions")
+
+    def third_wave(self) -> None:
+        """No input; the runs start no JVM."""
+        output.heading(self.console, "Wave 3: nothing lands")
+        for pipeline in (self.flights, self.clickstream):
+            report = self._run(pipeline, 0)
+            self.passed &= report is None
+
+    def verify(self) -> None:
+        """Check the ledger, and compare the tables with an independent recomputation."""
+        output.heading(self.console, "Verification: DuckDB computes all tables from the files and the topic alone")
+        layout = self.services.layout
+        answers = (
+            (self.flights, recompute.flights(self.services.environment.landing)),
+            (self.clickstream, recompute.clickstream(recompute.read_topic(self.services.environment.kafka))),
+        )
+        in_ledger = (checks.balance, checks.quarantine_states)
+        results = [check(layout, pipeline) for pipeline, _ in answers for check in in_ledger]
+        for pipeline, answer in answers:
+            results += checks.exactly_once(layout, pipeline, answer)
+            answer.close()
+        output.checked(self.console, results)
+        self.passed &= all(check.passed for check in results)
+
+    def print_next_steps(self, seconds: float) -> None:
+        """Print the paths of the results and the next commands."""
+        output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
+        short_path, layout = self.services.short_path, self.services.layout
+        lake = short_path(layout.lake)
+        reports = [
+            page for p in (self.flights, self.clickstream) if (page := layout.docs(p.name) / "index.html").exists()
+        ]
+        paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
+        for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
+            self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)
+        self.console.print("\n[bold]Next[/]")
+        landing = short_path(self.services.environment.landing)
+        for command, why in (
+            (
+                f"TIDEGATE_LAKE={lake} TIDEGATE_LANDING={landing} .venv/bin/tidegate status flights",
+                "shows the status of each flow",
+            ),
+            (".venv/bin/tidegate new NAME", "creates a pipeline that runs without changes"),
+            ("make test", "runs all tests"),
+        ):
+            self.console.print(f"  {command}", style="cyan", highlight=False, soft_wrap=True, markup=False)
+            self.console.print(f"      [dim]{why}[/]")
+
+    def _run(self, pipeline: Pipeline, expected: int) -> RunReport | None:
+        environment = self.services.environment
+        before = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
+        layout = self.services.layout
+        earlier = existing_reports(layout, pipeline.name)
+        run = self.services.runs.start(pipeline.name)
+        result, report = show_progress(self.console, layout, run, expected, earlier)
+        after = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
+        output.run_result(self.console, result, report, before, after)
+        if report is not None:
+            output.quarantined(self.console, self.services.layout, pipeline, report)
+        if not result.succeeded:
+            log = self.services.short_path(self.services.log)
+            raise RunCrashedError(f"The run of {pipeline.name!r} failed, and the demo ends; its log is {log}.")
+        return report
+
+    def _storm(self, title: str) -> None:
+        output.gold(self.console, self.services.layout, "gold.daily_delay", STORM, title)
+
+    def _busiest(self, title: str) -> None:
+        output.gold(self.console, self.services.layout, "gold.page_views", BUSIEST, title)
+
+
+def run_demo(project: Path, folder: Path, console: Console, length: Length = FULL) -> bool:
+    """Start the services, run the demo, and stop the services.
+
+    Args:
+        project: The project's folder.
+        folder: The folder for all files of the demo.
+        console: For the output.
+        length: The amount of input.
+
+    Returns:
+        Whether all checks passed.
+
+    Raises:
+        TidegateError: A prerequisite is missing, a service did not start, or a run failed.
+    """
+    check_set_up(project)
+    started = time.monotonic()
+    console.print("[bold]Tidegate[/]: files and Kafka topics into Delta tables, one bounded increment at a time.")
+    console.print("[dim]A local Spark, a real Kafka broker, the real DAGs of dags/. All files are in one folder.[/]")
+    with contextlib.ExitStack() as exit_stack:
+        with console.status("starting the broker and Airflow"):
+            services = exit_stack.enter_context(set_up(project, folder))
+        scenario = Scenario(console, services, length)
+        for step in (scenario.first_wave, scenario.second_wave, scenario.third_wave, scenario.verify):
+            step()
+        scenario.print_next_steps(time.monotonic() - started)
+        return scenario.passed

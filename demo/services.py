@@ -1,0 +1,141 @@
+"""The demo's own folder, broker and Airflow, which are started for each demo and always stopped at its end.
+
+All files are in one folder. Only files of an earlier demo are deleted; the project's own lake, landing zone and Airflow home
+are not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from demo import clicks_feed, flights_feed
+from demo.runs import DagRuns, check_installed
+from tidegate.embedded import airflow_home, jars, java
+from tidegate.embedded.broker import Broker
+from tidegate.embedded.processes import Process
+from tidegate.environment import Environment
+from tidegate.errors import SetupError
+from tidegate.layout import Layout
+
+_REPLACED = ("lake", "landing", "broker", "demo.log")
+"""Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""
+_MARKER = "made-by-the-demo"
+
+
+@dataclass(frozen=True)
+class DemoServices:
+    """The running services of a demo, and its folders."""
+
+    project: Path
+    folder: Path
+    environment: Environment
+    layout: Layout
+    runs: DagRuns
+
+    @property
+    def log(self) -> Path:
+        """The output of Airflow and Spark."""
+        return self.folder / "demo.log"
+
+    def short_path(self, path: Path) -> str:
+        """A path for the output: relative to the working directory, if it is below it."""
+        with contextlib.suppress(ValueError):
+            return str(path.relative_to(Path.cwd()))
+        return str(path)
+
+
+def check_set_up(project: Path) -> None:
+    """Check the prerequisites of the demo.
+
+    Raises:
+        SetupError: A prerequisite is missing.
+    """
+    java.find()
+    check_installed(project)
+    if jars.missing(project):
+        raise SetupError("The Spark jars are missing: run `make setup`.")
+    flights_feed.data_file()
+
+
+@contextlib.contextmanager
+def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
+    """Start the broker and the process that runs the DAGs, and stop both at the end.
+
+    Args:
+        project: The project's folder.
+        folder: The folder for all files of the demo.
+
+    Raises:
+        SetupError: Another demo is running, the folder contains files that no demo created, or a service does not start.
+    """
+    with _locked(folder):
+        _clean(folder)
+        airflow_variables = _airflow(project, folder)
+        broker = Broker(folder / "broker", class_path=jars.class_path(project, "broker"))
+        with ThreadPoolExecutor(2) as threads, contextlib.ExitStack() as exit_stack:
+            flights = threads.submit(flights_feed.days)
+            exit_stack.callback(broker.stop)
+            broker.start()
+            environment = Environment.read(
+                {
+                    **os.environ,
+                    "TIDEGATE_PROJECT": str(project),
+                    "TIDEGATE_LAKE": str(folder / "lake"),
+                    "TIDEGATE_LANDING": str(folder / "landing"),
+                    "TIDEGATE_KAFKA": broker.bootstrap,
+                }
+            )
+            variables = airflow_variables | environment.variables()
+            runs = exit_stack.enter_context(DagRuns(project, variables, folder / "demo.log"))
+            broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
+            flights.result()
+            yield DemoServices(project, folder, environment, Layout.of(environment), runs)
+
+
+def _airflow(project: Path, folder: Path) -> dict[str, str]:
+    """Create an Airflow home for the demo, so that the project's Airflow has no assets of the demo's tables."""
+    airflow_home.ensure(folder)
+    return airflow_home.environment(folder) | {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
+    }
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[IO[str]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "running").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SetupError(
+                "Another demo is running in this project: wait until it ends, or stop it with Ctrl-C."
+            ) from None
+        yield lock
+
+
+def _clean(folder: Path) -> None:
+    """Delete the files of an earlier demo, and stop its broker if it still runs."""
+    marker = folder / _MARKER
+    existing = [folder / name for name in _REPLACED if (folder / name).exists()]
+    if existing and not marker.exists():
+        raise SetupError(
+            f"{existing[0]} was not created by the demo, which would replace it: move it to another folder."
+        )
+    marker.touch()
+    orphan = Process.read(folder / "broker" / "broker.pid")
+    if orphan is not None and orphan.alive:
+        orphan.stop_group(20)
+    for path in existing:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

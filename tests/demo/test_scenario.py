@@ -1,0 +1,52 @@
+"""The complete demo: the real DAGs, a real broker, three waves.
+
+The full length, as `make demo` runs it, runs nightly; for each merge, one increment processes the first two waves.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.airflow_database import migrated_database
+from tidegate.embedded import airflow_home, paths
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a demo, with the Airflow home of an earlier one."""
+    folder = tmp_path / "demo"
+    home = paths.airflow_home(folder)
+    home.mkdir(parents=True, mode=0o700)
+    shutil.copyfile(migrated_database(), home / "airflow.db")
+    (home / "migrated.txt").write_text(importlib.metadata.version("apache-airflow-core"))
+    assert airflow_home.is_ready(folder)
+    return folder
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+@pytest.mark.airflow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("options", [("--short",), pytest.param((), marks=pytest.mark.nightly)])
+def test_after_three_waves_all_checks_pass(folder: Path, options: tuple[str, ...]) -> None:
+    demo = subprocess.run(
+        [sys.executable, "-m", "demo", "--folder", str(folder), *options],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = demo.stdout + demo.stderr
+    assert demo.returncode == 0, output
+    assert output.count("no JVM was started") == 2, "in wave 3 both pipelines end in `plan`"
+    assert output.count("✔") >= 12
+    assert "Traceback" not in output
+    assert (folder / "lake" / "docs" / "flights" / "index.html").is_file()

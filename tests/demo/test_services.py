@@ -1,0 +1,74 @@
+"""The demo changes only its own files, and reports missing prerequisites in one sentence."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo import services
+from tidegate.errors import SetupError
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_a_missing_java_is_reported_in_one_sentence(tmp_path: Path) -> None:
+    variables = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    process = subprocess.run(
+        [sys.executable, "-m", "demo", "--folder", str(tmp_path)],
+        env={**variables, "PATH": str(Path(sys.executable).parent)},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 78
+    assert "Java" in process.stdout
+    assert "Traceback" not in process.stdout + process.stderr
+    assert len(process.stdout.strip().splitlines()) == 1
+
+
+def test_missing_dags_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="There are no DAGs"):
+        services.check_set_up(tmp_path)
+
+
+def test_files_that_no_demo_created_are_not_deleted(tmp_path: Path) -> None:
+    folder = tmp_path
+    (folder / "lake").mkdir()
+    (folder / "lake" / "mine").touch()
+    with pytest.raises(SetupError, match="was not created by the demo"), services.set_up(PROJECT, tmp_path):
+        pass
+    assert (folder / "lake" / "mine").exists()
+
+
+def test_only_the_files_of_an_earlier_demo_are_deleted(tmp_path: Path) -> None:
+    folder = tmp_path
+    (folder / "lake" / "tables").mkdir(parents=True)
+    (folder / "notes.txt").touch()
+    (folder / "made-by-the-demo").touch()
+    services._clean(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["made-by-the-demo", "notes.txt"]
+
+
+def test_a_link_in_place_of_the_lake_is_removed_and_not_followed(tmp_path: Path) -> None:
+    folder, target = tmp_path / "demo", tmp_path / "target"
+    folder.mkdir()
+    target.mkdir()
+    (target / "mine").touch()
+    (folder / "lake").symlink_to(target)
+    (folder / "made-by-the-demo").touch()
+    services._clean(folder)
+    assert not (folder / "lake").exists()
+    assert (target / "mine").exists()
+
+
+def test_a_second_demo_at_the_same_time_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "running").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SetupError, match="Another demo is running"), services.set_up(PROJECT, tmp_path):
+            pass

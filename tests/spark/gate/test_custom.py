@@ -1,0 +1,219 @@
+"""Custom expectations: foreign keys, freshness, and drift."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.errors import SpecError
+from tidegate.layout import Layout
+from tidegate.report import Verdict
+from tidegate.request import RunRequest
+from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+AIRPORT = {"column": "origin", "table": "silver.airports", "table_column": "code"}
+REF = CheckpointRef(dag_id="flights", flow="silver", version=1, refresh=0)
+
+
+def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]:
+    return {"type": kind, "kwargs": kwargs, "severity": severity}
+
+
+def gate_of(layout: Layout, *expectations: dict[str, Any]) -> SuiteGate:
+    path = layout.lake / "silver.json"
+    path.write_text(json.dumps({"name": "flights/silver", "expectations": list(expectations)}))
+    return SuiteGate(load_suite(path, "flights/silver"), "code", LakeContext(layout, "flights", "silver"))
+
+
+def judged(gate: SuiteGate, rows: DataFrame, batch_id: int = 0) -> tuple[Verdict, list[Any]]:
+    flagged = gate.flag(rows).persist()
+    try:
+        return gate.judge(flagged, flow="silver", app_id=REF.app_id, batch_id=batch_id), flagged.collect()
+    finally:
+        flagged.unpersist()
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path, tmp_path / "landing")
+
+
+@pytest.fixture
+def airports(spark: SparkSession, layout: Layout) -> Path:
+    """Three airports, one of them deleted, and one without a code."""
+    path = layout.table("silver.airports")
+    rows = [("JFK", False), ("LGA", False), ("XXX", True), (None, False)]
+    spark.createDataFrame(rows, "code string, _deleted boolean").write.format("delta").save(str(path))
+    return path
+
+
+def test_rows_with_an_unknown_reference_are_flagged_and_nulls_are_not(
+    spark: SparkSession, layout: Layout, airports: Path
+) -> None:
+    rows = spark.createDataFrame(
+        [(1, "JFK"), (2, "BOS"), (3, None), (4, "XXX"), (5, "LGA"), (6, "BOS")], "id int, origin string"
+    )
+    gate = gate_of(
+        layout,
+        rule("expect_column_values_to_be_in_table", "critical", **AIRPORT, mostly=0.3),
+        rule(
+            "expect_column_values_to_be_in_table",
+            "info",
+            **AIRPORT,
+            row_condition={"type": "comparison", "column": {"name": "id"}, "operator": ">", "parameter": 4},
+        ),
+    )
+    verdict, flagged = judged(gate, rows)
+
+    assert {row["id"] for row in flagged if row["_errors"]} == {2, 4, 6}
+    assert {row["id"] for row in flagged if row["_notes"]} == {6}
+    assert verdict.outcome == "split"
+    assert verdict.results[0].summary() == "in_table(origin) (3 of 5 rows break it, mostly 0.3)"
+
+
+def test_references_are_evaluated_with_a_hash_join(
+    spark: SparkSession, layout: Layout, airports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = spark.createDataFrame([("JFK",)], "origin string")
+    gate_of(layout, rule("expect_column_values_to_be_in_table", **AIRPORT)).flag(rows).explain()
+    plan = capsys.readouterr().out
+    assert "HashJoin" in plan
+    assert "NestedLoop" not in plan
+
+
+def test_the_public_api_of_great_expectations_returns_the_same_rows(
+    spark: SparkSession, layout: Layout, airports: Path
+) -> None:
+    import great_expectations as gx
+
+    from tidegate.spark.gate.lake_context import activate
+
+    rows = spark.createDataFrame([(1, "JFK"), (2, "BOS"), (3, None)], "id int, origin string")
+    gate = gate_of(layout, rule("expect_column_values_to_be_in_table", **AIRPORT))
+    verdict, flagged = judged(gate, rows)
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
+    batch = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
+    with activate(LakeContext(layout, "flights", "silver")):
+        expected = batch.validate(
+            gate.suite.expectations[0].expectation,
+            result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]},
+        )
+
+    assert [entry["id"] for entry in expected.result["unexpected_index_list"]] == [2]
+    assert [row["id"] for row in flagged if row["_errors"]] == [2]
+    assert verdict.results[0].unexpected == expected.result["unexpected_count"]
+    assert verdict.results[0].success == expected.success
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"table": "silver.missing"}, "table 'silver.missing' does not exist yet"),
+        ({"table_column": "name"}, "no column 'name'"),
+    ],
+)
+def test_a_reference_to_a_missing_table_or_column_raises(
+    spark: SparkSession, layout: Layout, airports: Path, wrong: dict[str, str], message: str
+) -> None:
+    gate = gate_of(layout, rule("expect_column_values_to_be_in_table", **{**AIRPORT, **wrong}))
+    with pytest.raises(SpecError, match=message):
+        gate.flag(spark.createDataFrame([("JFK",)], "origin string"))
+
+
+def test_a_batch_whose_newest_row_is_too_old_is_not_fresh(spark: SparkSession, layout: Layout) -> None:
+    now = datetime.now(UTC)
+    rows = spark.createDataFrame(
+        [(now - timedelta(hours=30),), (now - timedelta(hours=5),), (None,)], "seen_at timestamp"
+    )
+    gate = gate_of(
+        layout,
+        rule("expect_column_to_be_fresh", "warning", column="seen_at", max_age_hours=6),
+        rule("expect_column_to_be_fresh", "warning", column="seen_at", max_age_hours=4),
+    )
+    verdict, _ = judged(gate, rows)
+    assert [result.success for result in verdict.results] == [True, False]
+    assert verdict.results[1].summary() == "fresh(seen_at)#2 (the newest is 5 h old, allowed 4 h)"
+    assert verdict.outcome == "passed"
+
+
+def test_freshness_of_another_table_can_be_required(spark: SparkSession, layout: Layout) -> None:
+    path = layout.table("silver.rates")
+    spark.sql("SELECT current_timestamp() - INTERVAL 2 DAYS AS at").write.format("delta").save(str(path))
+    gate = gate_of(
+        layout, rule("expect_column_to_be_fresh", "critical", column="at", table="silver.rates", max_age_hours=24)
+    )
+    verdict, _ = judged(gate, spark.createDataFrame([(1,)], "id int"))
+    assert verdict.outcome == "refused"
+    assert verdict.results[0].observed == pytest.approx(48, abs=1)
+
+
+def test_a_batch_without_rows_is_fresh_and_a_column_without_values_is_not(spark: SparkSession, layout: Layout) -> None:
+    gate = gate_of(layout, rule("expect_column_to_be_fresh", column="seen_at", max_age_hours=6))
+    rows = spark.createDataFrame([(None,)], "seen_at timestamp")
+    assert judged(gate, rows)[0].outcome == "refused"
+    assert judged(gate, rows.limit(0))[0].outcome == "passed"
+
+
+def record(layout: Layout, verdict: Verdict) -> None:
+    """Write a line of the verdicts table like a flow does."""
+    from tidegate.spark.batch import ledger
+
+    class Context:
+        """The attributes that `ledger.record_verdict` reads."""
+
+        pipeline = type("Pipeline", (), {"name": "flights"})
+        ref, run_key, attempt = REF, "run", "a"
+        request = RunRequest(dag_id="flights", run_id="run")
+
+    context: Any = Context()
+    context.layout = layout
+    ledger.record_verdict(context, verdict)
+
+
+def test_drift_is_measured_against_earlier_batches_without_refused_ones(spark: SparkSession, layout: Layout) -> None:
+    near = {"min_batches": 2, "batches": 3}
+    gate = gate_of(
+        layout,
+        rule("expect_table_row_count_to_be_near_earlier_batches", "critical", tolerance=0.2, **near),
+        rule("expect_column_null_share_to_be_near_earlier_batches", "warning", column="delay", tolerance=0.1, **near),
+        rule("expect_column_mean_to_be_near_earlier_batches", "info", column="delay", tolerance=0.5, **near),
+    )
+
+    def batch(number: int, rows: int, delay: int | None, nulls: int = 0) -> Verdict:
+        frame = spark.createDataFrame([(None if each < nulls else delay,) for each in range(rows)], "delay int")
+        verdict, _ = judged(gate, frame, number)
+        record(layout, verdict)
+        return verdict
+
+    first = batch(0, 10, 20)
+    assert first.outcome == "passed"
+    assert first.results[0].summary() == (
+        "row_count_near_earlier_batches (10; passes until there are 2 earlier batches (now 0))"
+    )
+    assert batch(1, 10, 20).outcome == "passed"
+    refused = batch(2, 100, 20)
+    assert refused.outcome == "refused"
+    assert refused.refusing()[0].summary() == (
+        "row_count_near_earlier_batches (100, allowed 10 ± 2 by 2 earlier batches)"
+    )
+    # The batch is judged again: neither its earlier judgement nor itself is among the earlier batches.
+    corrected = batch(2, 10, 100, nulls=5)
+    assert [result.success for result in corrected.results] == [True, False, False]
+    assert corrected.outcome == "passed"
+    assert corrected.results[1].observed == 0.5
+    again = batch(3, 11, None)
+    assert [result.observed for result in again.results] == [11, 1.0, None]
+    assert again.results[2].note == "the batch has no value to compare"
+    assert "by 3 earlier batches" in again.results[0].note

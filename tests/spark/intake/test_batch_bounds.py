@@ -1,0 +1,38 @@
+"""Micro-batches of files keep both bounds, count and bytes."""
+
+from __future__ import annotations
+
+import random
+
+from tidegate.spark.intake.batch_bounds import trigger_option
+
+
+def batches(sizes: list[int], option: str, value: int) -> list[list[int]]:
+    """Divide files into batches like Spark's file source: up to the bound, but at least one file."""
+    result: list[list[int]] = [[]]
+    for size in sizes:
+        full = len(result[-1]) >= value if option == "maxFilesPerTrigger" else sum(result[-1]) + size > value
+        if result[-1] and full:
+            result.append([])
+        result[-1].append(size)
+    return result
+
+
+def test_a_small_backlog_is_bounded_by_count_only() -> None:
+    assert trigger_option([5, 5], 1000, 100) == ("maxFilesPerTrigger", 1000)
+    assert trigger_option([], 1000, 100) == ("maxFilesPerTrigger", 1000)
+
+
+def test_generated_backlogs_keep_both_bounds_and_one_large_file_does_not_make_all_batches_small() -> None:
+    rng = random.Random(11)
+    options = set()
+    for _ in range(2000):
+        sizes = [rng.choice([1, 10, rng.randrange(1, 60)]) for _ in range(rng.randrange(1, 200))]
+        option, value = trigger_option(sizes, 20, 100)
+        options.add(option)
+        for batch in batches(sizes, option, value):
+            assert len(batch) <= 20
+            assert sum(batch) <= 100
+    assert options == {"maxFilesPerTrigger", "maxBytesPerTrigger"}
+    option, value = trigger_option([1] * 500 + [10_000] + [1] * 500, 50, 100)
+    assert max(len(batch) for batch in batches([1] * 500, option, value)) > 20

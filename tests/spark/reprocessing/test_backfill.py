@@ -1,0 +1,303 @@
+"""Backfills: selection of keys, selection of source rows, and execution once per request.
+
+Tests with whole pipelines are in `tests/spark/reprocessing/test_whole_backfills.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.deployment import Deployment
+from tests.spark import flow_context as orders
+from tidegate.errors import SpecError
+from tidegate.ops import store
+from tidegate.quarantine import decision
+from tidegate.quarantine.selection import Selection
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.context import FlowContext
+from tidegate.spark.flow import run_flow
+from tidegate.spark.lake import sinks, tables
+from tidegate.spark.reprocessing import backfill, pending_work
+from tidegate.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spec import Flow
+
+pytestmark = pytest.mark.jvm
+
+StartState = Callable[[Callable[[Deployment], None]], Deployment]
+Transform = Callable[["DataFrame"], "DataFrame"]
+SILVER = dataclasses.replace(orders.SILVER, target=dataclasses.replace(orders.SILVER.target, event_time="day"))
+"""``day`` is the number ``at`` as a date, so that day 1 is 1970-01-02."""
+FIRST_DAYS = Window.of_dates("1970-01-02", "1970-01-03", "UTC")
+"""Days 1 and 2."""
+
+
+def clean(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("*", "date_from_unix_date(at) AS day")
+
+
+def new_code(rows: DataFrame) -> DataFrame:
+    """Filters order 1, moves order 5 into the window and order 2 out of it, and doubles every amount."""
+    day = "CASE WHEN id = 5 THEN 1 WHEN id = 2 THEN 9 ELSE at END"
+    return rows.selectExpr(
+        "* EXCEPT (amount)",
+        "amount * 2 AS amount",
+        f"date_from_unix_date({day}) AS day",
+        "CASE WHEN id = 1 THEN 'no_order_1' END AS _filtered",
+    )
+
+
+def context_of(place: Path, flow: Flow, transform: Transform | None = None, **params: Any) -> FlowContext:
+    from pyspark.sql import SparkSession
+
+    context = orders.flow_context(SparkSession.active(), place, flow, transform=transform, **params)
+    flows = tuple(SILVER if each.name == "silver" else each for each in context.pipeline.flows)
+    return dataclasses.replace(context, pipeline=dataclasses.replace(context.pipeline, flows=flows))
+
+
+def land(place: Path, name: str, *records: tuple[int | None, int, int]) -> None:
+    path = place / "landing" / "orders" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [json.dumps(dict(zip(("id", "at", "amount"), record, strict=True))) for record in records]
+    path.write_text("\n".join(texts))
+
+
+def six_orders_of_six_days(deployment: Deployment) -> None:
+    """Order N has day N and amount 10 * N. Orders 1 and 3 have another row, older or newer than the window."""
+    place = deployment.environment.lake.parent
+    land(place, "one.json", *((number, number, number * 10) for number in range(1, 7)), (1, 0, 5), (3, 7, 31))
+    run_flow(context_of(place, orders.BRONZE))
+    run_flow(context_of(place, SILVER, clean))
+
+
+@pytest.fixture
+def place(start_state: StartState) -> Path:
+    return start_state(six_orders_of_six_days).environment.lake.parent
+
+
+def amounts(context: FlowContext) -> dict[int, int]:
+    return {row["id"]: row["amount"] for row in orders.table(context.live)}
+
+
+def ids(rows: DataFrame, name: str = "id") -> list[Any]:
+    return sorted({row[name] for row in rows.collect()})
+
+
+def silver(place: Path, transform: Transform = new_code, **params: Any) -> FlowContext:
+    return context_of(place, SILVER, transform, mode="backfill", **params)
+
+
+def pending(context: FlowContext, **more: Any) -> backfill.Backfill:
+    assert context.source_table is not None
+    version = tables.version(context.spark, context.source_table)
+    defaults = {"number": 0, "run_key": "r", "window": {}, "source_version": version, "requested_by": "ada"}
+    return backfill.Backfill(planned_at_ms=orders.PLANNED_MS, **{**defaults, **more})
+
+
+def test_a_date_is_in_the_window_from_the_first_day_to_the_last(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(date(2026, 3, day),) for day in range(1, 6)], "day date")
+    window = Window.of_dates("2026-03-02", "2026-03-04", "Europe/Berlin")
+
+    within = rows.where(backfill._within(rows, "day", window, "silver.orders"))
+
+    assert ids(within, "day") == [date(2026, 3, day) for day in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_a_timestamp_is_in_the_window_from_its_start_to_before_its_end(spark: SparkSession, kind: str) -> None:
+    window = Window.of_dates("2026-03-02", "2026-03-02", "Europe/Berlin")
+    start, step = datetime(2026, 3, 1, 23, tzinfo=UTC), timedelta(microseconds=1)
+    moments = [start - step, start, start + timedelta(days=1) - step, start + timedelta(days=1)]
+    rows = spark.createDataFrame([(moment,) for moment in moments], "at timestamp")
+    typed = rows.selectExpr(f"CAST(at AS {kind}) AS at", "monotonically_increasing_id() AS id").coalesce(1)
+
+    within = typed.where(backfill._within(typed, "at", window, "silver.orders"))
+
+    assert within.count() == 2
+    edges = within.selectExpr("min(CAST(at AS string)) AS first", "max(CAST(at AS string)) AS last").first()
+    assert edges is not None
+    assert (edges["first"], edges["last"]) == ("2026-03-01 23:00:00", "2026-03-02 22:59:59.999999")
+
+
+@pytest.mark.parametrize(("columns", "message"), [("day string", "is string"), ("id int", "is not among its columns")])
+def test_an_event_time_column_of_another_type_is_refused_by_name(
+    spark: SparkSession, columns: str, message: str
+) -> None:
+    with pytest.raises(SpecError, match=f"event_time='day' of table 'silver.orders' {message}"):
+        backfill._within(spark.createDataFrame([], columns), "day", FIRST_DAYS, "silver.orders")
+
+
+def test_keys_come_from_the_rows_of_the_window_in_the_table_and_in_the_output_of_the_present_code(place: Path) -> None:
+    context = silver(place)
+
+    keys = backfill._keys_in_window(context, FIRST_DAYS, pending(context))
+
+    assert keys.columns == ["id"]
+    assert ids(keys) == [1, 2, 5], "the new code moves 2 out of the window and 5 into it"
+
+
+def test_a_row_without_a_key_selects_no_key(place: Path) -> None:
+    context = silver(place, lambda rows: clean(rows).selectExpr("* EXCEPT (id)", "CAST(NULL AS int) AS id"))
+
+    assert ids(backfill._keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2], "the keys of the table"
+
+
+def test_all_source_rows_of_a_key_are_read_including_those_outside_of_the_window(place: Path) -> None:
+    context = silver(place, clean)
+    keys = context.spark.createDataFrame([(1,), (3,)], "id int")
+
+    rows = backfill._source_rows(context, keys, pending(context)).collect()
+
+    assert sorted(json.loads(row["line"])["amount"] for row in rows) == [5, 10, 30, 31]
+    assert {row["_change_type"] for row in rows} == {"insert"}
+    context.release()
+
+
+def test_source_rows_of_a_keyed_table_are_selected_by_the_derived_key(place: Path) -> None:
+    """The derived key may differ from the key of the source row."""
+    context = context_of(place, orders.LATEST, lambda rows: rows.selectExpr("* EXCEPT (id)", "id + 100 AS id"))
+    keys = context.spark.createDataFrame([(103,), (4,)], "id int")
+
+    rows = backfill._source_rows(context, keys, pending(context))
+
+    assert ids(rows) == [3]
+    context.release()
+
+
+def test_a_backfill_reads_the_source_version_with_which_it_was_prepared(place: Path) -> None:
+    context = silver(place, clean)
+    before = pending(context)
+    land(place, "two.json", (1, 1, 99))
+    run_flow(context_of(place, orders.BRONZE))
+
+    keys = context.spark.createDataFrame([(1,)], "id int")
+
+    assert backfill._source_rows(context, keys, before).count() == 2
+    assert backfill._source_rows(context, keys, pending(context)).count() == 3
+    context.release()
+
+
+def test_a_backfill_applies_the_new_code_to_the_window_only_and_once_per_request(
+    place: Path,
+) -> None:
+    request = "q20260101T000000-1"
+    context = silver(place, request_id=request)
+    assert amounts(context) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
+
+    backfill.backfill(context, FIRST_DAYS)
+
+    assert amounts(context) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
+    (line,) = context.report.batches
+    assert (line.kind, line.batch_id, line.app_id) == ("backfill", 0, "orders/silver/v1/0/window")
+    assert (line.upserted, line.deleted, line.unchanged, line.imbalance()) == (2, 1, 0, 0)
+    assert (line.read, line.filtered) == (4, {"no_order_1": 2})
+    stored = pending_work.read(context, 0)
+    assert (stored["done"], stored["requested_by"], stored["window"]) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
+    assert [path.name for path in pending_work.folder(context).iterdir()] == ["0.json"], "the keys are deleted"
+    assert [row["_order"]["at"] for row in orders.table(context.live) if row["id"] == 2] == [2]
+
+    retried = silver(place, clean, request_id=request)
+    backfill.backfill(retried, FIRST_DAYS)
+    assert (retried.report.batches, retried.report.notes) == ([], [backfill.ALREADY_DONE])
+    # A cleared run keeps its run id and has a new request.
+    cleared = silver(place, clean)
+    assert cleared.run_key == retried.run_key
+    backfill.backfill(cleared, FIRST_DAYS)
+    assert [line.batch_id for line in cleared.report.batches] == [1]
+    assert amounts(cleared) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}, (
+        "all keys with a row in the window, in the table or in the output of the code"
+    )
+
+
+def fail(*_: Any) -> None:
+    raise ConnectionError("simulated crash")
+
+
+def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_otherwise(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step, begun in (("write_target", False), ("record_batch", True)):
+        with monkeypatch.context() as patched:
+            patched.setattr(micro_batch, step, fail)
+            with pytest.raises(ConnectionError):
+                backfill.backfill(silver(place), FIRST_DAYS)
+        assert pending_work.numbers(silver(place)) == [0]
+        later = context_of(place, SILVER, clean)
+        assert pending_work.has_begun(later, 0) is begun
+
+        backfill.finish_pending(later)
+
+        assert [line.kind for line in later.report.batches] == (["backfill"] if begun else [])
+        assert not (pending_work.folder(later) / "0.keys").exists()
+        assert pending_work.numbers(later) == ([0] if begun else [])
+    assert amounts(later)[2] == 40
+    assert later.report.batches[0].target_version == tables.version(later.spark, later.live)
+    again = context_of(place, SILVER, clean)
+    backfill.finish_pending(again)
+    assert again.report.batches == [], "it was finished before"
+    path = again.layout.ops("orders", "ledger")
+    assert len(store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'")) == 1
+
+
+def without(*numbers: int) -> Transform:
+    """Code with which each of these orders breaks its own rule."""
+    from pyspark.sql import functions as F
+
+    refused = F.array(F.concat(F.lit("refused_"), F.col("id")))
+    broken = F.when(F.col("id").isin(*numbers), refused).otherwise(F.col("_origin.broken"))
+    return lambda rows: clean(rows).withColumn("_origin", F.col("_origin").withField("broken", broken))
+
+
+def test_a_decided_split_is_kept_and_a_later_backfill_closes_the_entries_of_rows_that_pass(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = Window.of_dates("1970-01-03", "1970-01-07", "UTC")
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", fail)
+        with pytest.raises(ConnectionError):
+            backfill.backfill(silver(place, without(2, 4, 5)), window)
+    # Only the quarantine was written. It determines the split, whatever the code is now.
+    first = silver(place, clean)
+    backfill.finish_pending(first)
+    assert [(line.quarantined, line.deleted) for line in first.report.batches] == [(3, 3)]
+    assert sorted(amounts(first)) == [1, 3, 6]
+    entries = {row["_row_id"] for row in orders.table(first.quarantine)}
+    selection = Selection.check(rule="refused_4")
+    decision.waive(first.layout, "orders", "silver", selection, by="grace", reason="No such order.")
+
+    second = silver(place, without(5))
+    backfill.backfill(second, window)
+
+    rows = {json.loads(row["record"])["id"]: row for row in orders.table(second.quarantine)}
+    assert {row["_row_id"] for row in rows.values()} == entries, "no duplicates"
+    assert {number: row["state"] for number, row in rows.items()} == {2: "replayed", 4: "replayed", 5: "open"}
+    assert (rows[4]["changed_by"], rows[4]["reason"]) == ("grace", "No such order.; passed in backfill 1")
+    assert (rows[2]["changed_by"], rows[2]["reason"], rows[5]["attempts"]) == ("ada", "backfill 1", 1)
+    assert sorted(amounts(second)) == [1, 2, 3, 4, 6]
+
+
+def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window(place: Path) -> None:
+    def daily(rows: DataFrame) -> DataFrame:
+        return rows.selectExpr("day", "amount + 1000 AS amount").groupBy("day").sum("amount").toDF("day", "amount")
+
+    gold = context_of(place, orders.GOLD, daily)
+    earlier = [(date(1970, 1, 1) + timedelta(days=day), 0) for day in range(1, 8)]
+    frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
+    sinks.append(frame, gold.live, orders.transaction(gold, 0))
+
+    backfill.backfill(gold, Window.of_dates("1970-01-03", "1970-01-05", "UTC"))
+
+    totals = {(row["day"] - date(1970, 1, 1)).days: row["amount"] for row in orders.table(gold.live)}
+    assert totals == {1: 0, 2: 1020, 3: 0, 4: 1040, 5: 0, 6: 0, 7: 0}, "silver has no order of day 3"
+    (line,) = gold.report.batches
+    assert (line.groups, line.upserted, line.unchanged) == (2, 2, 0)

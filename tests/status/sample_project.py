@@ -1,0 +1,98 @@
+"""A temporary lake, landing folder and project for tests without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.spark_files import Checkpoint, DeltaLog, add, delta_offset
+from tidegate import fingerprints
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.status import lag
+
+PROJECT = Path(__file__).parents[2]
+BRONZE = Flow(
+    name="bronze", source=FileSource(path="trips", format="csv", schema="a INT"), target=Table("bronze.trips")
+)
+SILVER = Flow(
+    name="silver",
+    source=ChangeFeed("bronze.trips"),
+    transform="flights:clean",
+    target=Table("silver.trips", keys=("id",), sequence_by=("at",)),
+    gate=Gate("trips/silver"),
+)
+GOLD = Flow(
+    name="gold",
+    source=ChangeFeed("silver.trips"),
+    transform="flights:daily_delay",
+    target=Table("gold.trips", keys=("day",)),
+)
+TRIPS = Pipeline(name="trips", flows=(BRONZE, SILVER, GOLD))
+CLICKS = Pipeline(
+    name="clicks",
+    flows=(Flow(name="bronze", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks")),),
+)
+
+
+class SampleProject:
+    """A temporary lake, landing folder and project with a suite."""
+
+    def __init__(self, folder: Path) -> None:
+        self.environment = Environment.read(
+            {
+                "TIDEGATE_PROJECT": str(folder / "project"),
+                "TIDEGATE_LAKE": str(folder / "lake"),
+                "TIDEGATE_LANDING": str(folder / "landing"),
+            }
+        )
+        self.layout = Layout.of(self.environment)
+        self.landing = self.layout.landing("trips")
+        self.landing.mkdir(parents=True)
+        self.suite = folder / "project" / "expectations" / "trips" / "silver.json"
+        self.suite.parent.mkdir(parents=True)
+        self.suite.write_text(json.dumps({"name": "trips/silver", "expectations": []}))
+
+    def land(self, name: str, content: str = "a\n1\n2\n") -> Path:
+        path = self.landing / name
+        path.write_text(content)
+        return path
+
+    def checkpoint(self, flow: str, *, dag: str = "trips", version: int = 1, refresh: int = 0) -> Checkpoint:
+        return Checkpoint(self.layout.checkpoint(dag, flow, version, refresh))
+
+    def table(self, name: str) -> DeltaLog:
+        return DeltaLog(self.layout.table(name))
+
+    def read_everything(self, checkpoint: Checkpoint, batch_id: int = 0) -> None:
+        """List, plan and commit all landed files, as a job would."""
+        files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in self.landing.iterdir()}
+        checkpoint.list_files(batch_id, files)
+        checkpoint.run(batch_id, {"logOffset": batch_id})
+
+    def measure(self, flow: Flow, pipeline: Pipeline = TRIPS) -> lag.Lag:
+        return lag.measure(self.environment, pipeline, flow)
+
+    def plan(self, *flows: Flow, pipeline: Pipeline = TRIPS) -> lag.Plan:
+        return lag.plan(self.environment, pipeline, flows or pipeline.flows)
+
+    def refuse(self, batch_id: int) -> None:
+        """Record a refusal of silver, as the job does."""
+        path = self.layout.refusal("trips", "silver", 1, 0)
+        note = {
+            "batch_id": batch_id,
+            "suite_fingerprint": fingerprints.suite_fingerprint(self.suite),
+            "code_fingerprint": fingerprints.code_fingerprint("flights"),
+        }
+        path.write_text(json.dumps(note))
+
+    def refuse_silver(self) -> None:
+        """Silver's first batch was written; the gate refused the second."""
+        log = self.table("bronze.trips")
+        log.commit(add("a", 3))
+        log.commit(add("b", 3))
+        checkpoint = self.checkpoint("silver")
+        checkpoint.run(0, delta_offset(1))
+        checkpoint.plan(1, delta_offset(2))
+        self.refuse(1)

@@ -1,0 +1,122 @@
+"""The cache of flow statuses: it returns the last reading, refreshes in the background, and reloads declarations."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.cli.project import Project, orders
+from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate import registry
+from tidegate.errors import SpecError
+from tidegate.status import freshness
+from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project whose `pipelines` package is imported in this process."""
+    project = Project.make(tmp_path / "project")
+    monkeypatch.syspath_prepend(str(project.folder))
+    real = _unload_pipelines()
+    yield project
+    _unload_pipelines()
+    sys.modules.update(real)
+
+
+def _unload_pipelines() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == "pipelines"]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def test_a_fresh_reading_is_reused_and_an_old_one_is_refreshed_in_the_background(project: Project) -> None:
+    project.declare(orders())
+    project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    now = 1000.0
+    cache = StatusCache(project.environment, clock=lambda: now)
+    first = cache.reading()
+    assert first.of("orders")[0].status.label == "orders/bronze"
+    assert first.of("orders")[0].status.state == "behind"
+    now += FRESH / 2
+    assert cache.reading() is first
+    now += FRESH
+    assert cache.reading() is first, "the call does not wait for the refresh"
+    wait_until(lambda: cache.reading() is not first, "the refresh")
+    assert cache.reading().at == now
+
+
+def test_a_request_after_a_long_time_waits_briefly_for_the_refresh(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.status.status_cache.WAIT", TIMEOUT_SECONDS)
+    project.declare(orders())
+    now = 1000.0
+    cache = StatusCache(project.environment, clock=lambda: now)
+    cache.reading()
+    now += STALE + 1
+    assert cache.reading().at == now
+
+
+def test_several_requests_wait_only_once_for_a_slow_refresh(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.declare(orders())
+    now = 1000.0
+    cache = StatusCache(project.environment, clock=lambda: now)
+    first = cache.reading()
+    release = threading.Event()
+    monkeypatch.setattr(cache, "_refresh", release.wait)
+    now += STALE + 1
+    assert cache.reading() is first
+    # A second wait would run into pytest's timeout.
+    monkeypatch.setattr("tidegate.status.status_cache.WAIT", 3600.0)
+    assert [cache.reading() for _ in range(4)] == [first] * 4
+    release.set()
+
+
+def test_freshness_is_only_read_again_after_the_table_has_changed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.declare(orders())
+    moment = datetime(2026, 1, 4, 7, tzinfo=UTC)
+    project.table("bronze.orders", [{"order_id": "A", "_ingested_at": moment}])
+    project.table("silver.orders", [{"order_id": "A", "day": date(2026, 1, 3)}])
+    cache = StatusCache(project.environment)
+    bronze, silver, gold = cache._read().of("orders")
+    assert (bronze.newest, bronze.newest_is_event) == (moment, False)
+    assert (silver.newest, silver.newest_is_event) == (datetime(2026, 1, 3, tzinfo=UTC), True)
+    assert (gold.newest, gold.newest_is_event) == (None, False), "there is no table yet"
+    read_paths: list[Path] = []
+    newest = freshness.newest
+    monkeypatch.setattr(freshness, "newest", lambda path, *rest: read_paths.append(path) or newest(path, *rest))
+    assert cache._read().of("orders")[0].newest == moment
+    assert read_paths == []
+    project.table("silver.orders", [{"order_id": "B", "day": date(2026, 1, 5)}])
+    assert cache._read().of("orders")[1].newest == datetime(2026, 1, 5, tzinfo=UTC)
+    assert [path.name for path in read_paths] == ["orders"]
+
+
+def test_an_edited_declaration_is_reloaded_without_a_restart(project: Project) -> None:
+    project.declare(orders())
+    assert registry.reload("orders").flow("silver").checkpoint_version == 1
+    project.declare(orders(version=2))
+    path = project.folder / "pipelines/orders.py"
+    os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 1))
+    assert registry.reload("orders").flow("silver").checkpoint_version == 2
+
+
+def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Project) -> None:
+    project.declare(orders())
+    (project.folder / "pipelines/broken.py").write_text("pipeline = (")
+    declared = declarations()
+    assert isinstance(declared["broken"], SpecError)
+    assert registry.load("orders") == declared["orders"]
+    states = {
+        snapshot.status.pipeline: snapshot.status.state for snapshot in StatusCache(project.environment).reading().flows
+    }
+    assert states["broken"] == "error"

@@ -1,0 +1,172 @@
+"""Overrides of a flow at run time: it is switched off, a file is skipped, a gap in a topic is accepted.
+
+Each decision is one line of JSON next to the flow's checkpoints, with who, when and why. Lines are only appended; the newest
+one about a flow, or about a file, applies. `plan` and the job read them, without a JVM.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tidegate.checkpoints import progress
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.errors import CheckpointCorruptError, RequestError
+from tidegate.layout import Layout
+from tidegate.report import now
+from tidegate.spec import FileSource, Flow
+
+Act = Literal["off", "on", "skip", "read", "gap"]
+"""``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened when a batch lists it. ``gap``:
+the flow continues without messages that the broker deleted before they were read (`tidegate.checkpoints.gap`)."""
+
+RULE = "skipped_file"
+"""The rule of a skipped file's quarantine entry. A replay of the entry reads the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Override:
+    """One decision about a flow or a file."""
+
+    act: Act
+    by: str
+    reason: str
+    file: str | None = None
+    """Relative to the landing folder; None for a decision about the flow."""
+    topic: str | None = None
+    """The topic of an accepted gap."""
+    topic_id: str | None = None
+    """Kafka's id of the topic; a topic that is deleted and created again has another."""
+    offsets: dict[str, list[int]] | None = None
+    """The messages of an accepted gap: partition to first and last offset."""
+    at: str = field(default_factory=now)
+    """The instant, in UTC, as ISO 8601."""
+
+    @property
+    def offsets_text(self) -> str:
+        """``0:10-14 1:3-7``; empty for other decisions than accepted gaps."""
+        return " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in (self.offsets or {}).items())
+
+    def summary(self) -> str:
+        """``switched off by ada on 2026-11-02T08:00: the source sends rubbish``."""
+        verbs = {
+            "off": "switched off",
+            "on": "switched on",
+            "skip": f"{self.file} skipped",
+            "read": f"{self.file} read",
+            "gap": f"offsets {self.offsets_text} of topic {self.topic} accepted as a gap",
+        }
+        return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
+
+
+def history(layout: Layout, dag_id: str, flow: str) -> list[Override]:
+    """All decisions about a flow, oldest first.
+
+    Raises:
+        CheckpointCorruptError: A line cannot be parsed.
+    """
+    path = layout.overrides(dag_id, flow)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [Override(**json.loads(line)) for line in lines]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError):
+        raise CheckpointCorruptError(
+            f"{path} is damaged: a line of it is no decision. Restore it from a backup, or remove the damaged line",
+            path=str(path),
+        ) from None
+
+
+def switched_off(layout: Layout, dag_id: str, flow: str) -> Override | None:
+    """The decision that switched a flow off; None when the flow is on."""
+    newest = [each for each in history(layout, dag_id, flow) if each.act in ("off", "on")][-1:]
+    return newest[0] if newest and newest[0].act == "off" else None
+
+
+def check_on(layout: Layout, dag_id: str, flow: str) -> None:
+    """Check that a flow is switched on.
+
+    Raises:
+        RequestError: It is switched off.
+    """
+    off = switched_off(layout, dag_id, flow)
+    if off is not None:
+        raise RequestError(
+            f"flow {flow!r} of {dag_id!r} is {off.summary()}. Switch it on first: "
+            f'tidegate flow on {dag_id} {flow} --reason "…"'
+        )
+
+
+def skipped_files(layout: Layout, dag_id: str, flow: str) -> dict[str, Override]:
+    """The skipped files, relative to the landing folder, each with its decision."""
+    newest = {each.file: each for each in history(layout, dag_id, flow) if each.file is not None}
+    return {file: each for file, each in newest.items() if each.act == "skip"}
+
+
+def switch(layout: Layout, dag_id: str, flow: str, *, on: bool, by: str, reason: str) -> Override:
+    """Switch a flow off or on, from its next run on. A run in progress is not affected.
+
+    Raises:
+        RequestError: The reason is empty, or the flow is in that state already.
+    """
+    current = switched_off(layout, dag_id, flow)
+    if (current is None) == on:
+        state = "on" if on else f"off: {current.summary()}" if current is not None else "off"
+        raise RequestError(f"flow {flow!r} of {dag_id!r} is already {state}")
+    return record(layout, dag_id, flow, Override(act="on" if on else "off", by=by, reason=reason))
+
+
+def skip(
+    layout: Layout, flow: Flow, ref: CheckpointRef, file: str, *, by: str, reason: str, undo: bool = False
+) -> Override:
+    """Decide that a file goes to quarantine unread when a batch lists it.
+
+    Args:
+        layout: The lake.
+        flow: A flow that reads files.
+        ref: The flow's checkpoint.
+        file: Relative to the landing folder.
+        by: Who decides.
+        reason: Why.
+        undo: Cancel such a decision: the file is read.
+
+    Raises:
+        RequestError: The flow reads no files, the file does not exist, it was read already, the reason is empty, or there is
+            no decision to cancel.
+    """
+    if not isinstance(flow.source, FileSource):
+        raise RequestError(f"flow {flow.name!r} reads no landing folder, so it has no files to skip")
+    folder = layout.landing(flow.source.path)
+    if undo:
+        if file not in skipped_files(layout, ref.dag_id, flow.name):
+            raise RequestError(f"{file} is not among the files to skip; `tidegate flow show {ref.dag_id}` lists them")
+        return record(layout, ref.dag_id, flow.name, Override(act="read", by=by, reason=reason, file=file))
+    if not (folder / file).is_file():
+        raise RequestError(f"there is no file {file} in {folder}; name it relative to that folder")
+    committed = progress.read(ref.path(layout)).last_committed
+    planned = None if committed is None else progress.planned_batch(ref.path(layout), committed)
+    read = progress.source_files(ref.path(layout), up_to=-1 if planned is None else planned.log_offset)
+    if str(folder / file) in {each.path for each in read}:
+        raise RequestError(
+            f"{file} was read already, and its rows stay in bronze. To remove them from silver, filter them by _origin in the "
+            "transform and run a backfill, or delete them at the source"
+        )
+    return record(layout, ref.dag_id, flow.name, Override(act="skip", by=by, reason=reason, file=file))
+
+
+def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Override:
+    """Append a decision.
+
+    Raises:
+        RequestError: The reason is empty.
+    """
+    if not decision.reason.strip():
+        raise RequestError("the reason is empty; say why, it is recorded with the decision")
+    path = layout.overrides(dag_id, flow)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(decision)) + "\n")
+    return decision

@@ -1,0 +1,155 @@
+"""An in-memory copy of small Delta tables, for pages that are requested often. Starts no JVM.
+
+A ledger grows by one small file a batch, and opening a thousand files takes a second. The cache opens each file once: before
+a query it checks the table's log for a newer version, which costs two calls of `stat`, and then reads only new files. Rows of
+files that the new version no longer has (compacted, deleted) are removed, so a query always sees one complete version of a
+table, also while a job writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.ops import store
+
+if TYPE_CHECKING:
+    import duckdb
+    from deltalake import DeltaTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedTable:
+    """Definition of one cached table: it holds the rows of all pipelines' Delta tables of one kind."""
+
+    name: str
+    """Name of the cached table, which has the columns below and ``pipeline``."""
+    columns: Mapping[str, str]
+    """Column name to DuckDB type. A column that a file lacks is NULL."""
+    derived: Mapping[str, str] = field(default_factory=dict)
+    """Column name to the SQL that computes it from a file's columns, for columns that are too large to cache whole."""
+
+
+@dataclass
+class _State:
+    files: set[str] = field(default_factory=set)
+    table: DeltaTable | None = None
+    version: int = -1
+    log_entry: tuple[int, int] | None = None
+    """Inode and modification time of the log entry of that version; if they change, the table was created again."""
+
+
+class TableCache:
+    """Cached tables of one lake. Thread-safe.
+
+    Create it in the process that uses it: delta-rs and DuckDB have threads that do not survive a fork.
+    """
+
+    def __init__(self, kinds: Sequence[CachedTable]) -> None:
+        import duckdb
+
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._states: dict[tuple[str, str], _State] = {}
+        self._lock = threading.Lock()
+        self._connection = duckdb.connect(":memory:")
+        self._connection.execute("SET TimeZone = 'UTC'")
+        for kind in kinds:
+            columns = ", ".join(f'"{name}" {type_}' for name, type_ in kind.columns.items())
+            self._connection.execute(f'CREATE TABLE "{kind.name}" (pipeline VARCHAR, _file VARCHAR, {columns})')
+
+    def refresh(self, kind: str, pipeline: str, path: Path) -> int:
+        """Update the copy of one Delta table to its newest version; a table that does not exist is empty.
+
+        Args:
+            kind: The name of a cached table.
+            pipeline: The pipeline whose Delta table is read.
+            path: The Delta table.
+
+        Returns:
+            The number of files that were opened.
+        """
+        with self._lock:
+            state = self._states.setdefault((kind, pipeline), _State())
+            if (
+                state.log_entry is not None
+                and _log_entry(path, state.version) == state.log_entry
+                and not _log_path(path, state.version + 1).exists()
+            ):
+                return 0
+            return self._update(self._kinds[kind], pipeline, path, state)
+
+    def query(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a query over the cached tables.
+
+        Args:
+            sql: DuckDB's SQL.
+            values: Parameters: one for each ``?``, or by name for each ``$name``.
+        """
+        with self._connection.cursor() as cursor:
+            cursor.execute("SET TimeZone = 'UTC'")
+            cursor.execute(sql, values)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _update(self, kind: CachedTable, pipeline: str, path: Path, state: _State) -> int:
+        table = _newest(path, state)
+        files = set(table.file_uris()) if table is not None else set()
+        removed, added = state.files - files, sorted(files - state.files)
+        if removed or added:
+            with self._connection.cursor() as cursor:
+                cursor.execute("BEGIN")
+                try:
+                    self._delete(cursor, kind, pipeline, removed)
+                    self._insert(cursor, kind, pipeline, added)
+                    cursor.execute("COMMIT")
+                except BaseException:
+                    cursor.execute("ROLLBACK")
+                    state.log_entry = None
+                    raise
+        state.files, state.table = files, table
+        state.version = table.version() if table is not None else -1
+        state.log_entry = _log_entry(path, state.version) if table is not None else None
+        return len(added)
+
+    @staticmethod
+    def _delete(cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, files: set[str]) -> None:
+        if files:
+            cursor.execute(
+                f'DELETE FROM "{kind.name}" WHERE pipeline = ? AND list_contains(?, _file)', [pipeline, sorted(files)]
+            )
+
+    @staticmethod
+    def _insert(cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, files: list[str]) -> None:
+        if not files:
+            return
+        source = "read_parquet(?, union_by_name = true, filename = true)"
+        cursor.execute(f"SELECT * FROM {source} LIMIT 0", [files])
+        available = {column[0] for column in cursor.description or ()}
+        selected = [f'"{name}"' for name in kind.columns if name in available and name not in kind.derived]
+        selected += [f'{sql} AS "{name}"' for name, sql in kind.derived.items()]
+        cursor.execute(
+            f'INSERT INTO "{kind.name}" BY NAME SELECT ? AS pipeline, filename AS _file, {", ".join(selected)} FROM {source}',
+            [pipeline, files],
+        )
+
+
+def _newest(path: Path, state: _State) -> DeltaTable | None:
+    if state.table is not None and state.log_entry is not None and _log_entry(path, state.version) == state.log_entry:
+        state.table.update_incremental()
+        return state.table
+    return store.open_table(path)
+
+
+def _log_path(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020d}.json"
+
+
+def _log_entry(path: Path, version: int) -> tuple[int, int] | None:
+    try:
+        stat = _log_path(path, version).stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns

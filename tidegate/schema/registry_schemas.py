@@ -1,0 +1,139 @@
+"""Writers' schemas by id: fetched from a schema registry over HTTP and cached in the lake.
+
+A message that refers to a schema begins with a zero byte and four bytes of id (the wire format of Confluent's serializers,
+which Karapace, Apicurio and Redpanda share); ``GET /schemas/ids/<id>`` returns the schema. The schema of an id never
+changes, so responses are cached: records of bronze can be parsed again while the registry is down.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tidegate import atomic, http_client
+from tidegate.errors import SetupError, SourceError, SourceUnavailableError
+from tidegate.schema.ddl import Column
+
+HEADER_BYTES = 5
+"""Length of the wire format's header: a zero byte and the id."""
+_SECONDS = 10
+_FROM = "registry"
+"""Key of a cached schema: the registry's address. Older files lack it."""
+_UNKNOWN_ID = 404
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterSchema:
+    """A schema as the registry returns it."""
+
+    kind: Literal["AVRO", "JSON"]
+    definition: Any
+    """The Avro schema or JSON Schema, as parsed JSON."""
+
+    def json_fields(self) -> tuple[Column, ...]:
+        """The fields of a JSON Schema. Only BOOLEAN types are known: a JSON number or text may fit several SQL types."""
+        properties = self.definition.get("properties") if isinstance(self.definition, dict) else None
+        if not isinstance(properties, dict):
+            return ()
+        return tuple(
+            Column(name, "boolean" if isinstance(definition, dict) and definition.get("type") == "boolean" else "")
+            for name, definition in properties.items()
+        )
+
+
+def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
+    """The schema of an id; None when the registry has no such id.
+
+    It is cached with the registry's address and fetched again when the address changes: an id is valid in one registry.
+
+    Args:
+        registry: The registry's address, with user and password if it needs them; empty when none is configured.
+        folder: The cache.
+        schema_id: From a message.
+
+    Raises:
+        SetupError: No registry is configured, and the schema is not cached.
+        SourceUnavailableError: The registry does not answer, or answers 429 or 5xx. Transient.
+        SourceError: The registry refuses the request, its response cannot be parsed, or the id had another schema before.
+    """
+    path = folder / f"{schema_id}.json"
+    try:
+        cached = json.loads(path.read_text())
+    except FileNotFoundError:
+        cached = None
+    if cached is not None and (not registry or cached.get(_FROM) in (None, _without_credentials(registry))):
+        return _schema(cached, schema_id)
+    if not registry:
+        raise SetupError(
+            f"messages refer to schema {schema_id} of a registry, but no registry is configured; set TIDEGATE_REGISTRY to its "
+            "address, as in http://127.0.0.1:8081"
+        )
+    response = _request(registry, schema_id)
+    if response is None:
+        return None if cached is None else _schema(cached, schema_id)
+    schema = _schema(response, schema_id)
+    if cached is not None and _schema(cached, schema_id) != schema:
+        raise SourceError(
+            f"schema {schema_id} of the registry at {_without_credentials(registry)} differs from schema {schema_id} of "
+            f"{cached[_FROM]}: ids are valid in one registry only. Set TIDEGATE_REGISTRY to the registry that the messages "
+            "were written with."
+        )
+    atomic.write_text(path, json.dumps({**response, _FROM: _without_credentials(registry)}))
+    return schema
+
+
+def _without_credentials(registry: str) -> str:
+    """The address without user and password, for error messages and the cache."""
+    url = urllib.parse.urlsplit(registry)
+    return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+
+
+def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
+    url = urllib.parse.urlsplit(registry)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise SetupError("TIDEGATE_REGISTRY is not the URL of a registry; write it as in http://127.0.0.1:8081")
+    address = _without_credentials(registry)
+    request = urllib.request.Request(f"{address}/schemas/ids/{schema_id}")
+    if url.username is not None:
+        user, password = (urllib.parse.unquote(each) for each in (url.username, url.password or ""))
+        request.add_header("Authorization", http_client.basic_auth(user, password))
+    try:
+        with http_client.send(request, _SECONDS) as answer:
+            response = json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        if error.code == _UNKNOWN_ID:
+            return None
+        if error.code >= 500 or error.code == 429:
+            raise SourceUnavailableError(f"the registry at {address} answers {error.code}; run again later") from None
+        raise SourceError(
+            f"the registry at {address} answers {error.code}; check the address, the user and the password in "
+            "TIDEGATE_REGISTRY"
+        ) from None
+    except (OSError, http.client.HTTPException):
+        raise SourceUnavailableError(
+            f"the registry at {address} does not answer; start it, or run again later"
+        ) from None
+    except ValueError:
+        raise SourceError(f"the server at {address} is not a schema registry; correct TIDEGATE_REGISTRY") from None
+    if not isinstance(response, dict):
+        raise SourceError(f"the server at {address} is not a schema registry; correct TIDEGATE_REGISTRY")
+    return response
+
+
+def _schema(response: dict[str, Any], schema_id: int) -> WriterSchema:
+    kind = response.get("schemaType", "AVRO")
+    if kind not in ("AVRO", "JSON") or response.get("references"):
+        raise SourceError(
+            f"schema {schema_id} of the registry is {kind} {'with references' if response.get('references') else ''}; "
+            "Tidegate reads AVRO and JSON schemas without references"
+        )
+    try:
+        return WriterSchema(kind=kind, definition=json.loads(response["schema"]))
+    except (KeyError, TypeError, ValueError):
+        raise SourceError(f"schema {schema_id} of the registry is not valid JSON; register it again") from None

@@ -1,0 +1,49 @@
+"""Runs the work of a flow under its leases: measures its time and translates its exceptions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints.lease import checkpoint_resource, table_resource
+from tidegate.errors import TidegateError
+from tidegate.spark.driver import lease
+from tidegate.spark.driver.failures import translate
+from tidegate.spark.lake import tables
+
+if TYPE_CHECKING:
+    from tidegate.spark.context import FlowContext
+
+
+@contextmanager
+def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[None]:
+    """Hold the leases of the flow's checkpoint and target; at the end set seconds and target version in its report.
+
+    Args:
+        context: The flow.
+        work: Names the work in error messages: ``flow 'silver'``.
+        holder: Names the holder of the leases to other processes: ``attempt a1 of flights``.
+
+    Raises:
+        LeaseHeldError: Another run has the lease of the flow or of its target. Transient.
+        TidegateError: What the work raised; any other exception is translated to one (`tidegate.spark.driver.failures`).
+    """
+    started = time.monotonic()
+    resources = (
+        checkpoint_resource(context.pipeline.name, context.flow.name),
+        table_resource(context.flow.target.name),
+    )
+    try:
+        with lease.hold(context.spark, context.layout, resources, what=holder):
+            yield
+    except TidegateError:
+        raise
+    except Exception as error:
+        feed = str(context.source_table or "")
+        raise translate(error, what=work, checkpoint=str(context.checkpoint), feed=feed) from error
+    finally:
+        context.report.seconds = round(time.monotonic() - started, 3)
+        if tables.exists(context.live):
+            context.report.target_version = tables.version(context.spark, context.live)

@@ -1,0 +1,211 @@
+"""Splits one raw record into one text per field, exactly as written. No Spark.
+
+Numbers are not converted: a JSON literal or a CSV cell stays text until it is cast to its declared type. So silver has the
+exact value of any size, and a STRING field keeps ``1.10`` instead of ``1.1``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Protocol
+
+from tidegate.spark.intake.delimited import splitter
+from tidegate.spec.dialect import Dialect
+
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+"""Separators that are tried on a header in which the declared separator finds no declared field."""
+
+_MAX_INTEGER_DIGITS = 19
+"""Digits of the largest BIGINT."""
+
+
+@dataclass(frozen=True)
+class RawFields:
+    """One record, split."""
+
+    declared: Sequence[str | None] = ()
+    """One text per declared field; None for no value."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Undeclared fields that have a value, by name."""
+    malformed: str | None = None
+    """The rule that the record as a whole breaks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A declared field."""
+
+    name: str
+    is_text: bool
+    """Whether its type is STRING."""
+    bits: int = 0
+    """Size of an integer type in bits; 0 for other types."""
+
+
+class RecordReader(Protocol):
+    """Splits records of one format."""
+
+    def __call__(self, raw: str, header: str | None, dialect: str | None) -> RawFields:
+        """Split a record by its file's header and dialect, as stored in bronze."""
+
+
+def csv_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordReader:
+    """Make a reader for records of delimited files."""
+    splitters: dict[tuple[str | None, str | None], Callable[[str], RawFields]] = {}
+
+    def read(raw: str, header: str | None, dialect: str | None) -> RawFields:
+        split = splitters.get((header, dialect))
+        if split is None:
+            split = splitters[header, dialect] = _csv_splitter(fields, null_values, header or "", dialect_of(dialect))
+        return split(raw)
+
+    return read
+
+
+def dialect_of(stored: str | None) -> Dialect:
+    """The dialect of a file, from its JSON in bronze; the default dialect where there is none."""
+    return Dialect.from_json(json.loads(stored)) if stored else Dialect()
+
+
+def header_names(header: str, dialect: Dialect) -> list[str]:
+    """The field names in a header, stripped; empty if the header breaks the grammar."""
+    cells = splitter(dialect)(header)
+    return [] if cells is None else [name.strip() for name in cells[0]]
+
+
+def header_problem(header: str, dialect: Dialect, declared: set[str]) -> str | None:
+    """The rule that every record of a file breaks because its header is unusable; None for a usable header."""
+    names = header_names(header, dialect)
+    if declared & set(names):
+        return "repeated_header" if len(set(names)) != len(names) else None
+    for separator, separator_name in SEPARATORS.items():
+        if separator not in (dialect.separator, dialect.quote, dialect.escape, dialect.comment):
+            other = Dialect(separator=separator, quote=dialect.quote, escape=dialect.escape)
+            if len(names) < len(header_names(header, other)) and declared & set(header_names(header, other)):
+                return f"other_separator({separator_name})"
+    return "unknown_header"
+
+
+def _csv_splitter(
+    fields: Sequence[Field], null_values: Sequence[str], header: str, dialect: Dialect
+) -> Callable[[str], RawFields]:
+    declared = {field.name: field for field in fields}
+    if (problem := header_problem(header, dialect, set(declared))) is not None:
+        refused = RawFields([None] * len(fields), malformed=problem)
+        return lambda raw: refused
+    names = header_names(header, dialect)
+    split = splitter(dialect)
+    positions = [(names.index(field.name) if field.name in names else None, field.is_text) for field in fields]
+    undeclared = [(position, name) for position, name in enumerate(names) if name not in declared]
+    nulls = frozenset(null_values)
+
+    def read(raw: str) -> RawFields:
+        if not raw:
+            return RawFields([None] * len(fields), malformed="blank_line")
+        record = split(raw)
+        if record is None or len(record[0]) != len(names):
+            return RawFields([None] * len(fields), malformed="malformed_line")
+        cells, quoted = record
+        values = [
+            None if index is None or (cells[index] in nulls and not (is_text and index in quoted)) else cells[index]
+            for index, is_text in positions
+        ]
+        unknown = {name: cells[index] for index, name in undeclared if cells[index] or index in quoted}
+        return RawFields(values, unknown)
+
+    return read
+
+
+class _Number(str):
+    """The literal of a JSON number."""
+
+    __slots__ = ()
+
+
+class _Fraction(_Number):
+    """A number with a fraction or an exponent."""
+
+    __slots__ = ()
+
+
+def json_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordReader:
+    """Make a reader for records that are one JSON object each."""
+    declared = {field.name for field in fields}
+    nulls = frozenset(null_values)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_unique_names, parse_float=_Fraction, parse_int=_Number, parse_constant=_refuse_constant
+    )
+    refused = [None] * len(fields)
+
+    def read(raw: str, header: str | None, dialect: str | None) -> RawFields:
+        if not raw or raw.isspace():
+            return RawFields(refused, malformed="blank_line")
+        try:
+            record = decoder.decode(raw)
+            if not isinstance(record, dict):
+                return RawFields(refused, malformed="malformed_json")
+            if "\\u" in raw:
+                # A lone surrogate cannot be encoded as UTF-8; encode() raises UnicodeEncodeError, a ValueError.
+                _dumped(record).encode()
+            texts = {name: _text(value) for name, value in record.items()}
+        except (ValueError, RecursionError):
+            return RawFields(refused, malformed="malformed_json")
+        values = []
+        for declared_field in fields:
+            text = texts.get(declared_field.name)
+            if declared_field.bits and isinstance(record.get(declared_field.name), _Fraction):
+                text = _integer_text(record[declared_field.name], declared_field.bits)
+            # In a STRING field an empty JSON string is a value.
+            values.append(None if text in nulls and not (declared_field.is_text and text == "") else text)
+        unknown = {name: text for name, text in texts.items() if text is not None and name not in declared}
+        return RawFields(values, unknown)
+
+    return read
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("an object has one name twice")
+    return record
+
+
+def _integer_text(literal: str, bits: int) -> str:
+    """The digits of a JSON number such as 7.0 or 1e3, if it is an integer of that size; else the literal unchanged."""
+    try:
+        number = Decimal(literal)
+    except InvalidOperation:
+        # Decimal refuses exponents of about nineteen digits.
+        return literal
+    if number and not 0 <= number.adjusted() < _MAX_INTEGER_DIGITS:
+        return literal
+    integer = int(number)
+    return str(integer) if number == integer and -(1 << (bits - 1)) <= integer < 1 << (bits - 1) else literal
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not valid JSON")
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str) else _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    """Encode a decoded value as JSON; numbers keep their literal."""
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_quoted(name)}:{_dumped(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_dumped, value)) + "]"
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,136 @@
+"""Casts the raw text of each field to its declared type, and records misfits, rescued texts and broken rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.schema.contract import Terms
+from tidegate.schema.ddl import Column
+from tidegate.spark.intake.casts import BLANKS, cast, trims
+from tidegate.spec import Formats
+from tidegate.spec.formats import DEFAULT_FORMATS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+MASK_BITS = 62
+"""Fields per BIGINT of the masks ``filled`` (the field has a value) and ``unfit`` (the value does not fit its type)."""
+
+
+def text_column(column: Column) -> str:
+    """The name of the column with a field's raw text."""
+    return f"_text_{column.name}"
+
+
+def cast_fields(
+    texts: DataFrame,
+    columns: Sequence[Column],
+    null_values: tuple[str, ...],
+    terms: Terms,
+    extra: tuple[str, ...] = (),
+    formats: Formats = DEFAULT_FORMATS,
+) -> DataFrame:
+    """Cast each field on its own and record which fields do not fit. Three projections, so that each cast runs once.
+
+    Args:
+        texts: One raw text per field (`text_column`), ``_unknown``, ``_malformed``, and the metadata columns of the record.
+        columns: The declared fields.
+        null_values: Texts that mean "no value" in fields that are not STRING; in STRING fields the caller has replaced them.
+        terms: The contract's terms: which values are rescued or discarded.
+        extra: Columns to pass through.
+        formats: The spellings that the source uses.
+
+    Returns:
+        The columns of `tidegate.spark.intake.parse.parse`.
+    """
+    from pyspark.sql import functions as F
+
+    def without_null_values(column: Column) -> SparkColumn:
+        text = F.col(text_column(column))
+        has_value = F.col("_malformed").isNull()
+        # STRING fields: the record's reader has decided, since an empty text can be a value (quoted in CSV).
+        if not column.is_text:
+            has_value &= ~(F.trim(text, F.lit(BLANKS)) if trims(column.type, formats) else text).isin(*null_values)
+        return F.when(has_value, text).alias(text_column(column))
+
+    envelope = ["_row_id", "_writer", "_at", "_raw", "_source", "_ingested_at", "_malformed", *extra]
+    raw = texts.select(*envelope, "_unknown", *[without_null_values(column) for column in columns])
+    values = [cast(F.col(text_column(column)), column.type, formats).alias(column.name) for column in columns]
+    typed = raw.select("*", *values)
+    readable = F.col("_malformed").isNull()
+    unknown = F.when(readable & (F.size("_unknown") > 0), F.col("_unknown"))
+    rescued = _rescued(unknown, columns, terms)
+    origin = F.struct(
+        F.col("_at").alias("at"),
+        F.col("_raw").alias("raw"),
+        F.col("_source").alias("source"),
+        F.array_compact(F.array(*_broken(columns, terms))).alias("broken"),
+        F.col("_ingested_at").alias("ingested_at"),
+        F.col("_writer").alias("writer"),
+        unknown.alias("unknown"),
+        rescued.alias("rescued"),
+        _mask([F.col(text_column(column)).isNotNull() for column in columns]).alias("filled"),
+        _mask([_unfit(column) for column in columns]).alias("unfit"),
+    )
+    names = [column.name for column in columns]
+    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *extra)
+
+
+def _broken(columns: Sequence[Column], terms: Terms) -> list[SparkColumn]:
+    """One column per built-in rule: its name where the record breaks it, else NULL."""
+    from pyspark.sql import functions as F
+
+    has_record = F.col("_malformed").isNull() & F.col("_raw").isNotNull()
+    broken = [F.col("_malformed")]
+    for column in columns:
+        if not column.is_text and terms.keeps_row(column.name) is None:
+            broken.append(F.when(_unfit(column), F.lit(f"wrong_type({column.name})")))
+        if column.required:
+            broken.append(F.when(has_record & F.col(text_column(column)).isNull(), F.lit(f"required({column.name})")))
+    return broken
+
+
+def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> SparkColumn:
+    """Undeclared fields, except discarded and evolved ones, and texts that do not fit a column whose values are rescued."""
+    from pyspark.sql import functions as F
+
+    discards_all, exceptions = terms.discards()
+    names = [F.lit(name) for name in exceptions]
+    evolved = [F.lit(name) for name in terms.evolved]
+
+    def is_rescued(name: SparkColumn, _: SparkColumn) -> SparkColumn:
+        is_exception = name.isin(*names) if names else F.lit(False)
+        rescued = is_exception if discards_all else ~is_exception
+        return rescued & ~name.isin(*evolved) if evolved else rescued
+
+    rescued = F.map_filter(unknown, is_rescued) if discards_all or names or evolved else unknown
+    unfit = [c for c in columns if not c.is_text and terms.keeps_row(c.name) == "rescue"]
+    if unfit:
+        empty = F.create_map().cast("map<string,string>")
+        pairs = [part for c in unfit for part in (F.lit(c.name), F.when(_unfit(c), F.col(text_column(c))))]
+        texts = F.map_filter(F.create_map(*pairs), lambda _, text: text.isNotNull())
+        rescued = F.map_concat(F.coalesce(rescued, empty), texts)
+    return F.when(F.size(rescued) > 0, rescued)
+
+
+def _unfit(column: Column) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    if column.is_text:
+        return F.lit(False)
+    return F.col(text_column(column)).isNotNull() & F.col(column.name).isNull()
+
+
+def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
+    """Pack flags into ``array<bigint>``, one bit per field in the order of the schema."""
+    from pyspark.sql import functions as F
+
+    words = []
+    for start in range(0, len(flags), MASK_BITS):
+        word = F.lit(0).cast("bigint")
+        for bit, flag in enumerate(flags[start : start + MASK_BITS]):
+            word = word.bitwiseOR(F.when(flag, F.lit(1 << bit).cast("bigint")).otherwise(F.lit(0).cast("bigint")))
+        words.append(word)
+    return F.array(*words)

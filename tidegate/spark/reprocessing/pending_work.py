@@ -1,0 +1,72 @@
+"""Backfills and reingests of windows as JSON files beside the checkpoint, stored before they write to a table.
+
+Each has a number, which is its ``txnVersion``. So after a crash it is known which one was running, and whether it had
+written anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidegate import atomic
+from tidegate.spark.lake import tables
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+    from pathlib import Path
+    from typing import ClassVar
+
+    from tidegate.spark.context import FlowContext
+
+
+class PendingWork(Protocol):
+    """A dataclass of JSON values with a number."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def number(self) -> int:
+        """Also the ``txnVersion`` of its writes."""
+        ...
+
+
+def numbers(context: FlowContext) -> list[int]:
+    """The numbers of all stored backfills or reingests of the flow, ascending."""
+    return sorted(int(path.stem) for path in folder(context).glob("*.json") if path.stem.isdigit())
+
+
+def read(context: FlowContext, number: int) -> dict[str, Any]:
+    """The fields of one, as JSON values."""
+    fields: dict[str, Any] = json.loads(_path(context, number).read_text(encoding="utf-8"))
+    return fields
+
+
+def write(context: FlowContext, work: PendingWork) -> None:
+    """Store one, or replace it, atomically."""
+    path = _path(context, work.number)
+    atomic.write_text(path, json.dumps(dataclasses.asdict(work), indent=1))
+
+
+def drop(context: FlowContext, number: int) -> None:
+    """Delete one that has written nothing."""
+    _path(context, number).unlink()
+
+
+def has_begun(context: FlowContext, number: int) -> bool:
+    """Whether the live table or the quarantine contains a write of the one with this number."""
+    app_id = context.for_windows().app_id
+    return any(
+        tables.transactions(context.spark, path).get(app_id, -1) == number
+        for path in (context.quarantine, context.live)
+    )
+
+
+def folder(context: FlowContext) -> Path:
+    """The folder of the flow's files, and of the keys of its backfills."""
+    return context.layout.reprocessing(context.pipeline.name, context.flow.name)
+
+
+def _path(context: FlowContext, number: int) -> Path:
+    return folder(context) / f"{number}.json"

@@ -1,0 +1,114 @@
+"""The source records of quarantine entries, as their flow read them.
+
+They are read from bronze, or from the change feed of the source table, and not from the entry: its text lacks a file's
+header, a message's key, and the full precision of some types.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tidegate.probes import delta
+from tidegate.spark.intake import parse
+from tidegate.spark.lake import tables
+from tidegate.spec import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+_MAX_PATHS = 500
+"""Up to this number of landed files, the condition lists their paths, so that Delta can skip files of bronze."""
+
+
+def read(context: FlowContext, session: SparkSession) -> DataFrame:
+    """The source rows of the claimed entries, without those that no longer exist.
+
+    Args:
+        context: The flow, with its replay.
+        session: The session of the result.
+
+    Returns:
+        Rows of the flow's source with ``_row_id``, persisted; an empty frame for a flow without a source table.
+    """
+    from pyspark.sql import functions as F
+
+    assert context.replay is not None
+    entries = context.replay.entries
+    if context.source_table is None:
+        return session.range(0).toDF("_row_id")
+    ids = session.createDataFrame([(entry["_row_id"],) for entry in entries], "_row_id string")
+    if context.landing is None:
+        rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
+    else:
+        bronze = tables.read(session, context.source_table).where(_skipping_condition(context, entries))
+        rows = bronze.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
+    rows = rows.persist()
+    context.persisted.append(rows)
+    return rows
+
+
+def _skipping_condition(context: FlowContext, entries: Sequence[Mapping[str, str]]) -> Column:
+    """A condition with which Delta skips files of bronze by their statistics."""
+    from pyspark.sql import functions as F
+
+    sources = [json.loads(entry["source"]) for entry in entries]
+    if isinstance(context.landing, FileSource):
+        paths = sorted({source["path"] for source in sources})
+        return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
+    offsets = [source["offset"] for source in sources]
+    return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
+
+
+def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:
+    """Changes of a keyed table by their ids: from its change feed, or from the version that a first load read.
+
+    Changes before the retention of both the feed and the table's log are left out.
+    """
+    from pyspark.sql import functions as F
+
+    path = context.source_table
+    assert path is not None
+
+    def of_entries(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("_row_id", parse.change_id(context.source_keys)).join(ids, "_row_id", "left_semi")
+
+    def feed(first: int, last: int) -> DataFrame:
+        return (
+            session.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", first)
+            .option("endingVersion", last)
+            .load(str(path))
+            .where("_change_type != 'update_preimage'")
+        )
+
+    # For one version before the retention of the log, Delta would reject the whole read.
+    served = [part for part in delta.served_ranges(path, min(versions), max(versions)) if _contains_any(part, versions)]
+    newest = tables.version(session, path)
+    rows = of_entries(feed(*served[0]) if served else feed(newest, newest).limit(0))
+    for part in served[1:]:
+        rows = rows.unionByName(of_entries(feed(*part)), allowMissingColumns=True)
+    missing = ids.join(rows, "_row_id", "left_anti").select(F.element_at(F.split("_row_id", r"\|"), -2).alias("v"))
+    for row in missing.distinct().collect():
+        if not delta.can_read_version(path, int(row["v"])):
+            continue
+        loaded = tables.read(session, path, int(row["v"])).withColumns(
+            {
+                "_change_type": F.lit("insert"),
+                "_commit_version": F.lit(int(row["v"])).cast("bigint"),
+                "_commit_timestamp": F.current_timestamp(),
+            }
+        )
+        rows = rows.unionByName(
+            of_entries(loaded).join(rows.select("_row_id"), "_row_id", "left_anti"), allowMissingColumns=True
+        )
+    return rows
+
+
+def _contains_any(part: tuple[int, int], versions: Sequence[int]) -> bool:
+    return any(part[0] <= version <= part[1] for version in versions)

@@ -1,0 +1,67 @@
+"""Accept that a topic lost messages before they were read; the flow's next run continues after them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import checkpoint, gap, lease
+from tidegate.errors import GapError, RequestError
+from tidegate.layout import Layout
+from tidegate.ops import ledger
+from tidegate.probes import kafka
+from tidegate.spec import KafkaSource
+from tidegate.status import lag
+
+if TYPE_CHECKING:
+    from tidegate.checkpoints.overrides import Override
+    from tidegate.environment import Environment
+    from tidegate.spec import Flow, Pipeline
+
+
+def accept_gap(
+    environment: Environment, pipeline: Pipeline, flow: Flow, offsets: gap.Offsets, *, by: str, reason: str
+) -> Override:
+    """Accept a gap under the flow's lease: records the decision, then a ledger line.
+
+    Args:
+        environment: The lake and the broker.
+        pipeline: The flow's pipeline.
+        flow: A flow that reads a topic.
+        offsets: The lost offsets that are accepted; must be exactly those that are missing and not accepted yet.
+        by: The person who decides.
+        reason: Why they decide so.
+
+    Raises:
+        RequestError: The flow reads no topic, nothing is missing, other offsets are missing than those given, or the reason
+            is empty.
+        LeaseHeldError: A run works on the flow. Transient.
+        SourceError: The topic does not exist, was created again, or no broker answers.
+    """
+    if not isinstance(flow.source, KafkaSource):
+        raise RequestError(f"flow {flow.name!r} reads no topic, so it has no gap to accept")
+    layout = Layout.of(environment)
+    resource = lease.checkpoint_resource(pipeline.name, flow.name)
+    with lease.hold(layout, (resource,), what=f"accept-gap of {pipeline.name}/{flow.name}, by {by}"):
+        checkpoint.check_compatible(layout, pipeline, flow)
+        missing = _missing_offsets(environment, pipeline, flow)
+        if missing != offsets:
+            state = (
+                f"missing and not accepted: {gap.format_offsets(missing)}"
+                if missing
+                else "no unread messages of the topic are missing"
+            )
+            raise RequestError(f"{gap.format_offsets(offsets)} cannot be accepted as a gap: {state}")
+        topic_id = kafka.topic_id(environment.kafka, flow.source.topic)
+        decision = gap.accept(
+            layout, pipeline.name, flow.name, flow.source.topic, topic_id, missing, by=by, reason=reason
+        )
+        ledger.record_gaps(layout, pipeline.name, flow.name)
+    return decision
+
+
+def _missing_offsets(environment: Environment, pipeline: Pipeline, flow: Flow) -> gap.Offsets:
+    try:
+        lag.measure(environment, pipeline, flow)
+    except GapError as error:
+        return {int(partition): (first, last) for partition, (first, last) in error.lost.items()}
+    return {}

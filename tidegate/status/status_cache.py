@@ -1,0 +1,142 @@
+"""A cache of all flow statuses for a long-lived process: returns the last reading and refreshes it in the background.
+
+Reading the statuses of fifty flows takes longer than a page may take. So a page gets the last reading, with its age, and a
+reading that is too old is refreshed in the background. A caller waits for the first reading, and briefly for a refresh if
+the reading is very old: the first page of the morning should not show last evening.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tidegate import registry
+from tidegate.errors import TidegateError
+from tidegate.layout import Layout
+from tidegate.ops import journal
+from tidegate.status import flow_status, freshness
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.environment import Environment
+    from tidegate.spec import Pipeline
+    from tidegate.status.flow_status import FlowStatus
+
+_INGESTED = "_ingested_at"
+"""The ingestion time column of landing tables."""
+FRESH = 10.0
+"""Age in seconds from which on the next request refreshes the reading."""
+STALE = 60.0
+"""Age in seconds from which on a request waits for the refresh."""
+WAIT = 0.4
+"""Seconds that it waits; a refresh that takes longer is shown by the next request."""
+
+
+@dataclass(frozen=True)
+class FlowSnapshot:
+    """One flow at the time of a reading."""
+
+    status: FlowStatus
+    quarantined: int | None
+    """Open entries of its quarantine; None if it could not be read."""
+    newest: datetime | None = None
+    """The newest event time in its target. If no event time is declared: the newest ingestion time, if it has that column."""
+    newest_is_event: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measurement of all flow statuses."""
+
+    at: float
+    """Seconds since 1970."""
+    declared: Mapping[str, Pipeline | TidegateError] = field(default_factory=dict)
+    """Each pipeline by name, or the error why its declaration does not load."""
+    flows: tuple[FlowSnapshot, ...] = ()
+    """Ordered by pipeline, then in graph order."""
+
+    def of(self, pipeline: str) -> tuple[FlowSnapshot, ...]:
+        """The flows of one pipeline."""
+        return tuple(snapshot for snapshot in self.flows if snapshot.status.pipeline == pipeline)
+
+
+class StatusCache:
+    """Keeps the last reading. Thread-safe; must be created in the process that uses it, after any fork."""
+
+    def __init__(self, environment: Environment, clock: Callable[[], float] = time.time) -> None:
+        self._environment = environment
+        self._clock = clock
+        self._reading: Reading | None = None
+        self._lock = threading.Lock()
+        self._refresh_thread: threading.Thread | None = None
+        self._waited_until = 0.0
+        self._newest: dict[tuple[Path, str], tuple[int, datetime | None]] = {}
+
+    def reading(self) -> Reading:
+        """The last reading. The first call measures it; a call that finds it too old starts a refresh."""
+        with self._lock:
+            reading = self._reading
+            if reading is None:
+                reading = self._reading = self._read()
+                return reading
+            age = self._clock() - reading.at
+            if age > FRESH and (self._refresh_thread is None or not self._refresh_thread.is_alive()):
+                self._refresh_thread = threading.Thread(target=self._refresh, name="tidegate-status-cache", daemon=True)
+                self._waited_until = time.monotonic() + WAIT
+                self._refresh_thread.start()
+            refresh, until = self._refresh_thread, self._waited_until
+        if age > STALE and refresh is not None:
+            # A page with several calls waits only once.
+            refresh.join(max(until - time.monotonic(), 0))
+            return self._reading or reading
+        return reading
+
+    def _refresh(self) -> None:
+        self._reading = self._read()
+
+    def _read(self) -> Reading:
+        declared = declarations()
+        layout = Layout.of(self._environment)
+        flows = []
+        for status in flow_status.gather(self._environment, list(declared.items()), flow_status.PATIENCE):
+            newest, is_event = self._newest_of(layout, declared[status.pipeline], status.flow)
+            flows.append(FlowSnapshot(status, _open_entries(layout, status), newest, is_event))
+        return Reading(self._clock(), declared, tuple(flows))
+
+    def _newest_of(self, layout: Layout, pipeline: Pipeline | TidegateError, flow: str) -> tuple[datetime | None, bool]:
+        """The newest time in a flow's table, and whether it is an event time."""
+        if isinstance(pipeline, TidegateError):
+            return None, False
+        target = pipeline.flow(flow).target
+        path, column = layout.table(target.name), target.event_time or _INGESTED
+        try:
+            # Only a commit changes the value, and every commit adds a file to this folder.
+            changed = (path / "_delta_log").stat().st_mtime_ns
+            cached = self._newest.get((path, column))
+            if cached is None or cached[0] != changed:
+                newest = freshness.newest(path, column, datetime.fromtimestamp(self._clock(), UTC))
+                cached = self._newest[path, column] = (changed, newest)
+        except Exception:
+            # There is no table yet, or it cannot be read; the flow's status shows the error.
+            return None, False
+        return cached[1], target.event_time is not None
+
+
+def declarations() -> dict[str, Pipeline | TidegateError]:
+    """Every declared pipeline, reloaded if its file changed, or the error why it does not load."""
+    return registry.declarations(registry.reload)
+
+
+def _open_entries(layout: Layout, status: FlowStatus) -> int | None:
+    if not status.flow:
+        return None
+    try:
+        return journal.open_entries(layout, status.pipeline, status.flow)
+    except Exception:
+        # A quarantine table that cannot be read must not hide the status of the flows.
+        return None
