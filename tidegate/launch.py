@@ -54,6 +54,8 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     }
     if _on_this_machine(master):
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if master.startswith("local"):
+        conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
     if not master.startswith("local"):
         conf["spark.executor.extraClassPath"] = class_path
     if small:

@@ -62,3 +62,13 @@ def test_an_empty_frame_is_collected(spark: SparkSession) -> None:
     rows = local.collect(spark.range(0))
     assert rows is not None and rows.num_rows == 0
     assert local.to_frame(spark, rows, spark.range(0).schema).count() == 0
+
+
+def test_rows_of_the_driver_become_a_local_relation_without_a_python_worker(spark: SparkSession) -> None:
+    rows = [("a", 1, ["x", "y"]), (None, None, None)]
+
+    frame = local.from_rows(spark, rows, "name string, number bigint, tags array<string>")
+
+    assert "LocalRelation" in frame._jdf.queryExecution().optimizedPlan().toString()
+    assert [tuple(row) for row in frame.collect()] == rows
+    assert local.from_rows(spark, [], "name string").collect() == []

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidegate.quarantine import claims
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import local, sinks, tables
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LIFECYCLE_COLUMNS = {
 
 def from_files(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     """Refused files as `REFUSED` rows."""
-    return spark.createDataFrame([tuple(row.values()) for row in rows], REFUSED)
+    return local.from_rows(spark, [tuple(row.values()) for row in rows], REFUSED)
 
 
 def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:

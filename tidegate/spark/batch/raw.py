@@ -13,7 +13,7 @@ from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing, sources
 from tidegate.spark.intake.reader import CheckedFile
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import local, sinks, tables
 from tidegate.spec import FileSource, KafkaSource
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
     if context.replay is None and _is_first_checkpoint(context):
         return listed
     names = [f"{path}@{modified}" for path, modified in listed.items()]
-    candidates = spark.createDataFrame([(name,) for name in names], "_file_id string")
+    candidates = local.from_rows(spark, [(name,) for name in names], "_file_id string")
     existing: set[str] = set()
     if tables.exists(context.target):
         path = F.expr(f"substring(_path, {len('file://') + 1})")

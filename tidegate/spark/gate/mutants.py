@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from tidegate.errors import SpecError
 from tidegate.spark.gate import conditions
 from tidegate.spark.gate.rules import DRIFT, STATISTICAL, UNIQUENESS
+from tidegate.spark.lake import local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -184,7 +185,7 @@ def _flagged(
     """The rules that flag a row of a mutant, by its number; a rule that raises for a mutant counts as well."""
     if not rules or not mutants:
         return {}
-    numbers = good.sparkSession.createDataFrame([(number,) for number, _ in mutants], f"{_NUMBER} int")
+    numbers = local.from_rows(good.sparkSession, [(number,) for number, _ in mutants], f"{_NUMBER} int")
     crossed = good.crossJoin(F.broadcast(numbers))
     changed: dict[str, Column] = {}
     for number, mutant in mutants:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.spark.intake.reader import CheckedFile, FileReader
+from tidegate.spark.lake import local
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,10 +54,10 @@ class FileBatch:
         from pyspark.sql import functions as F
 
         if self.content is None or not good:
-            return spark.createDataFrame([], LINES)
+            return local.from_rows(spark, [], LINES)
         records = self.content.where("_checked IS NULL")
         if len(good) < len(self.files):
-            file_ids = spark.createDataFrame([(file.file_id,) for file in good], "_file_id string")
+            file_ids = local.from_rows(spark, [(file.file_id,) for file in good], "_file_id string")
             records = records.join(F.broadcast(file_ids), "_file_id", "left_semi")
         return records.select(
             F.concat_ws("#", "_file_id", "_line_number").alias("_row_id"),
@@ -85,7 +86,7 @@ def read_files(
 
     if not files:
         return FileBatch([], None, None)
-    listed = spark.createDataFrame(files, "path string, modified_ms bigint")
+    listed = local.from_rows(spark, files, "path string, modified_ms bigint")
     kind, dialect, names = source.format, source.dialect, [column.name for column in source.columns]
 
     def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -38,3 +41,22 @@ def collect(frame: DataFrame, limit: int | None = None) -> pyarrow.Table | None:
 def to_frame(spark: SparkSession, rows: pyarrow.Table, schema: StructType) -> DataFrame:
     """A frame of rows that `collect` returned; ``schema`` is that of the collected frame."""
     return spark.createDataFrame(rows, schema)
+
+
+def from_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
+    """A frame of values that the driver has. From a list, Spark would make an RDD that Python workers evaluate.
+
+    Args:
+        spark: The session.
+        rows: One value per column.
+        schema: DDL.
+    """
+    import pyarrow
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromDDL(schema)
+    assert isinstance(columns, StructType)
+    records = [dict(zip(columns.names, row, strict=True)) for row in rows]
+    table = pyarrow.Table.from_pylist(records, schema=to_arrow_schema(columns, timezone="UTC"))
+    return to_frame(spark, table, columns)

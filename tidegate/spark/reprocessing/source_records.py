@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.probes import delta
 from tidegate.spark.intake import parse
-from tidegate.spark.lake import tables
+from tidegate.spark.lake import local, tables
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def read(context: FlowContext, session: SparkSession) -> DataFrame:
     entries = context.replay.entries
     if context.source_table is None:
         return session.range(0).toDF("_row_id")
-    ids = session.createDataFrame([(entry["_row_id"],) for entry in entries], "_row_id string")
+    ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
     if context.landing is None:
         rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
     else:
