@@ -56,7 +56,8 @@ def test_the_duration_is_estimated_from_earlier_batches_of_the_flow(filled: Proj
             flow="silver", batch_id=batch, app_id="a", kind="upsert", read=read, written=read, seconds=seconds
         )
         filled.record(orders(), line)
-    assert preview(filled, *window)["silver"]["seconds"] == 3.2, "4 rows: 2.8 s, and 0.1 s per row"
+    assert preview(filled, *window)["silver"]["seconds"] == 6.6, "twice the median of the increments"
+    assert "about 7 s by earlier increments, times 2" in filled.run("plan", "orders", *window).out
 
 
 def test_an_increment_lists_its_files_and_counts_those_that_it_skips(tmp_path: Path) -> None:

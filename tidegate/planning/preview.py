@@ -169,7 +169,7 @@ def _of_increment(
         before="",
         downstream=downstream_of(flow.target.name, declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
-        time=estimate(layout, pipeline.name, flow.name, "incremental", rows, None),
+        time=estimate(layout, pipeline.name, flow.name, "incremental", rows),
     )
 
 
@@ -197,7 +197,7 @@ def _of_mode(
 ) -> FlowPreview:
     reads = source_extent(environment, layout, pipeline.name, flow, request.window)
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
-    keys = affected = None
+    keys, rows = None, reads.rows
     if not isinstance(flow.source, ChangeFeed):
         rewrites = f"nothing: only missing rows are added to {flow.target.name}"
     elif request.mode == "backfill" and request.window is not None:
@@ -205,10 +205,10 @@ def _of_mode(
         what = "group" if flow.target.write_mode == "recompute" else "key"
         quantity = f"an unknown number of {what}s" if keys is None else count(keys, what)
         rewrites = f"{quantity} of {flow.target.name} in {request.window.summary()}, where the result differs"
-        if flow.target.write_mode == "recompute":
-            affected = keys
-        elif keys is not None and existing and reads.rows is not None:
-            affected = round(reads.rows * min(1, keys / existing))
+        if keys is not None and flow.target.write_mode == "recompute":
+            rows = keys
+        elif keys is not None and existing and rows is not None:
+            rows = round(rows * min(1, keys / existing))
     else:
         rewrites = f"{flow.target.name} ({0 if existing is None else existing:,} rows), where the result differs"
     return FlowPreview(
@@ -219,7 +219,7 @@ def _of_mode(
         before=_before(environment, pipeline, flow, windowed=request.window is not None),
         downstream=downstream_of(flow.target.name, declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
-        time=estimate(layout, pipeline.name, flow.name, request.mode, reads.rows, affected),
+        time=estimate(layout, pipeline.name, flow.name, request.mode, rows),
     )
 
 
