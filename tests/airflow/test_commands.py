@@ -69,6 +69,21 @@ def test_airflow_accepts_the_commands_that_plan_prints(params: dict[str, Any]) -
             assert RunRequest.check(pipeline, "plan", json.loads(conf)) == request
 
 
+def test_a_dry_run_of_the_command_that_plan_prints_lists_its_intervals(
+    runs: Any, home_with_dags: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = RunRequest.check(
+        pipeline, "plan", {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-03"}
+    )
+    printed = commands(pipeline, request).by_interval
+    assert printed is not None
+    before = number_of_runs(runs)
+    airflow_command(*shlex.split(printed)[1:], "--dry-run")
+    listed = re.findall(r"2013-01-\d\d(?= 00:00:00\+00:00 *\|)", capsys.readouterr().out)
+    assert listed == ["2013-01-01", "2013-01-02", "2013-01-03"]
+    assert number_of_runs(runs) == before
+
+
 def number_of_runs(runs: Any) -> int:
     return int(runs.call_api("GET", "dags/flights/dagRuns?limit=1")["total_entries"])
 

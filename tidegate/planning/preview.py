@@ -99,7 +99,6 @@ class Preview:
             "flows": [flow.to_json() for flow in self.flows],
             "unknown": list(self.unknown),
             "commands": list(self.commands.all),
-            "backfill_runs": self.commands.runs,
         }
 
     def lines(self) -> list[str]:
