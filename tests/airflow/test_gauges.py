@@ -45,8 +45,8 @@ def send_metrics_of_a_run(lake: Lake) -> None:
     lake.report(run.run_id, "a1", flows=flows)
     run.xcoms["run", "attempt"] = "a1"
     _progress(lake, 1)
-    _progress(lake, 2, trigger_ms=1500, state_rows=7, late_rows=2, offsets_behind=30)
-    _progress(lake, 3, attempt="another", state_rows=99)
+    _progress(lake, 2, trigger_ms=1500, offsets_behind=30)
+    _progress(lake, 3, attempt="another", offsets_behind=99)
     assert [run.execute(flow.flow) for flow in flows] == ["skipped", "success", "skipped"]
 
 
@@ -66,10 +66,6 @@ def _progress(lake: Lake, batch_id: int, **changed: Any) -> None:
         processed_rows_per_second=None,
         trigger_ms=1000,
         duration_ms={},
-        state_rows=5,
-        state_bytes=0,
-        late_rows=1,
-        watermark=None,
         start_offset=None,
         end_offset=None,
         offsets_behind=40,
@@ -136,9 +132,8 @@ def test_lag_rows_and_durations_of_a_run_arrive(lake: Lake, statsd: StatsD) -> N
     assert values[f"{prefix}.silver.batch"] == "1250.000000|ms"
     # 9 rows of the ledger in the 2.5 s of Spark's progress.
     assert values[f"{prefix}.silver.rows_per_second"] == "3.6|g"
-    gauges = {name: values[f"{prefix}.silver.{name}"] for name in ("state_rows", "rows_late", "offsets_behind")}
-    assert gauges == {"state_rows": "7|g", "rows_late": "3|g", "offsets_behind": "30|g"}
-    assert f"{prefix}.bronze.state_rows" not in values, "no progress is recorded"
+    assert values[f"{prefix}.silver.offsets_behind"] == "30|g"
+    assert f"{prefix}.bronze.offsets_behind" not in values, "no progress is recorded"
     assert not [name for name in values if name.startswith(f"{prefix}.gold.rows")], "gold had no batch"
 
 
@@ -252,8 +247,6 @@ def test_all_metrics_arrive_at_an_opentelemetry_collector(lake: Lake, collector:
         "silver.rows_read": 9.0,
         "silver.rows_quarantined": 2.0,
         "silver.rows_per_second": 3.6,
-        "silver.state_rows": 7.0,
-        "silver.rows_late": 3.0,
         "silver.offsets_behind": 30.0,
         "silver.batch": 1.0,
         "silver.quarantine_open": 0.0,

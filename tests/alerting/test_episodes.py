@@ -59,13 +59,13 @@ def test_an_episode_opens_once_and_is_resolved_once() -> None:
     assert history.evaluate(findings()) == []
     assert history.evaluate(findings("lag")) == [("opened", "bronze", "lag")]
     assert history.evaluate(findings("lag")) == []
-    assert history.evaluate(findings("lag", "late")) == [("opened", "bronze", "late")]
-    assert history.evaluate(findings("late")) == [("resolved", "bronze", "lag")]
-    assert history.evaluate(findings("late")) == []
-    assert history.evaluate(findings()) == [("resolved", "bronze", "late")]
-    lag, late = history.episodes
+    assert history.evaluate(findings("lag", "slow")) == [("opened", "bronze", "slow")]
+    assert history.evaluate(findings("slow")) == [("resolved", "bronze", "lag")]
+    assert history.evaluate(findings("slow")) == []
+    assert history.evaluate(findings()) == [("resolved", "bronze", "slow")]
+    lag, slow = history.episodes
     assert (lag.rule, lag.message, lag.resolved_at) == ("lag", "lag is true", NOW + 5 * MINUTES)
-    assert late.resolved_at == NOW + 7 * MINUTES
+    assert slow.resolved_at == NOW + 7 * MINUTES
 
 
 def test_an_alert_that_recurs_is_a_new_episode() -> None:
@@ -78,7 +78,7 @@ def test_an_alert_that_recurs_is_a_new_episode() -> None:
 def test_an_undecided_rule_neither_opens_nor_resolves_an_episode() -> None:
     history = History()
     history.evaluate(findings("lag"))
-    assert history.evaluate(findings(undecided=("lag", "late"))) == []
+    assert history.evaluate(findings(undecided=("lag", "slow"))) == []
     assert history.evaluate(findings("lag")) == []
 
 
@@ -97,7 +97,7 @@ def test_an_episode_is_resolved_when_its_flow_is_no_longer_declared() -> None:
 
 def test_the_order_of_events_does_not_matter() -> None:
     history = History()
-    for result in (findings("lag"), findings("late"), findings("lag"), findings()):
+    for result in (findings("lag"), findings("slow"), findings("lag"), findings()):
         history.evaluate(result)
         history.send()
     shuffled = list(history.events)
@@ -129,7 +129,7 @@ def test_a_channel_that_was_unreachable_gets_its_notifications_later_in_order() 
 
 def test_a_new_channel_gets_open_episodes_and_none_that_were_resolved_long_ago() -> None:
     history = History()
-    history.evaluate(findings("lag", "late"))
-    history.evaluate(findings("late"))
+    history.evaluate(findings("lag", "slow"))
+    history.evaluate(findings("slow"))
     history.now += timedelta(days=2)
-    assert history.pending("new") == [("opened", "late")]
+    assert history.pending("new") == [("opened", "slow")]

@@ -34,18 +34,18 @@ def test_open_alerts_are_shown_with_reasons_and_nothing_is_written(behind: Proje
 
 def test_recorded_alerts_show_since_when_they_are_open(behind: Project) -> None:
     since = pendulum.now("UTC") - timedelta(hours=3)
-    lag, state = (
+    lag, quarantine = (
         Event(flow="bronze", rule=rule, opened_at=since, kind="opened", at=since, message=f"{rule} was odd")
-        for rule in ("lag", "state")
+        for rule in ("lag", "quarantine")
     )
-    alert_history.append(behind.layout, "orders", [lag, state])
+    alert_history.append(behind.layout, "orders", [lag, quarantine])
     result = behind.run("alerts", "orders")
     assert f"{since:%Y-%m-%d %H:%M} UTC (3 h" in result.row("orders/bronze", "lag", "3 rows behind")
-    assert "state was odd (when it opened; cannot be evaluated now)" in result.row("orders/bronze", "state")
+    assert "quarantine was odd (when it opened; cannot be evaluated now)" in result.row("orders/bronze", "quarantine")
     alerts = behind.run("alerts", "--json").json["alerts"]
     assert [(each["flow"], each["rule"], each["recorded"], each["certain"]) for each in alerts] == [
         ("bronze", "lag", True, True),
-        ("bronze", "state", True, False),
+        ("bronze", "quarantine", True, False),
         ("silver", "quarantine_age", False, True),
     ]
 

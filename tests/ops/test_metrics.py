@@ -20,11 +20,6 @@ PROGRESS: dict[str, Any] = {
     "inputRowsPerSecond": 300.5,
     "processedRowsPerSecond": 600.25,
     "durationMs": {"addBatch": 1500, "latestOffset": 20, "triggerExecution": 1999},
-    "eventTime": {"watermark": "2026-01-05T09:00:00.000Z"},
-    "stateOperators": [
-        {"numRowsTotal": 10, "memoryUsedBytes": 2048, "numRowsDroppedByWatermark": 1},
-        {"numRowsTotal": 5, "memoryUsedBytes": 1024, "numRowsDroppedByWatermark": 2},
-    ],
     "sources": [
         {
             "startOffset": {"clicks": {"0": 100, "1": 50}},
@@ -41,25 +36,20 @@ def line(**changed: Any) -> QueryProgress:
     return QueryProgress.from_spark(copy.deepcopy(PROGRESS) | changed, recorded_at=NOW, **OF_RUN)
 
 
-def test_a_line_has_rates_durations_state_and_lag() -> None:
+def test_a_line_has_rates_durations_and_lag() -> None:
     progress = line()
     assert (progress.batch_id, progress.input_rows, progress.started_at.microsecond) == (7, 1200, 123_000)
     assert (progress.input_rows_per_second, progress.processed_rows_per_second) == (300.5, 600.25)
     assert (progress.trigger_ms, dict(progress.duration_ms)) == (1999, {"addBatch": 1500, "latestOffset": 20})
-    assert (progress.state_rows, progress.state_bytes, progress.late_rows) == (15, 3072, 3)
-    assert progress.watermark == datetime(2026, 1, 5, 9, tzinfo=UTC)
     assert progress.offsets_behind == 107
     assert progress.end_offset == '{"clicks": {"0": 900, "1": 450}}'
 
 
 def test_missing_values_are_none_and_not_zero() -> None:
     source = [{"startOffset": None, "endOffset": {"logOffset": 3}, "latestOffset": None}]
-    progress = line(
-        inputRowsPerSecond=float("nan"), processedRowsPerSecond=0.0, sources=source, eventTime={}, stateOperators=[]
-    )
+    progress = line(inputRowsPerSecond=float("nan"), processedRowsPerSecond=0.0, sources=source)
     assert (progress.input_rows_per_second, progress.processed_rows_per_second) == (None, None)
     assert (progress.start_offset, progress.end_offset, progress.offsets_behind) == (None, '{"logOffset": 3}', None)
-    assert (progress.watermark, progress.state_rows) == (None, 0)
     delta = {"sourceVersion": 1, "reservoirVersion": 4}
     assert line(sources=[{"endOffset": delta, "latestOffset": delta}]).offsets_behind is None
 
@@ -68,9 +58,9 @@ def test_lines_are_appended_in_one_commit_and_can_be_read(tmp_path: Path) -> Non
     path = tmp_path / "progress"
     metrics.append(path, [line(), line(batchId=8)])
     metrics.append(path, [line(batchId=9)])
-    rows = store.select(path, "SELECT batch_id, trigger_ms, watermark FROM delta_table ORDER BY batch_id")
+    rows = store.select(path, "SELECT batch_id, started_at FROM delta_table ORDER BY batch_id")
     assert [row["batch_id"] for row in rows] == [7, 8, 9]
-    assert rows[0]["watermark"] == datetime(2026, 1, 5, 9, tzinfo=UTC)
+    assert rows[0]["started_at"] == datetime(2026, 1, 5, 10, 0, 0, 123_000, tzinfo=UTC)
     assert len(list((path / "_delta_log").glob("*.json"))) == 2
 
 

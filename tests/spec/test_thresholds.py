@@ -21,8 +21,8 @@ from tidegate.spec.thresholds import Thresholds
         ("expiry_runs", 0),
         ("lag_rows", -1),
         ("lag_rows", "1m"),
-        ("state_rows", 2.5),
-        ("late_rows", False),
+        ("quarantine_rows", 2.5),
+        ("quarantine_rows", False),
         ("processed_share", 0),
         ("processed_share", 1.01),
         ("processed_share", float("nan")),
@@ -47,8 +47,8 @@ def test_every_rule_can_be_turned_off(field: str) -> None:
 def test_the_defaults() -> None:
     default = Thresholds()
     assert (default.processed_share, default.lag_rows) == (0.8, 1_000_000)
-    assert (default.late_rows, default.run_seconds) == (0, None)
-    assert Thresholds(quarantine_share=0, late_rows=0, lag_rows=0).quarantine_share == 0
+    assert default.run_seconds is None
+    assert Thresholds(quarantine_share=0, lag_rows=0).quarantine_share == 0
 
 
 def _flow(**given: object) -> Flow:

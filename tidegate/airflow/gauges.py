@@ -9,8 +9,6 @@ metric              kind       meaning
 ``rows_written``    gauge      rows that the last run wrote
 ``rows_quarantined``  gauge    rows that the last run quarantined
 ``rows_per_second``  gauge     rows per second of the last run, by Spark's trigger times, all its batches together
-``state_rows``      gauge      rows in the state store after the last run
-``rows_late``       gauge      rows that the last run dropped behind the watermark
 ``offsets_behind``  gauge      messages between the last run's end offset and the newest known offset; topics only
 ``batch``           timer      duration of each batch of the last run
 ``quarantine_open``  gauge     open entries in the flow's quarantine, measured by the DAG `alerts`
@@ -69,8 +67,6 @@ def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
     # Spark's own counts lack the rows of files that a landing batch opens itself, so rows are taken from the report.
     if seconds := sum(line["trigger_ms"] for line in progress) / 1000:
         _gauge(pipeline, report.flow, "rows_per_second", report.total("read") / seconds)
-    _gauge(pipeline, report.flow, "state_rows", progress[-1]["state_rows"])
-    _gauge(pipeline, report.flow, "rows_late", sum(line["late_rows"] for line in progress))
     if progress[-1]["offsets_behind"] is not None:
         _gauge(pipeline, report.flow, "offsets_behind", progress[-1]["offsets_behind"])
 

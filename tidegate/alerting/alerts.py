@@ -12,8 +12,6 @@ rule                true while                                                  
 ``lag``             the lag has too many rows                                          ``lag_rows``
 ``lag_growing``     the lag has grown in several runs in a row                         ``lag_growing_runs``
 ``expiring``        a topic will soon delete unread messages                           ``expiry_runs``
-``state``           a stateful query keeps too many rows                               ``state_rows``
-``late``            the last run dropped rows behind the watermark                     ``late_rows``
 ``quarantine``      the last run quarantined too large a share                         ``quarantine_share``
 ``quarantine_rows`` too many entries are open in quarantine                            ``quarantine_rows``
 ``quarantine_age``  the oldest open quarantine entry is too old                        ``quarantine_hours``
@@ -67,10 +65,6 @@ class FlowRun:
     """Rows read."""
     seconds: float
     """Sum over its batches."""
-    state_rows: int = 0
-    """Rows in the state store after the last batch."""
-    late_rows: int = 0
-    """Rows dropped behind the watermark."""
     quarantined_share: float | None = None
     """Quarantined share of its rows, or of its files if that is larger; None before there is a ledger line."""
 
@@ -270,24 +264,6 @@ def _expiring(limits: Thresholds, observation: Observation, now: datetime) -> st
     return f"the topic will delete unread messages in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"
 
 
-def _state(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
-    if limits.state_rows is None:
-        return None
-    rows = _last_run(observation).state_rows
-    return f"{rows:,} rows of state, more than {limits.state_rows:,}" if rows > limits.state_rows else None
-
-
-def _late(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
-    if limits.late_rows is None:
-        return None
-    dropped = _last_run(observation).late_rows
-    if dropped <= limits.late_rows:
-        return None
-    return (
-        f"the last run dropped {formatting.count(dropped, 'row')} behind the watermark, more than {limits.late_rows:,}"
-    )
-
-
 def _quarantine(limits: Thresholds, observation: Observation, _: datetime) -> str | None:
     if limits.quarantine_share is None:
         return None
@@ -352,8 +328,6 @@ RULES: Mapping[str, Callable[[Thresholds, Observation, datetime], str | None]] =
     "lag": _lag,
     "lag_growing": _lag_growing,
     "expiring": _expiring,
-    "state": _state,
-    "late": _late,
     "quarantine": _quarantine,
     "quarantine_rows": _quarantine_rows,
     "quarantine_age": _quarantine_age,

@@ -1,4 +1,4 @@
-"""Spark's progress of each micro-batch: rates, durations, state, offsets; one line each in ``_ops/<pipeline>/progress``.
+"""Spark's progress of each micro-batch: rates, durations, offsets; one line each in ``_ops/<pipeline>/progress``.
 
 The ledger records the disposition of rows; these lines record speed and lateness. Use the ledger for numbers of rows: Spark
 counts a row as often as the batch scans it.
@@ -46,11 +46,6 @@ class QueryProgress:
     """Duration of the whole micro-batch."""
     duration_ms: Mapping[str, int]
     """Duration of its parts by Spark's names: ``latestOffset``, ``queryPlanning``, ``addBatch``, ``walCommit``, …"""
-    state_rows: int
-    state_bytes: int
-    late_rows: int
-    """Rows dropped because they were older than the watermark."""
-    watermark: datetime | None
     start_offset: str | None
     """JSON, as in the checkpoint."""
     end_offset: str | None
@@ -67,9 +62,7 @@ class QueryProgress:
             of_run: ``flow``, ``app_id``, ``run_key``, ``attempt``, ``mode`` and ``recorded_at``.
         """
         durations = {name: int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
-        operators = progress.get("stateOperators") or []
         source = (progress.get("sources") or [{}])[0]
-        watermark = (progress.get("eventTime") or {}).get("watermark")
         return cls(
             batch_id=int(progress["batchId"]),
             started_at=_instant(progress["timestamp"]),
@@ -78,10 +71,6 @@ class QueryProgress:
             processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
             trigger_ms=durations.pop("triggerExecution", 0),
             duration_ms=durations,
-            state_rows=sum(int(each.get("numRowsTotal") or 0) for each in operators),
-            state_bytes=sum(int(each.get("memoryUsedBytes") or 0) for each in operators),
-            late_rows=sum(int(each.get("numRowsDroppedByWatermark") or 0) for each in operators),
-            watermark=_instant(watermark) if watermark else None,
             start_offset=_offset(source.get("startOffset")),
             end_offset=_offset(source.get("endOffset")),
             offsets_behind=_behind(source.get("endOffset"), source.get("latestOffset")),
@@ -98,7 +87,7 @@ def append(path: Path, lines: Iterable[QueryProgress]) -> None:
 
 def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
     """The lines of one attempt's batches of a flow, oldest first, with the columns that Airflow's gauges need."""
-    columns = "trigger_ms, state_rows, late_rows, offsets_behind"
+    columns = "trigger_ms, offsets_behind"
     # Safe in SQL literals: names of flows and ids of attempts are validated and have no quotes.
     return store.select(
         path, f"SELECT {columns} FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
@@ -122,7 +111,6 @@ def schema() -> pyarrow.Schema:
         "str": pa.string(),
         "str | None": pa.string(),
         "datetime": instant,
-        "datetime | None": instant,
         "Mapping[str, int]": pa.map_(pa.string(), pa.int64()),
     }
     return pa.schema([(field.name, types[str(field.type)]) for field in dataclasses.fields(QueryProgress)])

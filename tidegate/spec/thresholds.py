@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidegate.errors import FieldError
 
 _COUNTS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs", "quarantine_hours")
-_LIMITS = ("lag_rows", "state_rows", "late_rows", "quarantine_rows")
+_LIMITS = ("lag_rows", "quarantine_rows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,6 @@ class Thresholds:
     expiry_runs: int | None = 3
     """A topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
     interval without a cron schedule), at the rate at which its beginning has moved so far."""
-    state_rows: int | None = 10_000_000
-    """The stream keeps more rows as state between batches."""
-    late_rows: int | None = 0
-    """The last run dropped more rows behind the watermark."""
     quarantine_share: float | None = 0.05
     """A larger share of the last run's rows (or files) was quarantined, 0 to 1."""
     quarantine_rows: int | None = None

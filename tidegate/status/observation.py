@@ -38,7 +38,7 @@ FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND {batches} AN
 GROUP BY run_key
 """
 _PROGRESS = """
-SELECT run_key, batch_id, started_at, trigger_ms, state_rows, late_rows
+SELECT run_key, batch_id, started_at, trigger_ms
 FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND recorded_at > TIMESTAMP '{since}'
 ORDER BY started_at
 """
@@ -190,8 +190,6 @@ def _run(line: Mapping[str, Any], progress: Sequence[Mapping[str, Any]]) -> Flow
         else line["first_at"] - timedelta(seconds=line["first_seconds"] or 0),
         rows=line["read"] or 0,
         seconds=seconds,
-        state_rows=progress[-1]["state_rows"] if progress else 0,
-        late_rows=sum(each["late_rows"] for each in progress),
         quarantined_share=max(shares, default=0.0),
     )
 

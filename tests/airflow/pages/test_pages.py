@@ -256,8 +256,8 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
     append(lake.layout.ops("flights", "evolution"), [change, {**change, "flow": "gold", "field": "other"}])
     for flow, rule, kind in (
         ("silver", "lag", "opened"),
-        ("silver", "state", "opened"),
-        ("silver", "state", "resolved"),
+        ("silver", "slow", "opened"),
+        ("silver", "slow", "resolved"),
     ):
         event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message=f"too much {rule}")
         alert_history.append(lake.layout, "flights", [event])
@@ -266,7 +266,7 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
     assert "flow field after recorded at silver gate STRING 2026-01-05 00:00:00" in flow
     assert "other" not in flow.split("Schema history")[1]
     assert (
-        "flow rule opened at resolved at message silver lag 2026-01-05 00:00:00 open too much lag silver state" in flow
+        "flow rule opened at resolved at message silver lag 2026-01-05 00:00:00 open too much lag silver slow" in flow
     )
     assert "too much lag" not in text(viewer.get("/tidegate/pipelines/flights/flows/gold").text)
 

@@ -33,10 +33,6 @@ SETTINGS: dict[str, str] = {
     # With true, Spark silently reads part of a truncated file and skips a missing one.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|sasl|jaas|sas",
 }
 
