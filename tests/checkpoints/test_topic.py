@@ -22,8 +22,8 @@ def ref(version: int = 1, refresh: int = 0) -> CheckpointRef:
     return CheckpointRef(dag_id="clicks", flow="bronze", version=version, refresh=refresh)
 
 
-def of_version(layout: Layout, at: CheckpointRef, topic_id: str, end: int = 100) -> topic.CheckpointTopic:
-    return topic.of_version(layout, at, "clicks", topic_id=topic_id, cluster_id="C", ends={0: end})
+def of_version(layout: Layout, at: CheckpointRef, topic_id: str) -> topic.CheckpointTopic:
+    return topic.of_version(layout, at, "clicks", topic_id=topic_id, cluster_id="C")
 
 
 def write_batch(layout: Layout, at: CheckpointRef, next_offset: int) -> None:
@@ -39,10 +39,10 @@ def check(layout: Layout, topic_id: str, cluster_id: str = "C", version: int = 1
 def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> None:
     check(layout, "A")
     topic.record(layout, ref(), of_version(layout, ref(), "A"))
-    topic.record(layout, ref(), topic.CheckpointTopic(topic="clicks", topic_id="B", cluster_id="C", unnamed=""))
+    topic.record(layout, ref(), topic.CheckpointTopic(topic="clicks", topic_id="B", cluster_id="C"))
 
     assert topic.recorded(layout, "clicks", "bronze", 1) == topic.CheckpointTopic(
-        topic="clicks", topic_id="A", cluster_id="C", unnamed="A"
+        topic="clicks", topic_id="A", cluster_id="C"
     )
     check(layout, "A")
     check(layout, "")
@@ -60,28 +60,10 @@ def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> No
 def test_a_damaged_topic_file_is_an_error(layout: Layout) -> None:
     path = layout.topic("clicks", "bronze", 1)
     path.parent.mkdir(parents=True)
-    for text in ("{", "[]", '{"topic": "clicks"}', '{"topic":"t","topic_id":"\'","cluster_id":"","unnamed":""}'):
+    for text in ("{", "[]", '{"topic": "clicks"}', '{"topic":"t","topic_id":"\'","cluster_id":""}'):
         path.write_text(text)
         with pytest.raises(CheckpointCorruptError, match=r"v1\.topic\.json"):
             check(layout, "A")
-
-
-def test_rows_without_a_topic_id_belong_to_the_topic_that_was_recorded_first(layout: Layout) -> None:
-    write_batch(layout, ref(), 10)
-    first = of_version(layout, ref(), "A")
-    assert (first.unnamed, first.matches(None), first.matches("A"), first.matches("B")) == ("A", True, True, False)
-    topic.record(layout, ref(), first)
-
-    second = of_version(layout, ref(2), "B")
-
-    assert (second.unnamed, second.matches(None), second.matches("B")) == ("A", False, True)
-
-
-def test_a_checkpoint_that_read_beyond_the_end_of_the_topic_read_another_topic(layout: Layout) -> None:
-    write_batch(layout, ref(), 10)
-    recreated = of_version(layout, ref(2), "B", end=4)
-    assert (recreated.unnamed, recreated.matches(None)) == ("", False)
-    assert topic.next_offsets(layout, ref(2), recreated) == {}
 
 
 def test_a_new_checkpoint_continues_after_all_older_ones_of_its_topic(layout: Layout) -> None:
@@ -91,7 +73,6 @@ def test_a_new_checkpoint_continues_after_all_older_ones_of_its_topic(layout: La
     damaged.plan(0, {"clicks": {"0": 99}})
     (damaged.path / "commits" / "0").write_text("")
     same, other = of_version(layout, ref(2), "A"), of_version(layout, ref(2), "B")
-    assert topic.next_offsets(layout, ref(2), same) == {0: 10}, "no topic is recorded: the existing one counts"
     topic.record(layout, ref(), of_version(layout, ref(), "A"))
 
     assert topic.next_offsets(layout, ref(2), same) == {0: 10}

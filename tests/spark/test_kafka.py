@@ -190,14 +190,12 @@ def test_a_new_version_of_bronze_starts_after_the_messages_in_bronze(
 
 
 @pytest.mark.nightly
-def test_a_lake_without_topic_ids_is_continued_and_a_recreated_topic_is_added_to_it(
+def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
     clicks: Deployment, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import dataclasses
 
     import pipelines.clickstream
-    from tidegate.checkpoints import topic as topic_records
-    from tidegate.spark.lake import sinks
 
     def send(*numbers: int) -> None:
         when = "2026-03-01T10:00:00Z"
@@ -210,14 +208,8 @@ def test_a_lake_without_topic_ids_is_continued_and_a_recreated_topic_is_added_to
         messages = [clicks_feed.Message(b"k", value, "view") for value in values]
         clicks_feed.produce(clicks.environment.kafka, messages, topic_of(clicks))
 
-    append = sinks.append
-    with monkeypatch.context() as older_version:
-        # Older versions of Tidegate recorded no topic ids.
-        older_version.setattr(topic_records, "record", lambda *_: None)
-        older_version.setattr(sinks, "append", lambda rows, path, txn: append(rows.drop("_topic_id"), path, txn))
-        send(1)
-        assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
-    assert "_topic_id" not in clicks.table("bronze.clicks").column_names
+    send(1)
+    assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
     send(2)
     assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
     declared = pipelines.clickstream.pipeline
@@ -236,7 +228,7 @@ def test_a_lake_without_topic_ids_is_continued_and_a_recreated_topic_is_added_to
     rows = clicks.table("bronze.clicks").to_pylist()
     ids = [row["_row_id"] for row in rows]
     assert len(set(ids)) == len(ids) == 6
-    assert len({row["_topic_id"] for row in rows}) == 3, "NULL, the old id, the new id"
+    assert len({row["_topic_id"] for row in rows}) == 2, "the old id and the new one"
     silver = clicks.table("silver.clicks").to_pylist()
     assert sorted(row["event_id"] for row in silver) == ["e1", "e2", "e3"]
     quarantined = clicks.quarantined("silver", "clickstream").to_pylist()

@@ -121,7 +121,7 @@ class Clicks:
         """Record the topic's id, as a job does before its first read."""
         description = kafka.describe(self.environment.kafka, topic)
         known = checkpoint_topic.CheckpointTopic(
-            topic=topic, topic_id=description.topic_id, cluster_id=description.cluster_id, unnamed=""
+            topic=topic, topic_id=description.topic_id, cluster_id=description.cluster_id
         )
         checkpoint_topic.record(
             self.project.layout, checkpoint.current(self.project.layout, self.pipeline(), self.flow), known

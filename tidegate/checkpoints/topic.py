@@ -19,7 +19,7 @@ from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicRepl
 from tidegate.report import now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from tidegate.layout import Layout
 
@@ -35,13 +35,6 @@ class CheckpointTopic:
     topic_id: str
     """Kafka's id of the topic; empty for a broker older than 2.8, which has no topic ids."""
     cluster_id: str
-    unnamed: str
-    """The id of the topic that messages without a ``_topic_id`` came from, which older versions of Tidegate wrote; empty when
-    that topic no longer exists."""
-
-    def matches(self, topic_id: str | None) -> bool:
-        """Whether a message with this ``_topic_id`` belongs to the topic."""
-        return (topic_id or self.unnamed) == self.topic_id
 
 
 def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> CheckpointTopic | None:
@@ -53,8 +46,8 @@ def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> Checkpoint
     path = layout.topic(dag_id, flow, version)
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        topic = CheckpointTopic(**{name: stored[name] for name in ("topic", "topic_id", "cluster_id", "unnamed")})
-        if not all(_ID.fullmatch(each) for each in (topic.topic_id, topic.cluster_id, topic.unnamed)):
+        topic = CheckpointTopic(**{name: stored[name] for name in ("topic", "topic_id", "cluster_id")})
+        if not all(_ID.fullmatch(each) for each in (topic.topic_id, topic.cluster_id)):
             raise ValueError(path.name)
     except FileNotFoundError:
         return None
@@ -97,9 +90,7 @@ def check(
         raise TopicReplacedError(flow, version, topic, expected=expected.topic_id, actual=topic_id)
 
 
-def of_version(
-    layout: Layout, ref: CheckpointRef, topic: str, *, topic_id: str, cluster_id: str, ends: Mapping[int, int]
-) -> CheckpointTopic:
+def of_version(layout: Layout, ref: CheckpointRef, topic: str, *, topic_id: str, cluster_id: str) -> CheckpointTopic:
     """The topic of a checkpoint version: as recorded, or as a job would record it now.
 
     Args:
@@ -108,22 +99,12 @@ def of_version(
         topic: The topic's name.
         topic_id: The broker's id of the topic.
         cluster_id: The broker's id of its cluster.
-        ends: The end offset of each partition. An older checkpoint that read beyond it did not read this topic.
 
     Raises:
         CheckpointCorruptError: A recorded topic cannot be read.
     """
     existing = recorded(layout, ref.dag_id, ref.flow, ref.version)
-    if existing is not None:
-        return existing
-    earlier = [
-        other
-        for version in range(1, ref.version)
-        if (other := recorded(layout, ref.dag_id, ref.flow, version)) is not None and other.topic == topic
-    ]
-    first = topic_id if _may_have_read(layout, ref, topic, ends) else ""
-    unnamed = earlier[0].unnamed if earlier else first
-    return CheckpointTopic(topic=topic, topic_id=topic_id, cluster_id=cluster_id, unnamed=unnamed)
+    return existing or CheckpointTopic(topic=topic, topic_id=topic_id, cluster_id=cluster_id)
 
 
 def record(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> None:
@@ -146,19 +127,10 @@ def next_offsets(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> 
     highest: dict[int, int] = {}
     for version, offsets in _committed(layout, ref, topic.topic):
         other = recorded(layout, ref.dag_id, ref.flow, version)
-        if (topic.unnamed if other is None else other.topic_id) == topic.topic_id:
+        if other is not None and other.topic_id == topic.topic_id:
             for partition, next_offset in offsets.items():
                 highest[partition] = max(next_offset, highest.get(partition, 0))
     return highest
-
-
-def _may_have_read(layout: Layout, ref: CheckpointRef, topic: str, ends: Mapping[int, int]) -> bool:
-    """Whether no checkpoint of the flow has read beyond the end of the topic."""
-    return all(
-        next_offset <= ends.get(partition, -1)
-        for _, offsets in _committed(layout, ref, topic)
-        for partition, next_offset in offsets.items()
-    )
 
 
 def _committed(layout: Layout, ref: CheckpointRef, topic: str) -> Iterator[tuple[int, dict[int, int]]]:

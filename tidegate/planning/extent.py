@@ -177,12 +177,12 @@ def _of_topic(
 def _ingested_messages(
     bronze: Path, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
 ) -> int:
-    if not {"_topic", "_partition", "_offset"} <= set(query.columns(bronze)) or not ranges:
+    if "_topic_id" not in query.columns(bronze) or not ranges:
         return 0
     within = " OR ".join(
         f"(_partition = {partition} AND _offset >= {begin} AND _offset < {end})"
         for partition, (begin, end) in ranges.items()
     )
-    of_topic = f"_topic = '{name}'" if recorded is None else topic_condition(bronze, recorded)
+    of_topic = f"_topic = '{name}'" if recorded is None else topic_condition(recorded)
     counts = store.select(bronze, f"SELECT count(*) AS messages FROM delta_table WHERE {of_topic} AND ({within})")
     return sum(int(row["messages"]) for row in counts)

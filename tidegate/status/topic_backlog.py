@@ -58,15 +58,14 @@ def of_topic(
     description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
     ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
     topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
-    ends = {partition: end for partition, (_, end) in description.bounds.items()}
-    checkpoint_topic = topic.of_version(layout, ref, source.topic, ends=ends, **ids)
+    checkpoint_topic = topic.of_version(layout, ref, source.topic, **ids)
     if committed is not None:
         read = positions = committed.kafka_offsets(source.topic)
     else:
         # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
         read = topic.next_offsets(layout, ref, checkpoint_topic)
         positions = {} if checkpoint.refresh_origin(layout, ref).get("mode") == "reingest" else read
-    check_not_truncated(source.topic, read, ends)
+    check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
     # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
@@ -137,19 +136,16 @@ def unaccepted_gap(
 
 def next_offsets_in_table(target: Path, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
     """Partition to the offset after the highest one of a topic in a bronze table."""
-    if not {"_topic", "_partition", "_offset"} <= set(query.columns(target)):
+    if "_topic_id" not in query.columns(target):
         return {}
     sql = "SELECT _partition, max(_offset) + 1 AS next_offset FROM delta_table"
-    rows = store.select(target, f"{sql} WHERE {topic_condition(target, checkpoint_topic)} GROUP BY _partition")
+    rows = store.select(target, f"{sql} WHERE {topic_condition(checkpoint_topic)} GROUP BY _partition")
     return {int(row["_partition"]): int(row["next_offset"]) for row in rows}
 
 
-def topic_condition(target: Path, checkpoint_topic: topic.CheckpointTopic) -> str:
-    """SQL condition for the rows of a bronze table that come from a topic: its name, and its id if rows have one."""
-    by_name = f"_topic = '{checkpoint_topic.topic}'"
-    if "_topic_id" not in query.columns(target):
-        return by_name if checkpoint_topic.unnamed == checkpoint_topic.topic_id else "false"
-    return f"{by_name} AND coalesce(_topic_id, '{checkpoint_topic.unnamed}') = '{checkpoint_topic.topic_id}'"
+def topic_condition(checkpoint_topic: topic.CheckpointTopic) -> str:
+    """SQL condition for the rows of a bronze table that come from a topic. The id is NULL where the broker has none."""
+    return f"_topic = '{checkpoint_topic.topic}' AND coalesce(_topic_id, '') = '{checkpoint_topic.topic_id}'"
 
 
 def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, int]) -> None:
@@ -170,7 +166,7 @@ def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, i
         why = "it no longer has that partition" if end is None else f"it ends at {end}"
         raise OffsetsExpiredError(
             f"topic {name}, partition {partition}: the checkpoint continues at offset {offset}, but {why}: the broker lost messages, "
-            "or the topic was created again before Tidegate recorded its id. If it was created again, raise checkpoint_version: "
+            "or it has no topic ids and the topic was created again. If it was created again, raise checkpoint_version: "
             "the topic is then read from its beginning. If the broker lost messages, create the topic again: otherwise its next "
             "messages get offsets that count as already read."
         )

@@ -250,7 +250,7 @@ def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_sa
     monkeypatch.setattr(sources, "check_topic", lambda *_: None)
 
     def record_topic(version: int, topic_id: str) -> None:
-        recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="", unnamed="A")
+        recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")
         ref = checkpoint.CheckpointRef(dag_id="orders", flow="clicks", version=version, refresh=0)
         topic.record(flow(CLICKS).layout, ref, recorded)
 
@@ -261,23 +261,13 @@ def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_sa
         result.write(transaction(context, batch_id))
         return result.prepared.written, result.prepared.already_read
 
-    # A table of an older Tidegate version, without topic ids.
-    before = split_messages(flow(CLICKS), message(5))
-    assert before is not None
-    dropped = flow(CLICKS)
-    before.write(transaction(dropped, 0))
-    from delta.tables import DeltaTable
-
-    without_topic_id = DeltaTable.forPath(dropped.spark, str(dropped.target)).toDF().drop("_topic_id").localCheckpoint()
-    without_topic_id.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(dropped.target))
     record_topic(1, "A")
-    assert written_and_already_read([message(5), message(6)], refresh=1) == (1, 1), (
-        "messages without topic id belong to the topic that was recorded first"
-    )
+    assert written_and_already_read([message(5)]) == (1, 0)
+    assert written_and_already_read([message(5), message(6)], refresh=1) == (1, 1)
     record_topic(2, "B")
 
     assert written_and_already_read([message(5), message(6)], version=2) == (2, 0)
 
     assert written_and_already_read([message(5), message(6)], version=2, refresh=1) == (0, 2)
-    rows = {row["_row_id"]: row["_topic_id"] for row in table(dropped.target)}
-    assert rows == {"clicks/0/5": None, "clicks/A/0/6": "A", "clicks/B/0/5": "B", "clicks/B/0/6": "B"}
+    rows = {row["_row_id"]: row["_topic_id"] for row in table(flow(CLICKS).target)}
+    assert rows == {"clicks/A/0/5": "A", "clicks/A/0/6": "A", "clicks/B/0/5": "B", "clicks/B/0/6": "B"}

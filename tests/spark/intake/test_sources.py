@@ -55,15 +55,21 @@ def context_of(
     return make
 
 
+def id_of_topic(context: FlowContext, source: KafkaSource) -> str:
+    """Kafka's id of the topic, which the checkpoint version is bound to from now on."""
+    return sources.bind_topic(context, source)[0].topic_id
+
+
 def test_each_partition_starts_after_the_highest_offset_in_bronze(
     context_of: Callable[[int], FlowContext], source: KafkaSource
 ) -> None:
     context, topic = context_of(2), source.topic
     assert sources._starting_offsets(context, source) == "earliest"
-    older = "_topic string,_partition int,_offset bigint"
-    orders.write_table(context.target, older, ("another", 1, 99))
+    topic_id = id_of_topic(context, source)
+    orders.write_table(context.target, COLUMNS, ("another", topic_id, 1, 99), (topic, "another", 3, 99))
     assert sources._starting_offsets(context, source) == "earliest", "bronze has no message of this topic"
-    orders.write_table(context.target, older, (topic, 0, 7), (topic, 0, 3), (topic, 2, 0))
+    rows = [(topic, topic_id, partition, offset) for partition, offset in ((0, 7), (0, 3), (2, 0))]
+    orders.write_table(context.target, COLUMNS, *rows)
     assert json.loads(sources._starting_offsets(context, source)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
     checkpoint.record_refresh_origin(context.layout, context.ref, {"mode": "full_refresh"})
     assert sources._starting_offsets(context, source) != "earliest"
@@ -75,7 +81,7 @@ def test_offsets_of_an_older_checkpoint_count_where_bronze_has_no_messages(
     context_of: Callable[[int], FlowContext], source: KafkaSource
 ) -> None:
     context, topic = context_of(2), source.topic
-    orders.write_table(context.target, COLUMNS, (topic, None, 0, 7))
+    orders.write_table(context.target, COLUMNS, (topic, id_of_topic(context_of(1), source), 0, 7))
     Checkpoint(context_of(1).checkpoint).run(0, {topic: {"0": 9, "1": 0}})
     starts = json.loads(sources._starting_offsets(context, source))
     assert starts == {topic: {"0": 9, "1": 0, "2": -2, "3": -2}}
@@ -87,8 +93,8 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
     context, topic = context_of(1), source.topic
     sources._starting_offsets(context, source)
     recorded = topics_of_checkpoints.recorded(context.layout, "orders", "clicks", 1)
-    assert recorded is not None and recorded.topic_id == recorded.unnamed
-    orders.write_table(context.target, COLUMNS, (topic, None, 0, 3), (topic, recorded.topic_id, 0, 4))
+    assert recorded is not None
+    orders.write_table(context.target, COLUMNS, (topic, recorded.topic_id, 0, 4))
     topics.recreate(broker, topic, 4)
     for step in (
         lambda: sources._starting_offsets(context, source),
@@ -100,8 +106,8 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
     context = context_of(2)
 
     assert sources._starting_offsets(context, source) == "earliest", "bronze has only messages of the old topic"
-    recorded = topics_of_checkpoints.recorded(context.layout, "orders", "clicks", 2)
-    assert recorded is not None and recorded.topic_id != recorded.unnamed
+    before, recorded = recorded, topics_of_checkpoints.recorded(context.layout, "orders", "clicks", 2)
+    assert recorded is not None and recorded.topic_id != before.topic_id
     sources.check_topic(context, source, recorded)
 
 
@@ -109,15 +115,14 @@ def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
     context_of: Callable[[int], FlowContext], source: KafkaSource, broker: Broker
 ) -> None:
     context, topic = context_of(2), source.topic
-    orders.write_table(context.target, COLUMNS, (topic, None, 0, 3), (topic, None, 1, 9))
+    topic_id = id_of_topic(context, source)
+    orders.write_table(context.target, COLUMNS, (topic, topic_id, 0, 3), (topic, topic_id, 1, 9))
     topics.delete_before(broker, topic, 6)
     for mode in ("full_refresh", "reingest"):
         checkpoint.record_refresh_origin(context.layout, context.ref, {"mode": mode})
         with pytest.raises(GapError, match=r"accept-gap orders clicks 0:4-5 "):
             sources._starting_offsets(context, source)
-    recorded = topics_of_checkpoints.recorded(context.layout, "orders", "clicks", 2)
-    assert recorded is not None
-    gap.accept(context.layout, "orders", "clicks", topic, recorded.topic_id, {0: (4, 5)}, by="ada", reason="tests")
+    gap.accept(context.layout, "orders", "clicks", topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
     assert sources._starting_offsets(context, source) == "earliest"
     checkpoint.record_refresh_origin(context.layout, context.ref, {"mode": "full_refresh"})
 

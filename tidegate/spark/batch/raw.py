@@ -193,8 +193,7 @@ def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.Chec
         F.col("_offset").between(bounds[0], bounds[1]) & (F.col("_topic") == bounds[2])
     )
     if recorded is not None:
-        topic_id = F.col("_topic_id") if "_topic_id" in existing.columns else F.lit(None)
-        existing = existing.where(F.coalesce(topic_id, F.lit(recorded.unnamed)) == recorded.topic_id)
+        existing = existing.where(F.coalesce("_topic_id", F.lit("")) == recorded.topic_id)
     unread = rows.join(existing.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
     context.persisted.append(unread)
     return unread.select(*rows.columns)

@@ -135,8 +135,7 @@ def bind_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.Checkpo
     current = kafka.describe(context.kafka, source.topic, _PROBE_SECONDS, source.isolation)
     ref, ids = context.ref, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
     topic.check(context.layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=context.kafka, **ids)
-    ends = {partition: end for partition, (_, end) in current.bounds.items()}
-    checkpoint_topic = topic.of_version(context.layout, ref, source.topic, ends=ends, **ids)
+    checkpoint_topic = topic.of_version(context.layout, ref, source.topic, **ids)
     topic.record(context.layout, ref, checkpoint_topic)
     return checkpoint_topic, current
 
