@@ -15,6 +15,7 @@ from tidegate.report import ExpectationResult, Verdict, describe_error
 
 VERDICT = Verdict(
     flow="silver",
+    app_id="flights/silver/v1/0",
     batch_id=3,
     suite="flights/silver",
     suite_fingerprint="a" * 16,

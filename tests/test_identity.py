@@ -8,13 +8,6 @@ import pytest
 from tidegate import identity
 
 STREAM = "flights/silver/v2/0"
-LINE = {"flow": "silver", "checkpoint_version": 2, "refresh": 0}
-
-
-def test_a_line_without_transaction_id_gets_that_of_its_checkpoint() -> None:
-    assert identity.app_id(LINE, "flights") == STREAM
-    assert identity.app_id(LINE | {"app_id": None}, "flights") == STREAM
-    assert identity.app_id(LINE | {"app_id": "flights/silver/replay"}, "flights") == "flights/silver/replay"
 
 
 @pytest.mark.parametrize("app_id", [f"{STREAM}/window", "flights/silver/replay", "flights/silver/decision", "a/b/gap"])

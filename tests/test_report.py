@@ -23,6 +23,7 @@ BROKEN = ExpectationResult(
 )
 VERDICT = Verdict(
     flow="silver",
+    app_id="flights/silver/v1/0",
     batch_id=0,
     suite="flights/silver",
     suite_fingerprint="a" * 16,

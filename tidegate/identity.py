@@ -7,9 +7,6 @@ alone is ambiguous: backfill 3 is not batch 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 WINDOW = "window"
 """Last part of the transaction id of backfills and reingests of windows, which belong to a checkpoint."""
 REPLAY = "replay"
@@ -24,17 +21,6 @@ _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
 IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{WINDOW}'"
 """SQL condition on the ledger for lines of stream batches; the same as `tidegate.report.BatchRecord.is_batch`."""
-
-
-def app_id(line: Mapping[str, Any], pipeline: str) -> str:
-    """The transaction id of a line; a line without one, of an older version, gets that of its checkpoint's stream.
-
-    Args:
-        line: Has ``flow``, ``checkpoint_version``, ``refresh`` and, in newer versions, ``app_id``.
-        pipeline: The line's pipeline.
-    """
-    recorded: str | None = line.get("app_id")
-    return recorded or f"{pipeline}/{line['flow']}/v{line['checkpoint_version']}/{line['refresh']}"
 
 
 def is_stream(app_id: str) -> bool:

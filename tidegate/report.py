@@ -64,9 +64,9 @@ class Verdict:
 
     flow: str
     batch_id: int
-    app_id: str = ""
+    app_id: str
     """The transaction under which ``batch_id`` counts: the numbers of backfills and replays are not those of batches
-    (`tidegate.identity`). Empty in reports of older versions."""
+    (`tidegate.identity`)."""
     suite: str
     suite_fingerprint: str
     code_fingerprint: str
@@ -177,12 +177,9 @@ class BatchRecord:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`. Unknown fields of a newer version are ignored; missing ones get their defaults.
-
-        Also reads a line of the ledger table, whose maps Arrow returns as lists of pairs.
-        """
+        """The reverse of `to_json`; also reads a line of the ledger table, which has more columns, and maps as lists of pairs."""
         names = {f.name for f in dataclasses.fields(cls)}
-        values = {name: value for name, value in plain.items() if name in names and value is not None}
+        values = {name: value for name, value in plain.items() if name in names}
         return cls(**values | {name: dict(values[name]) for name in ("filtered", "rules") if name in values})
 
 

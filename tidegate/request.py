@@ -187,8 +187,7 @@ class RunRequest:
         except FileNotFoundError:
             raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run") from None
         fields["flows"] = tuple(fields["flows"])
-        if fields.get("selection") is not None:
-            fields["selection"] = Selection(**fields["selection"])
+        fields["selection"] = Selection(**fields["selection"]) if fields["selection"] else None
         fields["window"] = Window(**fields["window"]) if fields["window"] else None
         return cls(**fields)
 

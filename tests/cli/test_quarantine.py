@@ -6,7 +6,6 @@ import dataclasses
 import re
 
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.report import BatchRecord
@@ -135,16 +134,6 @@ def test_the_ledger_distinguishes_backfills_and_decisions_from_batches_and_shows
         ("waive", "waive"),
     ]
     assert [line["requested_by"] for line in lines][:2] == [None, "ada"]
-
-
-def test_a_ledger_of_an_older_version_is_shown(quarantine: Project) -> None:
-    batch = BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=10, written=10)
-    quarantine.record(orders(), batch)
-    path = str(quarantine.layout.ops("orders", "ledger"))
-    old = DeltaTable(path).to_pyarrow_table().drop_columns(["closed", "mode", "requested_by"])
-    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
-    result = quarantine.run("ledger", "orders")
-    assert (result.code, "10 written" in result.row("upsert")) == (0, True), result.out
 
 
 def test_a_line_that_does_not_balance_is_shown_and_exits_with_70(project: Project) -> None:

@@ -42,18 +42,6 @@ def test_a_swap_is_distinct_from_the_batch_before_it_and_has_no_verdict(lake: La
     assert lines_of(lake) == [("swap", None, "full refresh"), ("batch 4", "passed", "")]
 
 
-def test_a_verdict_of_an_older_version_belongs_to_its_batch(lake: Lake) -> None:
-    from deltalake import DeltaTable, write_deltalake
-
-    lake.verdict("silver", 0, "passed")
-    path = str(lake.layout.ops("flights", "verdicts"))
-    old = DeltaTable(path).to_pyarrow_table().drop_columns(["app_id", "mode", "requested_by"])
-    write_deltalake(path, old, mode="overwrite", schema_mode="overwrite")
-    lake.batch("flights", "silver", 0, read=3, written=3)
-    lake.verdict("silver", 1, "refused")
-    assert lines_of(lake) == [("batch 1", "refused", ""), ("batch 0", "passed", "")]
-
-
 def test_a_summary_counts_only_batches(lake: Lake) -> None:
     lake.batch("flights", "silver", 0, read=100, written=100)
     lake.batch("flights", "silver", 0, read=7, written=7, purpose="window", kind="backfill", request=ADA)

@@ -91,6 +91,7 @@ def verdict(number: int, outcome: Any = "split", flow: str = "silver") -> Verdic
     )
     return Verdict(
         flow=flow,
+        app_id=f"flights/{flow}/v1/0",
         batch_id=number,
         suite="flights/silver",
         suite_fingerprint="s",

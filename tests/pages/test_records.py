@@ -51,9 +51,10 @@ def change(layout: Layout, **columns: Any) -> None:
     import pyarrow
     from deltalake import write_deltalake
 
-    plain = {"flow": "silver", "batch_id": 1, "version_before": 1, "version_after": 1, "run_key": "r"}
+    plain = {"flow": "silver", "event": "observed", "app_id": "flights/silver/v1/0", "batch_id": 1, "run_key": "r"}
     line = {
         **plain,
+        "schema_change_id": "",
         "recorded_at": datetime(2013, 2, 1, tzinfo=UTC),
         "breaks": ["-"],
         "before": "",
@@ -109,11 +110,11 @@ def test_schema_changes_are_shown_only_on_the_page_of_their_batch(layout: Layout
     for number in (0, 1, 2):
         record(layout, samples.batch(number))
     change(layout, field="gate", kind="added", after="STRING", breaks=["flights/gold"])
-    change(layout, batch_id=0, version_after=2, field="other", kind="added")
+    change(layout, batch_id=0, app_id="flights/silver/v2/0", field="other", kind="added")
     changes = {batch.batch_id: batch.changes for batch in batches(layout, "flights")}
     assert changes == {
         0: (),
-        1: ({"field": "gate", "kind": "added", "after": "STRING", "breaks": "flights/gold"},),
+        1: ({"field": "gate", "kind": "added", "after": "STRING", "event": "observed", "breaks": "flights/gold"},),
         2: (),
     }
     assert "<td>flights/gold</td>" in publish(layout, FLIGHTS, samples.batch(1)).read_text()

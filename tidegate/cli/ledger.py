@@ -72,14 +72,11 @@ def ledger(
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
     from tidegate.ops.ledger import COUNTS
-    from tidegate.ops.query import columns, query
+    from tidegate.ops.query import query
     from tidegate.report import BatchRecord
 
-    path = layout.ops(pipeline, "ledger")
-    # A ledger that only older versions wrote lacks newer columns.
-    existing, wanted = set(columns(path)), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
-    rows = query(path, [name for name in wanted if name in existing], _NEWEST, [last])
-    lines = [{name: line.get(name) for name in wanted} | {"closed": line.get("closed") or 0} for line in rows]
+    wanted = (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
+    lines = query(layout.ops(pipeline, "ledger"), wanted, _NEWEST, [last])
     return [{**line, "imbalance": BatchRecord.from_json(line).imbalance()} for line in lines]
 
 

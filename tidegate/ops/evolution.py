@@ -55,7 +55,7 @@ class Line:
     breaks: tuple[str, ...] = ()
     """``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on the changed field."""
     app_id: str | None = None
-    """The transaction id that ``batch_id`` belongs to (`tidegate.identity`); None in lines of older versions."""
+    """The transaction id that ``batch_id`` belongs to (`tidegate.identity`); None, like it, for a declared change."""
     batch_id: int | None = None
     run_key: str = ""
     recorded_at: str = dataclasses.field(default_factory=now)
@@ -191,8 +191,8 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:
     """Hash of the schema, its contract and the formats of its values. When it has changed, a refused batch may pass."""
-    declared = {"schema": source.schema, "contract": source.contract.to_json()}
-    return fingerprint(declared | ({"formats": formats} if (formats := source.formats.to_json()) else {}))
+    parts = {"schema": source.schema, "contract": source.contract.to_json(), "formats": source.formats.to_json()}
+    return fingerprint(parts)
 
 
 def table_schema() -> pyarrow.Schema:

@@ -70,18 +70,12 @@ SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
 FROM newest GROUP BY ALL
 """
 
-# A refused batch has no line in the ledger, and a swap has the transaction id and the number of the batch before it. A
-# verdict of an older version has no transaction id and counts as a batch's (`tidegate.identity.app_id`).
+# A refused batch has no line in the ledger, and a swap has the transaction id and the number of the batch before it.
 _EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
 _LINES = f"""
-WITH named AS (
-    SELECT * REPLACE (
-        coalesce(app_id, pipeline || '/' || flow || '/v' || checkpoint_version || '/' || refresh) AS app_id
-    )
-    FROM verdicts WHERE pipeline = $pipeline
-), judged AS (
+WITH judged AS (
     SELECT *, count(*) OVER batch AS judgements, row_number() OVER (batch ORDER BY recorded_at DESC) AS nth
-    FROM named WINDOW batch AS (PARTITION BY app_id, batch_id)
+    FROM verdicts WHERE pipeline = $pipeline WINDOW batch AS (PARTITION BY app_id, batch_id)
 )
 SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
     coalesce(l.recorded_at, v.recorded_at) AS "at",
@@ -144,8 +138,9 @@ class Line:
     run_key: str | None
     attempt: str | None
     mode: str | None
-    """Mode of the request; None, like ``requested_by``, in lines of older versions."""
+    """Mode of the request."""
     requested_by: str | None
+    """None if a schedule requested it."""
     record: BatchRecord | None
     """None if a gate refused it. A refused batch waits; a backfill does not."""
     suite: str | None

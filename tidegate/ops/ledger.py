@@ -86,7 +86,7 @@ def record_verdict(layout: Layout, pipeline: str, verdict: Verdict, run_columns:
     With the batch's id, a recorded refusal would suppress the verdict of a later attempt at the same batch.
     """
     plain = verdict.to_json()
-    line = {**plain, "app_id": verdict.app_id or None, "results": json.dumps(plain["results"]), **NO_RUN, **run_columns}
+    line = {**plain, "results": json.dumps(plain["results"]), **NO_RUN, **run_columns}
     _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line, None)
 
 

@@ -126,9 +126,7 @@ class TableCache:
         if not files:
             return
         source = "read_parquet(?, union_by_name = true, filename = true)"
-        cursor.execute(f"SELECT * FROM {source} LIMIT 0", [files])
-        available = {column[0] for column in cursor.description or ()}
-        selected = [f'"{name}"' for name in kind.columns if name in available and name not in kind.derived]
+        selected = [f'"{name}"' for name in kind.columns if name not in kind.derived]
         selected += [f'{sql} AS "{name}"' for name, sql in kind.derived.items()]
         cursor.execute(
             f'INSERT INTO "{kind.name}" BY NAME SELECT ? AS pipeline, filename AS _file, {", ".join(selected)} FROM {source}',

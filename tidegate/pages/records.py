@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import identity
+from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.pages.batch import Batch, Judgement
@@ -27,12 +28,12 @@ def batches(layout: Layout, pipeline: str) -> list[Batch]:
 
     Backfills and replays have numbers of their own, and are not batches.
     """
-    verdicts = _by_batch(_lines(layout.ops(pipeline, "verdicts")), pipeline)
+    verdicts = _by_batch(_lines(layout.ops(pipeline, "verdicts")))
     evolution = _lines(layout.ops(pipeline, "evolution"))
     batches = []
     recorded = set()
     for line in _lines(layout.ops(pipeline, "ledger")):
-        key = _key(line, pipeline)
+        key = _key(line)
         if not identity.is_stream(key[0]):
             continue
         swap = line["kind"] == "swap"
@@ -59,7 +60,7 @@ def complete(layout: Layout, pipeline: str, batch: Batch, *, judged: bool) -> Ba
     """
     batch = dataclasses.replace(batch, changes=_changes(_lines(layout.ops(pipeline, "evolution")), pipeline, batch))
     lines = _lines(layout.ops(pipeline, "verdicts"), batch) if judged else []
-    verdicts = _by_batch(lines, pipeline).get(_key_of(pipeline, batch))
+    verdicts = _by_batch(lines).get(_key_of(pipeline, batch))
     if not verdicts:
         return batch
     judgements = tuple(_judgement(line) for line in verdicts)
@@ -77,32 +78,31 @@ def _lines(path: Path, of: Batch | None = None) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: line["recorded_at"])
 
 
-def _by_batch(lines: Sequence[Mapping[str, Any]], pipeline: str) -> dict[_Key, list[Mapping[str, Any]]]:
+def _by_batch(lines: Sequence[Mapping[str, Any]]) -> dict[_Key, list[Mapping[str, Any]]]:
     """Lines of the stream's batches; those of backfills and replays are left out."""
     by_batch: dict[_Key, list[Mapping[str, Any]]] = {}
     for line in lines:
-        key = _key(line, pipeline)
+        key = _key(line)
         if identity.is_stream(key[0]):
             by_batch.setdefault(key, []).append(line)
     return by_batch
 
 
-def _key(line: Mapping[str, Any], pipeline: str) -> _Key:
-    return identity.app_id(line, pipeline), line["batch_id"]
+def _key(line: Mapping[str, Any]) -> _Key:
+    return line["app_id"], line["batch_id"]
 
 
 def _key_of(pipeline: str, batch: Batch) -> _Key:
-    return _key(vars(batch), pipeline)
+    ref = CheckpointRef(dag_id=pipeline, flow=batch.flow, version=batch.checkpoint_version, refresh=batch.refresh)
+    return ref.app_id, batch.batch_id
 
 
 def _refused_by_contract(lines: Sequence[Mapping[str, Any]], pipeline: str, others: Container[_Key]) -> Iterator[Batch]:
     """Batches that a frozen contract refused and that have neither a ledger line nor a verdict."""
     refused: dict[_Key, Mapping[str, Any]] = {}
     for line in lines:
-        app_id = line.get("app_id")
-        # Lines of older versions have no transaction id, and the batch id alone is ambiguous.
-        if line.get("event") == "refused" and app_id is not None and identity.is_stream(app_id):
-            refused[app_id, line["batch_id"]] = line
+        if line["event"] == "refused" and identity.is_stream(line["app_id"]):
+            refused[_key(line)] = line
     for key, line in refused.items():
         if key not in others:
             version, refresh = key[0].removeprefix(f"{pipeline}/{line['flow']}/v").split("/")
@@ -139,11 +139,9 @@ def _batch(
 
 
 def _verdict(line: Mapping[str, Any]) -> Verdict:
-    fields = {field.name for field in dataclasses.fields(ExpectationResult)}
-    plain = json.loads(line["results"])
-    results = tuple(ExpectationResult(**{k: v for k, v in one.items() if k in fields}) for one in plain)
-    names = {field.name for field in dataclasses.fields(Verdict)} - {"app_id", "results"}
-    return Verdict(**{name: line[name] for name in names}, app_id=line.get("app_id") or "", results=results)
+    results = tuple(ExpectationResult(**result) for result in json.loads(line["results"]))
+    names = {field.name for field in dataclasses.fields(Verdict)} - {"results"}
+    return Verdict(**{name: line[name] for name in names}, results=results)
 
 
 def _judgement(line: Mapping[str, Any]) -> Judgement:
@@ -160,13 +158,9 @@ def _changes(lines: Sequence[Mapping[str, Any]], pipeline: str, batch: Batch) ->
 
 
 def _is_in(line: Mapping[str, Any], pipeline: str, batch: Batch) -> bool:
-    """Whether a change was in this batch; a line of an older version does not name the refresh."""
-    if batch.schema_change_id and line.get("schema_change_id") == batch.schema_change_id:
-        return True
-    if line.get("app_id"):
-        return (line["app_id"], line["batch_id"]) == _key_of(pipeline, batch)
-    key = (line["flow"], line["version_after"], line["batch_id"])
-    return key == (batch.flow, batch.checkpoint_version, batch.batch_id)
+    """Whether a change was in this batch, or refused it."""
+    refused = batch.schema_change_id and line["schema_change_id"] == batch.schema_change_id
+    return bool(refused) or _key(line) == _key_of(pipeline, batch)
 
 
 def _text(value: Any) -> str:

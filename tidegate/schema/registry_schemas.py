@@ -24,7 +24,7 @@ HEADER_BYTES = 5
 """Length of the wire format's header: a zero byte and the id."""
 _SECONDS = 10
 _FROM = "registry"
-"""Key of a cached schema: the registry's address. Older files lack it."""
+"""Key of a cached schema: the registry's address."""
 _UNKNOWN_ID = 404
 
 
@@ -67,7 +67,7 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
         cached = json.loads(path.read_text())
     except FileNotFoundError:
         cached = None
-    if cached is not None and (not registry or cached.get(_FROM) in (None, _without_credentials(registry))):
+    if cached is not None and (not registry or cached[_FROM] == _without_credentials(registry)):
         return _schema(cached, schema_id)
     if not registry:
         raise SetupError(

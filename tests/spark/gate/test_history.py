@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from deltalake import DeltaTable
 
 from tidegate.layout import Layout
 from tidegate.report import ExpectationResult, Verdict
@@ -111,19 +110,6 @@ def test_batches_of_a_full_refresh_count_for_their_own_checkpoint_only(layout: L
     record(layout, 1, 11, mode="backfill")
     assert observed(layout, 2) == [11, 10]
     assert observed(layout, 1, "flights/silver/v2/1") == [11, 999, 10], "they count for their own checkpoint"
-
-
-def test_a_table_without_the_newer_columns_is_read(layout: Layout) -> None:
-    from deltalake import write_deltalake
-
-    record(layout, 0, 10)
-    record(layout, 1, 11)
-    path = str(layout.ops("flights", "verdicts"))
-    table = DeltaTable(path).to_pyarrow_table().drop_columns(["app_id", "mode"])
-    write_deltalake(path, table, mode="overwrite", schema_mode="overwrite")
-    assert observed(layout, 1) == [10]
-    record(layout, 2, 12)
-    assert observed(layout) == [12, 11, 10]
 
 
 def test_two_rules_with_one_measure_have_one_value_per_batch(layout: Layout) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
-from tidegate.ops import query, store
+from tidegate.ops import store
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -34,7 +34,7 @@ def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | Non
     """
     skipped = {judged}
     for line in _lines(layout, pipeline, flow, identity.stream_app_id(judged[0]) if judged else ""):
-        batch = (identity.app_id(line, pipeline), line["batch_id"])
+        batch = (line["app_id"], line["batch_id"])
         if batch in skipped:
             continue
         skipped.add(batch)
@@ -44,23 +44,14 @@ def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | Non
 
 def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str, Any]]:
     """The flow's verdicts without refusals, the newest first."""
-    path = layout.ops(pipeline, "verdicts")
-    # A table that only older versions have written to does not have these columns.
-    existing = query.columns(path)
-    newer = ", ".join(name if name in existing else f"CAST(NULL AS string) AS {name}" for name in ("app_id", "mode"))
     bulk = ", ".join(f"'{mode}'" for mode in _BULK)
     # All names are validated, so none of them can end an SQL literal.
     return store.select(
-        path,
+        layout.ops(pipeline, "verdicts"),
         f"""
-        SELECT * FROM (
-            SELECT flow, {newer}, batch_id, results, checkpoint_version, refresh, recorded_at
-            FROM delta_table WHERE flow = '{flow}' AND outcome <> 'refused'
-        )
-        WHERE (app_id IS NULL OR app_id NOT LIKE '%/{identity.WINDOW}')
-            AND (mode IS NULL OR mode NOT IN ({bulk}) OR '{own}' = coalesce(
-                app_id, '{pipeline}/' || flow || '/v' || checkpoint_version || '/' || refresh
-            ))
+        SELECT app_id, batch_id, results FROM delta_table
+        WHERE flow = '{flow}' AND outcome <> 'refused' AND app_id NOT LIKE '%/{identity.WINDOW}'
+            AND (mode NOT IN ({bulk}) OR app_id = '{own}')
         ORDER BY recorded_at DESC LIMIT {MAX_VERDICTS}
         """,
     )
