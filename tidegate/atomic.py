@@ -14,7 +14,6 @@ def write_text(path: Path, text: str) -> None:
     Concurrent writers use different temporary files; the last rename wins.
 
     Args:
-        path: The file.
         text: Its whole content, written as UTF-8.
 
     Raises:

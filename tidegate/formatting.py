@@ -50,7 +50,6 @@ def request_label(mode: str | None, by: str | None) -> str:
     """The mode of a request and who made it, as ``full refresh by ada``; empty for an ordinary increment.
 
     Args:
-        mode: The ledger's column ``mode``.
         by: The ledger's column ``requested_by``; may be None or empty.
     """
     if mode is None or mode == "incremental":

@@ -15,7 +15,6 @@ def send(request: urllib.request.Request, seconds: float) -> HTTPResponse:
     a GET without its body and then count as successful.
 
     Args:
-        request: The request, with its headers and body.
         seconds: Timeout of each socket operation.
 
     Raises:

@@ -42,8 +42,6 @@ def label(app_id: str, number: int, kind: str | None = None) -> str:
     """The name shown to users: ``batch 3``, ``backfill 3``, ``replay 3``, ``swap``, ``waive``.
 
     Args:
-        app_id: The transaction id.
-        number: The number under that id.
         kind: The ``kind`` of the ledger line; None for a verdict without line.
     """
     if kind == "swap":

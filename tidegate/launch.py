@@ -30,7 +30,6 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     """Settings for ``spark-submit`` that only work before the driver's JVM starts.
 
     Args:
-        environment: Paths and limits.
         small: The backlog is small: compile with C1 only and disable adaptive execution.
         master: Spark's master, if not the environment's.
 
@@ -69,7 +68,6 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
     """Environment variables that the job needs in addition to those of its caller.
 
     Args:
-        environment: Paths and limits.
         master: Spark's master, if not the environment's.
     """
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}

@@ -68,10 +68,7 @@ class RunRequest:
         """A request from unchecked parameters.
 
         Args:
-            pipeline: The pipeline to run.
-            run_id: The id of the run.
             params: For example ``{"mode": "incremental", "flows": ["silver"]}``.
-            requested_by: The person, for the ledger.
 
         Raises:
             RequestError: A parameter, mode or flow is unknown, or they do not fit together; the message names what is
@@ -142,12 +139,7 @@ class RunRequest:
         """The request of a replay of quarantine entries of one flow.
 
         Args:
-            pipeline: The pipeline.
-            flow: The flow's name.
-            run_id: The id of the run.
-            selection: Which entries.
             requested_by: The person, for the entries and the ledger.
-            limit: The maximum number of entries.
             dry_run: Report what would happen, and write nothing.
 
         Raises:

@@ -125,8 +125,6 @@ def ask_once(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequen
     """Trigger the run that asks about a schema change, unless it exists already.
 
     Args:
-        pipeline: The pipeline whose batch waits.
-        flow: The flow that refused the batch.
         schema_change_id: The same for the same changes.
         changes: The changes in the batch, one phrase each, without data values.
         breaks: ``<pipeline>/<flow>`` of the flows that read the table and may break.

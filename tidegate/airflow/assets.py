@@ -43,9 +43,6 @@ def attach_updates(context: Context, layout: Layout, pipeline: Pipeline, flows: 
 
     Args:
         context: The task's context; its inlets and outlets must contain the Assets of the tables.
-        layout: Of the lake.
-        pipeline: The pipeline of the flows.
-        flows: The flows that write the tables.
 
     Returns:
         The Assets with an update. Airflow sends an event for every outlet, so the task must keep only these.
@@ -67,9 +64,6 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
 
     Args:
         context: The task's context; its inlets must contain the Asset of the flow's table.
-        layout: Of the lake.
-        pipeline: The pipeline of the flow.
-        flow: The flow that writes the table.
 
     Returns:
         None when no row was written since then.

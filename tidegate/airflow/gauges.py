@@ -52,8 +52,6 @@ def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
     """Send the counts and times of a run in a flow; nothing when it recorded no batch.
 
     Args:
-        pipeline: The name.
-        report: The flow's part of the run report.
         progress: Spark's progress of the same batches (`tidegate.ops.metrics.read`); empty when none was recorded.
     """
     if not report.batches:
@@ -72,13 +70,7 @@ def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
 
 
 def send_ages(pipeline: str, observations: Iterable[Observation], now: datetime) -> None:
-    """Send the number and age of open quarantine entries and the age of the newest event; unknown values are not sent.
-
-    Args:
-        pipeline: The name.
-        observations: Of its flows.
-        now: The time of the observations.
-    """
+    """Send the number and age of open quarantine entries and the age of the newest event; unknown values are not sent."""
     for observation in observations:
         if observation.quarantine_open is not None:
             oldest = observation.quarantine_oldest if observation.quarantine_open else None
@@ -92,9 +84,7 @@ def send_open_alerts(pipeline: str, flows: Iterable[str], open_episodes: Iterabl
     """Send the number of open alerts of each flow.
 
     Args:
-        pipeline: The name.
         flows: All declared flows; one without an alert gets 0.
-        open_episodes: Of the pipeline.
     """
     counts = Counter(episode.flow for episode in open_episodes)
     for flow in flows:

@@ -33,7 +33,6 @@ class ReportRetryPolicy(RetryPolicy):
             exception: Ignored, because a failed spark-submit does not give the cause; the report does.
             try_number: The try that failed, from 1.
             max_tries: Ignored; Airflow enforces it.
-            context: The context of the task.
         """
         try:
             report = report_of_attempt(context) if context is not None else None

@@ -133,8 +133,6 @@ def evaluate(thresholds: Thresholds, observation: Observation, now: datetime) ->
     """Evaluate every rule.
 
     Args:
-        thresholds: Of the flow.
-        observation: Of the flow.
         now: Timezone-aware.
     """
     alerts: list[Alert] = []

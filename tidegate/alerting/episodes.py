@@ -75,9 +75,7 @@ def transitions(episodes: Iterable[Episode], findings: Sequence[Findings], now: 
     """The events that one evaluation of a whole pipeline adds: episodes that open and episodes that are resolved.
 
     Args:
-        episodes: Of the pipeline.
         findings: Of each of its flows; an open episode of any other flow is resolved.
-        now: Time of the evaluation.
     """
     open_episodes = {(each.flow, each.rule): each for each in episodes if each.resolved_at is None}
     alerts = {(alert.flow, alert.rule): alert for each in findings for alert in each.alerts}

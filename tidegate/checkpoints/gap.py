@@ -90,16 +90,6 @@ def accept(
 ) -> Override:
     """Record that a gap is accepted; the flow's next run continues after it.
 
-    Args:
-        layout: The lake.
-        dag_id: The pipeline's name.
-        flow: The flow's name.
-        topic: The topic's name.
-        topic_id: Kafka's id of the topic.
-        lost: The missing offsets.
-        by: Who decides.
-        reason: Why.
-
     Raises:
         RequestError: The reason is empty.
     """

@@ -50,7 +50,6 @@ def holder(layout: Layout, resource: str) -> str | None:
     would release that process's own lock.
 
     Args:
-        layout: The lake.
         resource: For example ``checkpoint:flights/silver`` or ``table:silver.flights``.
     """
     try:
@@ -71,7 +70,6 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
     Do not call `holder` for one of them meanwhile: it closes the file, which would release the lock.
 
     Args:
-        layout: The lake.
         resources: For example ``("checkpoint:flights/silver", "table:silver.flights")``.
         what: A description of this process, for others that find the lease held.
 

@@ -125,12 +125,7 @@ def skip(
     """Decide that a file goes to quarantine unread when a batch lists it.
 
     Args:
-        layout: The lake.
-        flow: A flow that reads files.
-        ref: The flow's checkpoint.
         file: Relative to the landing folder.
-        by: Who decides.
-        reason: Why.
         undo: Cancel such a decision: the file is read.
 
     Raises:

@@ -40,7 +40,6 @@ def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> No
     """Record the refusal of the pending batch. The batch is not tried again until one of the fingerprints changes.
 
     Args:
-        layout: The lake.
         ref: The flow's checkpoint; the caller holds its lease.
         refusal: ``batch_id``, and the fingerprints of the suite and code, or contract, that refused it.
     """
@@ -69,10 +68,7 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
     """Decide that the flow's next run quarantines all rows of the refused batch, and return the batch's id.
 
     Args:
-        layout: The lake.
         ref: The flow's checkpoint; the caller holds its lease.
-        flow: The flow's declaration.
-        by: Who decides.
         reason: Why; it is stored with every row.
 
     Raises:

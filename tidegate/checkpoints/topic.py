@@ -65,14 +65,8 @@ def check(
     """Compare the broker's topic with the one that a checkpoint version reads. Changes nothing, needs no JVM.
 
     Args:
-        layout: The lake.
-        dag_id: The pipeline's name.
-        flow: The flow's name.
-        version: The checkpoint version.
-        topic: The topic's name.
         topic_id: The broker's id of the topic; empty when it has none.
         cluster_id: The broker's id of its cluster; empty when it has none.
-        bootstrap: The broker's address, for the error message.
 
     Raises:
         OtherClusterError: The broker belongs to another cluster.
@@ -92,13 +86,6 @@ def check(
 
 def of_version(layout: Layout, ref: CheckpointRef, topic: str, *, topic_id: str, cluster_id: str) -> CheckpointTopic:
     """The topic of a checkpoint version: as recorded, or as a job would record it now.
-
-    Args:
-        layout: The lake.
-        ref: The checkpoint.
-        topic: The topic's name.
-        topic_id: The broker's id of the topic.
-        cluster_id: The broker's id of its cluster.
 
     Raises:
         CheckpointCorruptError: A recorded topic cannot be read.
@@ -120,7 +107,6 @@ def next_offsets(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> 
     A checkpoint that cannot be read is left out; the caller reads the offsets of its table.
 
     Args:
-        layout: The lake.
         ref: A checkpoint of the flow; older versions and all refreshes are included.
         topic: The topic.
     """

@@ -57,7 +57,6 @@ def end_group(process: subprocess.Popen[bytes], *, hurried: Callable[[], bool] =
     """End all processes of a process group: SIGTERM, then SIGKILL after the grace period.
 
     Args:
-        process: The leader of the group.
         hurried: Whether to skip the rest of the grace period (a second Ctrl-C).
     """
     deadline = time.monotonic() + GRACE_SECONDS

@@ -27,10 +27,7 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
     """Every mutation of every column, with the rules that catch it. Starts Spark in this process.
 
     Args:
-        environment: The lake and limits.
-        pipeline: The flow's pipeline.
         flow: A flow with a gate and a table.
-        rows: The number of rows to mutate.
 
     Raises:
         SpecError: The suite is invalid, or no row of the table passes it.

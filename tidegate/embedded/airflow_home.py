@@ -27,7 +27,6 @@ def environment(project_root: Path, environ: Mapping[str, str] | None = None) ->
     """The complete environment of the project's Airflow processes.
 
     Args:
-        project_root: The root of the project.
         environ: The environment to extend; this process's by default. Its limits and its Spark connection are kept;
             home, database, DAGs, plugins and the listen address are always the project's.
 
@@ -56,7 +55,6 @@ def write_shell_file(project_root: Path, variables: Mapping[str, str]) -> Path:
     Spark connection, and no other variable of the current shell.
 
     Args:
-        project_root: The root of the project.
         variables: The variables that Airflow is started with in addition to `environment`.
 
     Returns:

@@ -131,8 +131,6 @@ class Broker:
         """Create a topic and wait until clients see it.
 
         Args:
-            name: The topic's name.
-            partitions: The number of partitions.
             config: Settings of the topic, for example ``{"retention.ms": "1000"}``.
 
         Returns:

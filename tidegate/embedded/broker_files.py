@@ -63,7 +63,6 @@ def write(folder: Path, *, port: int, controller_port: int) -> None:
 
     Args:
         folder: The broker's folder, which has to be its working directory.
-        port: The port for clients.
         controller_port: The port of the controller, which runs in the same process.
     """
     settings = _PROPERTIES.format(port=port, controller_port=controller_port)

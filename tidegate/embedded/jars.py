@@ -81,7 +81,6 @@ def class_path(project_root: Path, set_name: str) -> str:
     """The jars of one set as a class path of absolute paths, sorted by name, so that it is the same in every process.
 
     Args:
-        project_root: The root of the project.
         set_name: ``spark`` or ``broker``.
 
     Raises:
@@ -120,7 +119,6 @@ def fetch(project_root: Path, progress: ivy.Progress | None = None) -> int:
     All jars are verified before the first one is installed. Each file is installed atomically.
 
     Args:
-        project_root: The root of the project.
         progress: Reports the downloads; by default they are not reported.
 
     Returns:

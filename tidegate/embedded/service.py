@@ -55,7 +55,6 @@ class Service:
 
         Args:
             environment: Its complete environment.
-            cwd: Its working directory.
         """
         if self.leader is not None:
             return

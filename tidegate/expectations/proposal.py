@@ -18,8 +18,6 @@ def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequenc
 
     Args:
         name: ``<pipeline>/<flow>``.
-        profiles: The profiles of the table's columns.
-        keys: The table's key columns.
         sequence_by: The columns that order versions of a key.
     """
     required = {*keys, *sequence_by}

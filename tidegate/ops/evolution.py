@@ -144,11 +144,7 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
     """Record a person's answer to a refused schema change; the flow's next run applies it.
 
     Args:
-        layout: The lake's.
-        pipeline: The pipeline's name.
-        schema_change_id: From the refusal.
         decision: ``evolve`` or ``quarantine``.
-        by: The person's name.
 
     Returns:
         The appended lines; none if the same answer was given before.

@@ -215,10 +215,8 @@ class Journal:
         """Batches, swaps, backfills, replays and decisions, the newest first.
 
         Args:
-            pipeline: The pipeline's name.
             flow: Only lines of this flow.
             run_key: Only lines that this run recorded, or judged last.
-            limit: Maximum number of lines.
             offset: Number of newer lines to skip.
         """
         for kind in ("ledger", "verdicts"):

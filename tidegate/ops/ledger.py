@@ -40,8 +40,6 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
     """Append a line; recording the same line again has no effect.
 
     Args:
-        layout: The lake.
-        pipeline: The pipeline's name.
         batch: A line that balances.
         run_columns: Values of the columns in `NO_RUN`.
     """
@@ -61,8 +59,6 @@ def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
 
     Args:
         layout: The lake; the caller holds the flow's lease.
-        pipeline: The pipeline's name.
-        flow: The flow's name.
     """
     for number, decision in enumerate(gap.accepted(layout, pipeline, flow)):
         lost = {

@@ -29,13 +29,7 @@ log = logging.getLogger("tidegate")
 
 
 def record(layout: Layout, pipeline: str, lags: Iterable[Lag]) -> None:
-    """Record the result of a plan.
-
-    Args:
-        layout: The paths of the lake.
-        pipeline: The pipeline's name.
-        lags: The lags of the planned flows.
-    """
+    """Record the result of a plan."""
     _append(layout.plans(pipeline), {"flows": {lag.flow: _entry(lag) for lag in lags}})
 
 

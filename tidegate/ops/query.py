@@ -21,8 +21,6 @@ def query(
     """The rows of a query; none when there is no table.
 
     Args:
-        path: The Delta table.
-        columns: The columns to read.
         sql: DuckDB's SQL over the table ``delta_table``, which has these columns.
         values: Parameters: one for each ``?``, or by name for each ``$name``.
         where: Condition on the rows to read; delta-rs pushes it down to the files.

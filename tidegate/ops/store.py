@@ -29,7 +29,6 @@ def append(path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]]
 
     Args:
         path: A table of `Layout.ops`.
-        schema: The columns.
         rows: Each with a value for every column.
         commit: delta-rs' ``CommitProperties``, for a commit with a transaction id.
     """
@@ -97,7 +96,6 @@ def select(path: Path, sql: str) -> list[dict[str, Any]]:
     """The rows of a query over the table ``delta_table``; none when there is no table.
 
     Args:
-        path: The Delta table.
         sql: DataFusion's SQL. It takes no parameters, so literals must never come from user input.
     """
     table = open_table(path)

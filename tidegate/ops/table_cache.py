@@ -63,11 +63,6 @@ class TableCache:
     def refresh(self, kind: str, pipeline: str, path: Path) -> int:
         """Update the copy of one Delta table to its newest version; a table that does not exist is empty.
 
-        Args:
-            kind: The name of a cached table.
-            pipeline: The pipeline whose Delta table is read.
-            path: The Delta table.
-
         Returns:
             The number of files that were opened.
         """
@@ -85,7 +80,6 @@ class TableCache:
         """The rows of a query over the cached tables.
 
         Args:
-            sql: DuckDB's SQL.
             values: Parameters: one for each ``?``, or by name for each ``$name``.
         """
         with self._connection.cursor() as cursor:

@@ -53,8 +53,6 @@ def complete(layout: Layout, pipeline: str, batch: Batch, *, judged: bool) -> Ba
     """A batch with the data that only the tables have: its schema changes, and earlier verdicts if requested.
 
     Args:
-        layout: The lake.
-        pipeline: The pipeline's name.
         batch: The batch with the driver's data.
         judged: Whether an earlier attempt judged the batch, so that its verdicts must be read.
     """

@@ -71,8 +71,6 @@ def batch_page(pipeline: Pipeline, batch: Batch, entries: Sequence[Entry]) -> st
     """The page of one batch.
 
     Args:
-        pipeline: The declaration.
-        batch: The batch.
         entries: The newest batches of its flow, in ascending order, including this one.
     """
     entry = batch.entry()
@@ -112,9 +110,6 @@ def earlier_page(pipeline: Pipeline, flow: str, entries: Sequence[Entry], number
     """The page of fifty earlier batches of a flow.
 
     Args:
-        pipeline: The declaration.
-        flow: The flow.
-        entries: The batches, the newest last.
         number: Number of the page; 1 is the oldest.
         newer: Number of the next page; None if the next one is the flow's own page.
     """
@@ -134,7 +129,6 @@ def pipeline_page(pipeline: Pipeline, history: Mapping[str, Sequence[Entry]]) ->
     """The page of a pipeline: its flows and its newest runs.
 
     Args:
-        pipeline: The declaration.
         history: Flow to its newest batches, the newest last; the flows are shown in this order.
     """
     flows = [(flow, _target(pipeline, flow), _newest(entries)) for flow, entries in history.items()]

@@ -21,8 +21,6 @@ def publish(layout: Layout, pipeline: Pipeline, batch: Batch) -> Path:
     If the site already has the batch, for example because it was refused before, its page and entry are replaced.
 
     Args:
-        layout: The lake.
-        pipeline: The declaration.
         batch: The data of this attempt; this function adds earlier judgements and schema changes.
 
     Returns:
@@ -47,7 +45,6 @@ def rebuild(layout: Layout, pipeline: Pipeline) -> Path:
     """Create a pipeline's whole site from ledger and verdicts, and replace the old one.
 
     Args:
-        layout: The lake.
         pipeline: The declaration; flows that are no longer declared keep their pages.
 
     Returns:

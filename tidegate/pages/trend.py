@@ -199,13 +199,7 @@ def _batch_ids(
 
 
 def scale(maximum: float, *, whole: bool, max_ticks: int = 4) -> list[float]:
-    """Ticks of an axis: from 0 to at least ``maximum``, in steps of 1, 2 or 5 times a power of ten.
-
-    Args:
-        maximum: The highest value.
-        whole: Whether ticks must be whole numbers.
-        max_ticks: Maximum number of ticks above zero.
-    """
+    """Ticks of an axis: from 0 to at least ``maximum``, in steps of 1, 2 or 5 times a power of ten."""
     # If all values are 0, the axis still needs a length.
     maximum = max(maximum, 1 if whole else 0.1)
     least_step = maximum / max_ticks

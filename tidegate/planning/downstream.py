@@ -38,7 +38,6 @@ def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) 
     """What is downstream of a table such as ``silver.flights``.
 
     Args:
-        table: The table.
         declared: Every pipeline, or the error of loading its file (`tidegate.registry.declarations`).
     """
     pipelines = [each for each in declared.values() if not isinstance(each, TidegateError)]

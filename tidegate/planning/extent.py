@@ -58,8 +58,6 @@ def source_extent(environment: Environment, layout: Layout, pipeline: str, flow:
     Args:
         environment: The environment, with the address of the broker.
         layout: The lake and the landing zone.
-        pipeline: The pipeline's name.
-        flow: The flow.
         window: Of a reingest: modification times of files, or timestamps of messages. A source table is always read
             completely.
 
@@ -85,8 +83,6 @@ def with_size(
     A source table counts with all of its rows, whatever the window. A source of unknown size is not small.
 
     Args:
-        environment: The environment.
-        pipeline: The pipeline.
         request: A request of a mode other than ``incremental``.
         extents: What its flows read, if `tidegate.planning.preview.preview` has measured it before.
     """

@@ -114,9 +114,6 @@ def preview(
     """What a request would do.
 
     Args:
-        environment: The environment.
-        pipeline: The pipeline.
-        request: The request.
         lags: For an increment: the lags of `tidegate.status.lag.plan`.
 
     Raises:

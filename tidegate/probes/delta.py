@@ -87,7 +87,6 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
     """The files of a version in the order in which a stream reads its first snapshot: by time, then by path.
 
     Args:
-        path: The table's folder.
         version: The version; None for the newest.
 
     Raises:

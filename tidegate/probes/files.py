@@ -57,7 +57,6 @@ def list_files(folder: Path, glob: str) -> Listing:
     (Java cannot open them).
 
     Args:
-        folder: The landing folder.
         glob: Glob for file names in Hadoop's syntax, for example ``*.{csv,csv.gz}``.
 
     Raises:

@@ -41,7 +41,6 @@ def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, i
 
     Args:
         bootstrap: ``host:port``, or several separated by commas.
-        topic: The topic's name.
         timeout: Total timeout in seconds.
 
     Raises:
@@ -58,7 +57,6 @@ def offset_bounds(
 
     Args:
         bootstrap: ``host:port``, or several separated by commas.
-        topic: The topic's name.
         timeout: Total timeout in seconds.
         isolation: Isolation level of the reader. ``read_committed`` stops before the first open transaction,
             ``read_uncommitted`` at the offset that the next message will have.
@@ -75,7 +73,6 @@ def describe(bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = 
 
     Args:
         bootstrap: ``host:port``, or several separated by commas.
-        topic: The topic's name.
         timeout: Total timeout in seconds.
         isolation: Isolation level of the reader, as in `offset_bounds`.
 
@@ -143,7 +140,6 @@ def message_bytes(
 
     Args:
         bootstrap: ``host:port``, or several with commas.
-        topic: Its name.
         starts: Partition to the offset at which its sample starts.
         timeout: Seconds for everything.
         isolation: Isolation level of the reader, as in `offset_bounds`.

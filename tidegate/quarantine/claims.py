@@ -65,9 +65,7 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
     Args:
         path: `Layout.quarantine`; the caller holds the flow's lease.
         selection: Which open entries.
-        number: The number of the new claim.
         first: The first claim of the same replay. Entries that this claim or a later one returned are not claimed again.
-        limit: The maximum number of entries.
         by: The person who requested the replay.
 
     Returns:
@@ -102,9 +100,7 @@ def mark_returned(
 
     Args:
         path: `Layout.quarantine`.
-        number: The claim.
         refused: ``_row_id string, rules list<string>`` as Arrow, with the rules that each entry breaks now.
-        suite_fingerprint: The fingerprint of the suite that was evaluated.
         app_id: The transaction id of the commit: a rerun finds it and does not split the claim again.
         user_metadata: The ``userMetadata`` with the prepared ledger line, the same as in the commit to the target.
     """
@@ -163,7 +159,6 @@ def reopen_missing(path: Path, number: int, ids: Any) -> None:
 
     Args:
         path: `Layout.quarantine`.
-        number: The claim.
         ids: ``_row_id string`` as Arrow.
     """
     updates = {

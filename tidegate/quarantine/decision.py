@@ -40,10 +40,6 @@ def waive(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by:
 
     Args:
         layout: The lake; the caller holds the flow's lease.
-        pipeline: The pipeline's name.
-        flow: The flow's name.
-        selection: Which entries.
-        by: The person who decided.
         reason: Stored in the entries only; the ledger does not show it.
 
     Raises:
@@ -60,10 +56,7 @@ def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by
 
     Args:
         layout: The lake; the caller holds the flow's lease.
-        pipeline: The pipeline's name.
-        flow: The flow's name.
         selection: Which entries; it must contain a minimum age.
-        by: The person who decided.
 
     Raises:
         RequestError: The selection contains no age.

@@ -73,8 +73,6 @@ def warnings(thresholds: Thresholds, counts: EntryCounts, now: datetime) -> tupl
     """One message for each of the flow's thresholds ``quarantine_rows`` and ``quarantine_hours`` that is exceeded.
 
     Args:
-        thresholds: The thresholds of the flow.
-        counts: Its quarantine entries.
         now: With a time zone.
     """
     observation = Observation(
@@ -119,9 +117,7 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
 
     Args:
         path: `Layout.quarantine`.
-        state: The new state.
         where: SQL condition that selects the entries.
-        by: The person who decided.
         reason: Appended to the reason that an entry already has.
         commit: ``CommitProperties`` of delta-rs, with the number of the decision.
     """

@@ -54,8 +54,6 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
 
     Args:
         registry: The registry's address, with user and password if it needs them; empty when none is configured.
-        folder: The cache.
-        schema_id: From a message.
 
     Raises:
         SetupError: No registry is configured, and the schema is not cached.

@@ -39,11 +39,6 @@ def run_job(environment: Environment, request: RunRequest, attempt: str) -> RunR
 
     When a flow is refused or fails, the flows that read from it are skipped; the others run.
 
-    Args:
-        environment: Paths and limits.
-        request: A checked request.
-        attempt: The id of the attempt.
-
     Raises:
         TidegateError: The application failed before any flow ran.
     """

@@ -120,7 +120,6 @@ def gather(
     An error only affects its own flow: an unavailable broker does not hide the other flows.
 
     Args:
-        environment: The lake and the sources.
         pipelines: Pipelines by name, or the error why one does not load.
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
     """

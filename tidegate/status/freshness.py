@@ -23,7 +23,6 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
     """The newest value of a column that is not in the future; None if there is no such value or column.
 
     Args:
-        path: The Delta table.
         column: A validated name of a date or timestamp column. A date counts as midnight UTC; the log's statistics have
             millisecond precision.
         now: An aware datetime.

@@ -24,12 +24,8 @@ def accept_gap(
     """Accept a gap under the flow's lease: records the decision, then a ledger line.
 
     Args:
-        environment: The lake and the broker.
-        pipeline: The flow's pipeline.
         flow: A flow that reads a topic.
         offsets: The lost offsets that are accepted; must be exactly those that are missing and not accepted yet.
-        by: The person who decides.
-        reason: Why they decide so.
 
     Raises:
         RequestError: The flow reads no topic, nothing is missing, other offsets are missing than those given, or the reason

@@ -76,9 +76,7 @@ def evaluate_pipelines(
     """Evaluate every alert rule for every flow.
 
     Args:
-        environment: The lake and the sources.
         pipelines: Pipelines by name, or the error why one does not load.
-        now: The time of the evaluation.
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
     """
     statuses = flow_status.gather(environment, pipelines, patience)
@@ -223,9 +221,7 @@ def open_alerts(layout: Layout, evaluation: PipelineAlerts, now: datetime) -> li
     """The alerts that are open after an evaluation, from the history and the evaluation, in the order of the flows.
 
     Args:
-        layout: The paths of the lake.
         evaluation: The result of `evaluate_pipelines` for one pipeline.
-        now: The time of the evaluation.
     """
     history = alert_history.episodes(layout, evaluation.pipeline)
     open_episodes = {(each.flow, each.rule): each for each in history if each.resolved_at is None}

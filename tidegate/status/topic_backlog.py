@@ -40,12 +40,7 @@ def of_topic(
     """Messages of a topic that are in no committed batch.
 
     Args:
-        bootstrap: The broker's address.
-        source: The topic.
         target: The flow's table; the size of its rows estimates the size of a message.
-        layout: The paths of the lake.
-        ref: The flow's checkpoint.
-        committed: The checkpoint's last committed batch.
 
     Raises:
         SourceError: The topic does not exist.
@@ -105,8 +100,6 @@ def check_gap(
 
     Args:
         layout: The paths of the lake, with the accepted gaps.
-        ref: The flow's checkpoint.
-        checkpoint_topic: The topic that the checkpoint reads.
         read: Partition to the offset that is read next.
         first_offsets: Partition to the first offset that the topic still has.
         target: The flow's table. Messages in it were read, even if their batch is not committed in the checkpoint yet.
@@ -152,7 +145,6 @@ def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, i
     """Check that no partition ends before the offset that is read next.
 
     Args:
-        name: The topic's name.
         read: Partition to the offset that is read next.
         ends: Partition to its end offset.
 

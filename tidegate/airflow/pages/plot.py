@@ -48,11 +48,7 @@ def bars(
     Args:
         values: One per bar, 0 or more.
         parts: The quarantined part of each value.
-        width: Of the chart.
-        height: Of the chart.
         slots: Number of bars that fit; if there are fewer, the left side stays empty.
-        gap: Between two bars.
-        unit: Of the values.
     """
     top = max(values, default=0)
     step = (width + gap) / slots

@@ -62,12 +62,7 @@ def _environment() -> Environment:
 
 
 def page(template: str, **context: Any) -> str:
-    """The HTML of a page.
-
-    Args:
-        template: File name in ``templates``.
-        context: Its variables.
-    """
+    """The HTML of a page."""
     return _environment().get_template(template).render(**context)
 
 
@@ -77,7 +72,6 @@ def report(html: str, root: str, dag_id: str) -> str:
     The file itself has neither, because it can also be opened from disk.
 
     Args:
-        html: Content of the file.
         root: URL path at which the app is mounted.
         dag_id: The pipeline of the report.
     """

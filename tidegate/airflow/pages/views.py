@@ -141,8 +141,6 @@ class Views:
         """One run: its attempts and the batches that it recorded or judged.
 
         Args:
-            dag_id: A declared pipeline.
-            run_id: Airflow's.
             flow: Only this flow.
         """
         key = run_key(run_id)

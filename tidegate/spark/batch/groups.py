@@ -251,7 +251,6 @@ def merge_source(
     """The source of a MERGE that replaces the table's rows of the affected keys.
 
     Args:
-        context: The flow.
         groups: The new rows: at most one per key.
         affected: The keys, one row each.
         rows: The rows of ``groups`` in the driver, where they are few.

@@ -39,7 +39,6 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
     """Run the six steps for one micro-batch. An empty one writes nothing.
 
     Args:
-        context: The flow.
         batch: The rows that the stream read; its session is not that of ``context``.
         batch_id: Counted from 0 per checkpoint.
 
@@ -66,7 +65,6 @@ def run_steps(
 
     Args:
         context: The flow; its ``app_id`` and ``batch_id`` identify every write.
-        batch_id: The batch.
         make_split: Steps 1 and 2; returns None when there are no rows.
         planned_at_ms: When the batch was planned; the same on every rerun.
         planning: Seconds spent on the batch before the call; added to its duration.

@@ -60,10 +60,7 @@ def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: sinks.T
     """Append entries, once per transaction. Entries of a batch that a person took out carry that person and the reason.
 
     Args:
-        context: The flow.
         refused: `REFUSED` rows.
-        batch_id: The batch.
-        txn: The transaction of the batch.
         planned_ms: When the batch was planned, in milliseconds since 1970; the same on every rerun.
     """
     rows = _entries(context, refused, batch_id, planned_ms)
@@ -83,8 +80,6 @@ def apply_backfill(
         context: The flow, with the transaction id of its backfills.
         refused: `REFUSED` rows.
         passed: ``_row_id string`` of all other rows of the backfill.
-        batch_id: The number of the backfill.
-        txn: The transaction of the backfill.
         planned_ms: When it was planned, in milliseconds since 1970.
     """
     from pyspark.sql import functions as F
@@ -151,7 +146,6 @@ def return_entries(context: FlowContext, refused: DataFrame, txn: sinks.Transact
     Args:
         context: The flow, with its replay.
         refused: `REFUSED` rows. Files are matched by path, because a corrected file has another modification time.
-        txn: The transaction of the replay.
     """
     import pyarrow
 

@@ -26,9 +26,7 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     """Read the files that the stream listed for this batch.
 
     Args:
-        context: The flow.
         batch: The rows of the stream. Only its session is used: see `tidegate.spark.intake.landing`.
-        batch_id: The batch.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.
     """
     listed = _listed(context, batch_id)
@@ -46,9 +44,6 @@ def split_landing_files(
     """Read the listed files; None when the list is empty.
 
     Args:
-        context: The flow.
-        spark: The session of the batch.
-        batch_id: The batch.
         listed: Modification time by path, in milliseconds since 1970.
         planned_at_ms: When the batch was planned; the same on every rerun.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.

@@ -33,10 +33,7 @@ def split_rows(
     """Steps 1 and 2 of a micro-batch of a row flow.
 
     Args:
-        context: The flow.
         batch: Rows of the source's change feed.
-        batch_id: The batch.
-        decision: What an earlier attempt wrote.
         backfill_keys: The keys of a backfill: the batch replaces the table's rows of these keys, without comparing ``_order``.
 
     Raises:

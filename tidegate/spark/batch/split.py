@@ -74,7 +74,6 @@ def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int)
     """Check that no table has a later batch than the checkpoint.
 
     Args:
-        context: The flow.
         written: Last batch by table.
         planned: The last batch that the checkpoint planned.
 
@@ -131,7 +130,6 @@ def settle(prepared: BatchRecord, commit: tables.Commit, settled: Settled) -> Ba
 
     Args:
         prepared: The line before the write: it counts every row to be compared as written, and every group as changed.
-        commit: The target's commit.
         settled: Which counts to take from the commit.
     """
     line = replace(prepared, target_version=commit.version)

@@ -28,7 +28,6 @@ def hold(spark: SparkSession, layout: Layout, resources: tuple[str, ...], *, wha
     """Hold the leases of several resources; when one of them is not free, hold none.
 
     Args:
-        spark: The session whose JVM takes the locks.
         layout: Has the paths of the lock files.
         resources: For example ``("checkpoint:flights/silver", "table:silver.flights")``.
         what: Names this holder to other processes: ``run 9f2c of flights``.

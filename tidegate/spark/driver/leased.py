@@ -22,7 +22,6 @@ def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[Non
     """Hold the leases of the flow's checkpoint and target; at the end set seconds and target version in its report.
 
     Args:
-        context: The flow.
         work: Names the work in error messages: ``flow 'silver'``.
         holder: Names the holder of the leases to other processes: ``attempt a1 of flights``.
 

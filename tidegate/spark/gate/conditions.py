@@ -191,9 +191,7 @@ def explain(rules: Sequence[Rule], rows: DataFrame, error: Exception) -> BaseExc
     """The error to raise after `validate` raised. Finds the cause by validating the rules one by one.
 
     Args:
-        rules: The rules that were validated.
         rows: The batch without flags, because a flag that raises would make every read of the flagged rows raise.
-        error: The error.
 
     Returns:
         The error of reading the rows, if they cannot be read; otherwise a `SpecError` with the name of the expectation

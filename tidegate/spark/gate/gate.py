@@ -46,7 +46,6 @@ class SuiteGate:
     """Applies a suite to one batch after another.
 
     Args:
-        suite: The suite.
         code_fingerprint: The fingerprint of the flow's transform, for the verdict.
         lake_context: Other tables and earlier batches, for rules that read them; None without a lake.
     """

@@ -27,9 +27,6 @@ def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | Non
     write), the last judgement counts.
 
     Args:
-        layout: The lake.
-        pipeline: The pipeline's name.
-        flow: The flow's name.
         judged: Transaction id and number of the present batch, which is left out; None without one.
     """
     skipped = {judged}

@@ -63,7 +63,6 @@ class LakeContext:
 
         Args:
             rule: Its short name, without the suffix ``#2`` of a second rule of that name.
-            at_most: The maximum number of batches.
         """
         if self._earlier is None:
             observed: defaultdict[str, list[float]] = defaultdict(list)

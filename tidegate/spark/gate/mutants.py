@@ -89,9 +89,7 @@ def judge(
     no earlier batches to compare with.
 
     Args:
-        suite: The rules.
         rows: Sample rows; those that break a rule are removed.
-        mutants: The changes to test.
         on_progress: Called with the number of finished mutants.
 
     Raises:

@@ -148,7 +148,6 @@ def short_name(expectation: str, columns: tuple[str, ...]) -> str:
     """The name of a rule in quarantine and verdicts, for example ``between(dep_delay)`` or ``unique(origin, flight)``.
 
     Args:
-        expectation: GX's type of the expectation.
         columns: Its columns; empty for an expectation about the whole table.
     """
     name = expectation

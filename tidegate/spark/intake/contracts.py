@@ -118,7 +118,6 @@ class SchemaChanges:
             output: The output of the transform, with ``_origin`` and ``_broken`` (the rules that the row breaks).
             feed_measures: The values of `measures_of_feed`.
             measures: The values of `measures`.
-            batch_id: The id of the batch.
             decided: Whether the disposition of the batch's rows was already decided in an earlier attempt; then the batch is
                 not refused any more.
 

@@ -77,7 +77,6 @@ def read_files(
     """Read every file completely, once, on the executors.
 
     Args:
-        spark: The session of the batch.
         files: Local paths, each with the modification time from the stream's source log in milliseconds.
         source: The source: format, dialect and columns of the files.
         persisted: The persisted frame is added here; the caller must unpersist it after the batch.

@@ -53,7 +53,6 @@ def parse(
 
     Args:
         feed: Bronze rows, from `tidegate.spark.intake.landing` or the Kafka source.
-        source: The landing source of that bronze table.
         terms: Which values are rescued or discarded; the source's contract by default.
         lookup: Looks up the schema of a message by its id; without it schema ids are not resolved.
 
@@ -94,7 +93,6 @@ def writers_in(measured: Row, source: FileSource | KafkaSource) -> dict[int, tup
 
     Args:
         measured: The result of `header_measure`.
-        source: The landing source.
     """
     if _HEADERS not in measured:
         return {}
@@ -221,7 +219,6 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
 
     Args:
         feed: The change feed without pre-images.
-        keys: The key columns of the table.
 
     Returns:
         The table's data columns, ``_row_id``, ``_origin`` and ``_deleted``.

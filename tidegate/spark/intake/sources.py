@@ -88,8 +88,6 @@ def max_offsets_per_batch(context: FlowContext, source: KafkaSource, starts: Map
     """The maximum number of messages in a micro-batch, by the declared number and the declared bytes.
 
     Args:
-        context: The flow.
-        source: Its source.
         starts: Partition to the offset of its next message, for partitions that have one. The size of a message is estimated
             from these messages; if they cannot be read, from the rows of bronze; else `topic_backlog.BYTES_PER_MESSAGE`.
     """

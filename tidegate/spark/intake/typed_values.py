@@ -36,7 +36,6 @@ def cast_fields(
 
     Args:
         texts: One raw text per field (`text_column`), ``_unknown``, ``_malformed``, and the metadata columns of the record.
-        columns: The declared fields.
         null_values: Texts that mean "no value" in fields that are not STRING; in STRING fields the caller has replaced them.
         terms: The contract's terms: which values are rescued or discarded.
         extra: Columns to pass through.

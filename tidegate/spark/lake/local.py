@@ -47,9 +47,7 @@ def from_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str)
     """A frame of values that the driver has. From a list, Spark would make an RDD that Python workers evaluate.
 
     Args:
-        spark: The session.
         rows: One value per column.
-        schema: DDL.
     """
     import pyarrow
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -93,9 +93,6 @@ def replace_groups(
 
     Args:
         changes: One row per key, with ``_op``: ``upsert``, or ``delete`` for a key without new row.
-        path: The table.
-        keys: The key columns of the table.
-        txn: The transaction of the batch.
         ignored: Columns that are not compared (bookkeeping).
 
     Raises:
@@ -144,7 +141,6 @@ def merge(
         rows: The source, with alias ``s``.
         path: The table, with alias ``t``.
         match: The match condition.
-        txn: The transaction of the batch.
         updates: The assignments by condition; the first condition that is true applies.
         inserts: The condition for inserting an unmatched row, and the inserted columns.
     """
@@ -171,7 +167,6 @@ def swap(
 
     Args:
         staged: All rows of the new table, whose columns fit those of the live one (`fits`).
-        path: The live table.
         keys: The key columns of both.
         txn: The transaction of the last staged batch.
         ignored: Columns that are not compared (bookkeeping).

@@ -59,7 +59,6 @@ def reingest(context: FlowContext, window: Window) -> None:
     The flow's stream has read everything new before.
 
     Args:
-        context: The flow.
         window: Of the files' modification times, or of the messages' timestamps.
 
     Raises:

@@ -55,7 +55,6 @@ def replay_entries(
     """Replay open quarantine entries of a flow. Its report gets a batch of kind ``replay`` for each claim.
 
     Args:
-        context: The flow.
         selection: Which open entries.
         limit: The maximum number of entries; None means no limit.
         dry_run: Judge the first `ENTRIES_AT_ONCE` entries at most, report the result and write nothing.

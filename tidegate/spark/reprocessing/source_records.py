@@ -30,7 +30,6 @@ def read(context: FlowContext, session: SparkSession) -> DataFrame:
 
     Args:
         context: The flow, with its replay.
-        session: The session of the result.
 
     Returns:
         Rows of the flow's source with ``_row_id``, persisted; an empty frame for a flow without a source table.

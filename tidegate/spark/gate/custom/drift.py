@@ -33,7 +33,6 @@ def compare(
 
     Args:
         observed: The value of this batch; None if it has none, which passes.
-        earlier: The values of earlier batches.
         tolerance: The largest allowed difference from the average.
         relative: Whether the tolerance is a share of the average, instead of a value in the unit of the number.
         min_batches: With fewer earlier batches nothing is compared, and the batch passes.
