@@ -234,7 +234,7 @@ def _row(line: Line) -> dict[str, Any]:
 
 def _line(row: dict[str, Any]) -> Line:
     names = {field.name for field in dataclasses.fields(Line)} - {"change"}
-    plain: dict[str, Any] = {name: row.get(name) for name in names}
+    plain: dict[str, Any] = {name: row[name] for name in names}
     plain["breaks"] = tuple(row["breaks"] or ())
     plain["recorded_at"] = pendulum.instance(row["recorded_at"]).to_iso8601_string()
     return Line(change=Change.from_json(row), **plain)
