@@ -43,6 +43,7 @@ RAISED: dict[str, TidegateError] = {
         "shop", "silver", 3, schema_change_id="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16
     ),
     "CheckpointCorruptError": errors.CheckpointCorruptError("damaged", path="/x"),
+    "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", "Restore it."),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
     "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
     "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", expected="A", actual="B"),
@@ -66,7 +67,7 @@ EXIT_CODES = {
     os.EX_TEMPFAIL: TRANSIENT,
     os.EX_CONFIG: {
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
-        "SchemaChangedError", "CheckpointCorruptError", "SourceError", "LakeVersionError", "MissingJavaError",
+        "SchemaChangedError", "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",
         "TopicReplacedError", "OtherClusterError",
     },
 }  # fmt: skip

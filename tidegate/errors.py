@@ -153,7 +153,7 @@ class SchemaChangedError(CheckpointIncompatibleError):
 
 
 class CheckpointCorruptError(CheckpointError):
-    """A file of the checkpoint cannot be read, or the checkpoint is behind the tables that were written from it."""
+    """A file of Spark's checkpoint cannot be read, or the checkpoint is behind the tables that were written from it."""
 
     def __init__(self, message: str, *, path: str) -> None:
         super().__init__(message)
@@ -328,6 +328,22 @@ class LedgerImbalanceError(TidegateError):
         self.flow = flow
         self.batch_id = batch_id
         self.counts = counts
+
+
+class DamagedFileError(TidegateError):
+    """A file in the lake does not have the content that Tidegate writes.
+
+    Args:
+        path: The file.
+        problem: What does not fit.
+        repair: What to do about it, as a sentence.
+    """
+
+    exit_code = EX_CONFIG
+
+    def __init__(self, path: object, problem: str, repair: str) -> None:
+        super().__init__(f"{path} is damaged: {problem}. {repair}")
+        self.path = str(path)
 
 
 class LakeVersionError(TidegateError):

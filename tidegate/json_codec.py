@@ -1,0 +1,76 @@
+"""Dataclasses as JSON, and back. Types are checked when JSON is read; unknown keys, of a newer version, are ignored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from tidegate import atomic
+from tidegate.errors import DamagedFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = TypeVar("T")
+
+
+def to_plain(value: Any) -> Any:
+    """JSON values of a dataclass, or of anything that holds dataclasses; a value without a form in JSON becomes its text."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain)
+
+
+def from_plain(values: Any, kind: type[T]) -> T:
+    """The reverse of `to_plain`; raises ValueError for values that do not fit."""
+    return msgspec.convert(values, kind, str_keys=True)
+
+
+def changed_fields(declaration: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, as JSON values."""
+    defaults = to_plain(type(declaration)())
+    return {name: value for name, value in to_plain(declaration).items() if value != defaults[name]}
+
+
+def encode(value: Any, indent: int | None = None) -> str:
+    """The JSON of `to_plain`, in one line without ``indent``."""
+    # Not msgspec's own JSON: it refuses the lone surrogates of a file name that is not UTF-8.
+    return json.dumps(to_plain(value), indent=indent)
+
+
+def decode(text: str | bytes, kind: type[T]) -> T:
+    """The reverse of `encode`; raises ValueError for a text that does not fit."""
+    return from_plain(json.loads(text), kind)
+
+
+def write(path: Path, value: Any) -> None:
+    """Replace a file with the JSON of a value, atomically."""
+    atomic.write_text(path, encode(value, indent=1) + "\n")
+
+
+def read(path: Path, kind: type[T], repair: str | None = None) -> T | None:
+    """The value in a file; None when there is no file.
+
+    Args:
+        path: A file that `write` made.
+        kind: The type of the value.
+        repair: What to do about a damaged file, as a sentence. Without it, a file that cannot be read counts as missing.
+
+    Raises:
+        DamagedFileError: The content does not fit.
+    """
+    try:
+        return decode(path.read_bytes(), kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        if repair is None:
+            return None
+        if isinstance(error, OSError):
+            raise
+        raise DamagedFileError(path, str(error), repair) from None
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
