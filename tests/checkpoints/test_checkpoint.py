@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
+from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
 from tidegate.layout import Layout
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table
 
@@ -113,7 +113,7 @@ def test_a_damaged_sidecar_is_an_error_and_not_treated_as_missing(layout: Layout
     write_sidecar(layout, SILVER)
     path = layout.sidecar("trips", "silver", 1)
     path.write_text(content)
-    with pytest.raises(CheckpointCorruptError, match="backup") as raised:
+    with pytest.raises(DamagedFileError, match="backup") as raised:
         check(layout, SILVER)
     assert raised.value.path == str(path)
 
@@ -191,5 +191,5 @@ def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> No
     begin(layout, pipeline)
     layout.schema("trips", "silver", 1).write_text("{}")
 
-    with pytest.raises(CheckpointCorruptError, match="holds no schema"):
+    with pytest.raises(DamagedFileError, match=r"schema\.json is damaged.* remove it"):
         check_all(layout, pipeline)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tidegate.checkpoints import checkpoint, overrides
-from tidegate.errors import CheckpointCorruptError, RequestError
+from tidegate.errors import DamagedFileError, RequestError
 from tidegate.spec import Pipeline
 from tidegate.status.lag import measure, plan
 
@@ -89,7 +89,7 @@ def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipe
 def test_a_damaged_file_of_overrides_is_an_error_and_not_treated_as_empty(project: Project, pipeline: Pipeline) -> None:
     path = project.layout.overrides("orders", "bronze")
     path.write_text('{"act": "off", "by"')
-    with pytest.raises(CheckpointCorruptError, match=r"overrides\.jsonl"):
+    with pytest.raises(DamagedFileError, match=r"overrides\.jsonl"):
         measure(project.environment, pipeline, pipeline.flow("bronze"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import topic
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
+from tidegate.errors import DamagedFileError, OtherClusterError, TopicReplacedError
 from tidegate.layout import Layout
 
 
@@ -62,7 +62,7 @@ def test_a_damaged_topic_file_is_an_error(layout: Layout) -> None:
     path.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"topic": "clicks"}', '{"topic":"t","topic_id":"\'","cluster_id":""}'):
         path.write_text(text)
-        with pytest.raises(CheckpointCorruptError, match=r"v1\.topic\.json"):
+        with pytest.raises(DamagedFileError, match=r"v1\.topic\.json"):
             check(layout, "A")
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import overrides
-from tidegate.errors import CheckpointCorruptError, SourceError, SourceUnavailableError
+from tidegate.errors import DamagedFileError, SourceError, SourceUnavailableError
 from tidegate.ops import plans
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, Table
 
@@ -76,5 +76,5 @@ def test_a_corrupt_file_of_one_flow_blocks_no_other(project: SampleProject) -> N
     path.parent.mkdir(parents=True)
     path.write_text('{"act": "off", "by"')
     plan = project.plan(LOST, BRONZE, pipeline=PIPELINE)
-    assert [type(error) for error in plan.errors] == [CheckpointCorruptError]
+    assert [type(error) for error in plan.errors] == [DamagedFileError]
     assert [lag.has_work for lag in plan.lags] == [False, True]

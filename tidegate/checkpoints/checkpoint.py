@@ -8,19 +8,20 @@ foreachBatch").
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate import __version__, atomic, registry
-from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, SchemaChangedError
+from tidegate import __version__, json_codec, registry
+from tidegate.errors import CheckpointIncompatibleError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow, Pipeline
+
+_REPAIR = "Restore it from a backup, or raise checkpoint_version."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +55,31 @@ def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
     )
 
 
-def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Sidecar:
+    """The declaration that a checkpoint version was created with."""
+
+    fingerprint: str
+    remembered: dict[str, Any]
+    """`tidegate.spec.Flow.remembered`, as JSON values."""
+    created_at: str
+    tidegate: str
+    """The version of Tidegate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Schema:
+    """The schema that a flow last parsed records with."""
+
+    fields: tuple[Column, ...]
+    written_at: str
+
+
+def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
     """The sidecars by version, oldest first.
 
     Raises:
-        CheckpointCorruptError: A sidecar does not have the content that Tidegate writes.
+        DamagedFileError: A sidecar does not have the content that Tidegate writes.
     """
     folder = layout.checkpoints(dag_id, flow)
     if not folder.is_dir():
@@ -66,8 +87,9 @@ def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, dict[str, Any]
     sidecars = {}
     for entry in folder.glob("v*.json"):
         number = entry.stem.removeprefix("v")
-        if number.isdigit():
-            sidecars[int(number)] = _read_sidecar(entry)
+        sidecar = json_codec.read(entry, Sidecar, _REPAIR) if number.isdigit() else None
+        if sidecar is not None:
+            sidecars[int(number)] = sidecar
     return dict(sorted(sidecars.items()))
 
 
@@ -77,7 +99,7 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     Raises:
         CheckpointIncompatibleError: They differ, or a higher version is already in use.
         SchemaChangedError: A field of the schema is missing or has another type.
-        CheckpointCorruptError: The sidecar cannot be read.
+        DamagedFileError: The sidecar cannot be read.
     """
     sidecars = versions(layout, pipeline.name, flow.name)
     if sidecars and flow.checkpoint_version < max(sidecars):
@@ -86,8 +108,8 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     sidecar = sidecars.get(flow.checkpoint_version)
     if sidecar is None:
         return
-    remembered, declared = sidecar["remembered"], flow.remembered()
-    if sidecar["fingerprint"] == fingerprint(declared):
+    remembered, declared = sidecar.remembered, flow.remembered()
+    if sidecar.fingerprint == fingerprint(declared):
         _check_schema(layout, pipeline, flow)
         return
     names = sorted(set(remembered) | set(declared))
@@ -102,37 +124,23 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     path = layout.sidecar(pipeline.name, flow.name, flow.checkpoint_version)
     if path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     remembered = flow.remembered()
-    atomic.write_text(
-        path,
-        json.dumps(
-            {
-                "fingerprint": fingerprint(remembered),
-                "remembered": remembered,
-                "created_at": now(),
-                "tidegate": __version__,
-            },
-            indent=1,
-        )
-        + "\n",
+    sidecar = Sidecar(
+        fingerprint=fingerprint(remembered), remembered=remembered, created_at=now(), tidegate=__version__
     )
+    json_codec.write(path, sidecar)
 
 
 def record_refresh_origin(layout: Layout, ref: CheckpointRef, origin: dict[str, Any]) -> None:
     """Record what started a refresh, before its folder exists and so makes it the current one."""
     path = layout.refresh_origin(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    atomic.write_text(path, json.dumps({**origin, "recorded_at": now()}, indent=1) + "\n")
+    json_codec.write(path, {**origin, "recorded_at": now()})
 
 
 def refresh_origin(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     """What `record_refresh_origin` recorded; empty for a checkpoint that no request started."""
     path = layout.refresh_origin(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    try:
-        origin = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return origin if isinstance(origin, dict) else {}
+    return json_codec.read(path, dict[str, Any]) or {}
 
 
 def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int, tuple[Change, ...]]:
@@ -143,15 +151,15 @@ def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int,
         recorded or the flow parses no records.
 
     Raises:
-        CheckpointCorruptError: The recorded schema cannot be read.
+        DamagedFileError: The recorded schema cannot be read.
     """
     source = registry.landing_source_of(flow, pipeline)
     if source is None:
         return flow.checkpoint_version, ()
     for version in range(flow.checkpoint_version, 0, -1):
-        path = layout.schema(pipeline.name, flow.name, version)
-        if path.exists():
-            return version, compare(_read_schema(path), parse_ddl("schema", source.schema))
+        recorded = _read_schema(layout.schema(pipeline.name, flow.name, version))
+        if recorded is not None:
+            return version, compare(recorded.fields, parse_ddl("schema", source.schema))
     return flow.checkpoint_version, ()
 
 
@@ -162,10 +170,9 @@ def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         return
     path = layout.schema(pipeline.name, flow.name, flow.checkpoint_version)
     columns = parse_ddl("schema", source.schema)
-    if path.exists() and _read_schema(path) == columns:
-        return
-    fields = [{"name": column.name, "type": column.type, "required": column.required} for column in columns]
-    atomic.write_text(path, json.dumps({"fields": fields, "written_at": now()}, indent=1) + "\n")
+    recorded = _read_schema(path)
+    if recorded is None or recorded.fields != columns:
+        json_codec.write(path, _Schema(fields=columns, written_at=now()))
 
 
 def readers(pipeline: Pipeline, flow: Flow) -> tuple[str, ...]:
@@ -194,27 +201,6 @@ def _check_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     )
 
 
-def _read_schema(path: Path) -> tuple[Column, ...]:
-    try:
-        return tuple(
-            Column(field["name"], field["type"], field["required"]) for field in json.loads(path.read_text())["fields"]
-        )
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointCorruptError(
-            f"{path} is damaged: it holds no schema. Restore it from a backup, or remove it: the schema declared now then "
-            "counts as the one that the checkpoint was created with.",
-            path=str(path),
-        ) from None
-
-
-def _read_sidecar(path: Path) -> dict[str, Any]:
-    try:
-        sidecar = json.loads(path.read_text())
-        if not isinstance(sidecar["fingerprint"], str) or not isinstance(sidecar["remembered"], dict):
-            raise TypeError(path.name)
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointCorruptError(
-            f"{path} is damaged: it is not a checkpoint's sidecar. Restore it from a backup, or raise checkpoint_version.",
-            path=str(path),
-        ) from None
-    return sidecar  # type: ignore[no-any-return]  # checked above
+def _read_schema(path: Path) -> _Schema | None:
+    repair = "Restore it from a backup, or remove it: the schema declared now then counts as the recorded one."
+    return json_codec.read(path, _Schema, repair)

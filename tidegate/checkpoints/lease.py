@@ -8,7 +8,6 @@ could make a starting job fail.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import socket
 import struct
@@ -16,10 +15,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tidegate import atomic
+from tidegate import json_codec
 from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout
 from tidegate.report import now
@@ -31,6 +30,14 @@ _FLOCK = "hhqqi4x"
 _ours: set[Path] = set()
 """Lock files that this process holds. Opening and closing one of them again would release its own lock."""
 _ours_guard = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Owner:
+    what: str
+    pid: int
+    host: str
+    since: str
 
 
 def checkpoint_resource(dag_id: str, flow: str) -> str:
@@ -60,7 +67,7 @@ def holder(layout: Layout, resource: str) -> str | None:
         pid = _locked_by(descriptor)
     finally:
         os.close(descriptor)
-    return None if pid is None else _description(_owner(layout, resource), pid)
+    return None if pid is None else describe_holder(layout, resource, pid)
 
 
 @contextmanager
@@ -92,8 +99,17 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
 
 def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
     """Write down which process has just acquired a lease."""
-    path = layout.lease_owner(resource)
-    atomic.write_text(path, json.dumps({"what": what, "pid": pid, "host": socket.gethostname(), "since": now()}))
+    owner = _Owner(what=what, pid=pid, host=socket.gethostname(), since=now())
+    json_codec.write(layout.lease_owner(resource), owner)
+
+
+def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
+    """The process that holds a lease, for messages; ``pid`` where its id is known."""
+    owner = json_codec.read(layout.lease_owner(resource), _Owner)
+    # Between lock and write the file still names the previous owner.
+    if owner is not None and (pid <= 0 or owner.pid == pid):
+        return f"{owner.what} (pid {owner.pid} on {owner.host}, since {owner.since})"
+    return f"process {pid}" if pid > 0 else "another process"
 
 
 def _lock(layout: Layout, resource: str) -> int:
@@ -108,7 +124,7 @@ def _lock(layout: Layout, resource: str) -> int:
         except OSError:
             pid = _locked_by(descriptor)
             os.close(descriptor)
-            raise LeaseHeldError(resource, _description(_owner(layout, resource), pid or 0)) from None
+            raise LeaseHeldError(resource, describe_holder(layout, resource, pid or 0)) from None
         _ours.add(path)
     return descriptor
 
@@ -124,18 +140,3 @@ def _locked_by(descriptor: int) -> int | None:
     except OSError:
         return 0
     return None
-
-
-def _owner(layout: Layout, resource: str) -> dict[str, Any]:
-    try:
-        owner = json.loads(layout.lease_owner(resource).read_text())
-    except (OSError, ValueError):
-        return {}
-    return owner if isinstance(owner, dict) else {}
-
-
-def _description(owner: dict[str, Any], pid: int) -> str:
-    # Between lock and write the file still names the previous owner.
-    if owner and (pid <= 0 or owner.get("pid") == pid):
-        return f"{owner.get('what')} (pid {owner.get('pid')} on {owner.get('host')}, since {owner.get('since')})"
-    return f"process {pid}" if pid > 0 else "another process"

@@ -6,14 +6,14 @@ one about a flow, or about a file, applies. `plan` and the job read them, withou
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, RequestError
+from tidegate.errors import DamagedFileError, RequestError
 from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
@@ -65,19 +65,16 @@ def history(layout: Layout, dag_id: str, flow: str) -> list[Override]:
     """All decisions about a flow, oldest first.
 
     Raises:
-        CheckpointCorruptError: A line cannot be parsed.
+        DamagedFileError: A line is not a decision.
     """
     path = layout.overrides(dag_id, flow)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [Override(**json.loads(line)) for line in lines]
+        return [json_codec.decode(line, Override) for line in path.read_bytes().splitlines()]
     except FileNotFoundError:
         return []
-    except (ValueError, TypeError):
-        raise CheckpointCorruptError(
-            f"{path} is damaged: a line of it is no decision. Restore it from a backup, or remove the damaged line",
-            path=str(path),
-        ) from None
+    except ValueError as error:
+        repair = "Restore it from a backup, or remove the damaged line."
+        raise DamagedFileError(path, str(error), repair) from None
 
 
 def switched_off(layout: Layout, dag_id: str, flow: str) -> Override | None:
@@ -163,5 +160,5 @@ def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Overri
     path = layout.overrides(dag_id, flow)
     path.parent.mkdir(parents=True, exist_ok=True)
     with Path(path).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(decision)) + "\n")
+        file.write(json_codec.encode(decision) + "\n")
     return decision

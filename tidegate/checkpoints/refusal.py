@@ -7,13 +7,12 @@ decision applies to one batch and is deleted when that batch is recorded in the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate import atomic
+from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import RequestError
@@ -44,12 +43,13 @@ def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> No
         refusal: ``batch_id``, and the fingerprints of the suite and code, or contract, that refused it.
     """
     if progress.read(ref.path(layout)).pending_batch == refusal["batch_id"]:
-        atomic.write_text(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), json.dumps(refusal))
+        json_codec.write(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), refusal)
 
 
 def recorded(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     """The last recorded refusal, as given to `record`; empty when there is none."""
-    return _read(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh))
+    path = layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    return json_codec.read(path, dict[str, Any]) or {}
 
 
 def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
@@ -86,15 +86,14 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
         raise RequestError(
             f"flow {ref.flow!r} has no refused batch; `tidegate status {ref.dag_id}` shows what each flow waits for"
         )
-    new_decision = BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now())
-    atomic.write_text(_path(layout, ref), json.dumps(asdict(new_decision)))
+    json_codec.write(_path(layout, ref), BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now()))
     return batch_id
 
 
 def decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> BatchDecision | None:
     """The decision about this batch; None when there is none."""
-    stored = _read(_path(layout, ref))
-    return BatchDecision(**stored) if stored.get("batch_id") == batch_id else None
+    stored = json_codec.read(_path(layout, ref), BatchDecision)
+    return stored if stored is not None and stored.batch_id == batch_id else None
 
 
 def clear_decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:
@@ -105,11 +104,3 @@ def clear_decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:
 
 def _path(layout: Layout, ref: CheckpointRef) -> Path:
     return layout.batch_decision(ref.dag_id, ref.flow, ref.version, ref.refresh)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        stored = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return stored if isinstance(stored, dict) else {}

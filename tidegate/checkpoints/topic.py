@@ -7,12 +7,12 @@ changes. To read the new topic, a person raises ``checkpoint_version``.
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-from tidegate import atomic
+from msgspec import Meta
+
+from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tidegate.layout import Layout
 
-_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
+_Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,31 +32,19 @@ class CheckpointTopic:
 
     topic: str
     """Its name."""
-    topic_id: str
+    topic_id: _Id
     """Kafka's id of the topic; empty for a broker older than 2.8, which has no topic ids."""
-    cluster_id: str
+    cluster_id: _Id
 
 
 def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> CheckpointTopic | None:
     """The topic of a checkpoint version; None when no job has recorded it yet.
 
     Raises:
-        CheckpointCorruptError: The file cannot be parsed.
+        DamagedFileError: The file does not have the content of a topic.
     """
-    path = layout.topic(dag_id, flow, version)
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        topic = CheckpointTopic(**{name: stored[name] for name in ("topic", "topic_id", "cluster_id")})
-        if not all(_ID.fullmatch(each) for each in (topic.topic_id, topic.cluster_id)):
-            raise ValueError(path.name)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointCorruptError(
-            f"{path} is damaged: it does not name the checkpoint's topic. Restore it from a backup, or raise checkpoint_version.",
-            path=str(path),
-        ) from None
-    return topic
+    path, repair = layout.topic(dag_id, flow, version), "Restore it from a backup, or raise checkpoint_version."
+    return json_codec.read(path, CheckpointTopic, repair)
 
 
 def check(
@@ -71,7 +59,7 @@ def check(
     Raises:
         OtherClusterError: The broker belongs to another cluster.
         TopicReplacedError: The topic was deleted and created again.
-        CheckpointCorruptError: The recorded topic cannot be read.
+        DamagedFileError: The recorded topic cannot be read.
     """
     expected = recorded(layout, dag_id, flow, version)
     if expected is None:
@@ -88,7 +76,7 @@ def of_version(layout: Layout, ref: CheckpointRef, topic: str, *, topic_id: str,
     """The topic of a checkpoint version: as recorded, or as a job would record it now.
 
     Raises:
-        CheckpointCorruptError: A recorded topic cannot be read.
+        DamagedFileError: A recorded topic cannot be read.
     """
     existing = recorded(layout, ref.dag_id, ref.flow, ref.version)
     return existing or CheckpointTopic(topic=topic, topic_id=topic_id, cluster_id=cluster_id)
@@ -98,7 +86,7 @@ def record(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> None:
     """Record a version's topic, once, before the version first reads it. The caller holds the checkpoint's lease."""
     path = layout.topic(ref.dag_id, ref.flow, ref.version)
     if not path.exists():
-        atomic.write_text(path, json.dumps({**asdict(topic), "recorded_at": now()}, indent=1) + "\n")
+        json_codec.write(path, {**json_codec.to_plain(topic), "recorded_at": now()})
 
 
 def next_offsets(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> dict[int, int]:

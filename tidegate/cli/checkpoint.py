@@ -56,7 +56,7 @@ def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str,
         for refresh in refreshes:
             in_use = (version, refresh) == (current.version, current.refresh)
             line = {**_empty(flow.name, version, refresh), "in_use": in_use}
-            line |= {"fingerprint": sidecar["fingerprint"], "created_at": sidecar.get("created_at")}
+            line |= {"fingerprint": sidecar.fingerprint, "created_at": sidecar.created_at}
             yield line | _progress(layout, pipeline, flow, version, refresh, in_use=in_use)
 
 

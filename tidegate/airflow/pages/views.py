@@ -224,8 +224,7 @@ class Views:
             yield {
                 "version": version,
                 "refresh": refresh,
-                "created_at": sidecars.get(version, {}).get("created_at"),
-                "fingerprint": sidecars.get(version, {}).get("fingerprint"),
+                "sidecar": sidecars.get(version),
                 "recorded": by_version.get((version, refresh)),
                 "current": version == flow.checkpoint_version,
             }
@@ -301,7 +300,7 @@ def _attempts(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             report = RunReport.read(entry / "report.json")
-        except (TidegateError, ValueError, KeyError, TypeError):
+        except TidegateError:
             report = None
         attempts.append((report.started_at if report else "", {"id": entry.name, "report": report}))
     yield from (attempt for _, attempt in sorted(attempts, key=lambda each: each[0], reverse=True))

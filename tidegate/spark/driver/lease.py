@@ -7,14 +7,13 @@ name is in a second file next to it. Other processes query the holder with `tide
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
-from tidegate.checkpoints.lease import write_owner
+from tidegate.checkpoints.lease import describe_holder, write_owner
 from tidegate.errors import LeaseHeldError
 
 if TYPE_CHECKING:
@@ -61,14 +60,6 @@ def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tupl
         raise
     if lock is None:
         channel.close()
-        raise LeaseHeldError(resource, _describe_owner(layout, resource))
+        raise LeaseHeldError(resource, describe_holder(layout, resource))
     write_owner(layout, resource, what=what, pid=int(jvm.java.lang.ProcessHandle.current().pid()))
     return channel, lock
-
-
-def _describe_owner(layout: Layout, resource: str) -> str:
-    try:
-        owner = json.loads(layout.lease_owner(resource).read_text())
-    except (OSError, ValueError):
-        return "another process"
-    return f"{owner['what']} (pid {owner['pid']} on {owner['host']}, since {owner['since']})"

@@ -115,7 +115,7 @@ def _rekeyed(context: FlowContext) -> bool:
     written = [version for app_id in transactions if (version := _version_of(app_id)) is not None]
     sidecars = checkpoint.versions(context.layout, context.pipeline.name, context.flow.name)
     sidecar = sidecars.get(max(written, default=0))
-    return sidecar is None or tuple(sidecar["remembered"]["keys"]) != context.flow.target.keys
+    return sidecar is None or tuple(sidecar.remembered["keys"]) != context.flow.target.keys
 
 
 def _version_of(app_id: str) -> int | None:
