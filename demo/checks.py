@@ -55,9 +55,7 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
     """Whether every line of the ledger balances: no row without a disposition, and none with two."""
     lines = table(layout.ops(pipeline.name, "ledger"))
     plain = [] if lines is None else lines.to_pylist()
-    for line in plain:
-        line["filtered"], line["rules"] = dict(line["filtered"] or ()), dict(line["rules"] or ())
-    records = [BatchRecord.from_json(line) for line in plain]
+    records = [BatchRecord.of_line(line) for line in plain]
     batches = [record for record in records if record.is_batch]
     read = sum(record.read for record in batches if record.kind != "recompute")
     uneven = sum(record.imbalance() != 0 for record in records)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate import json_codec
 from tidegate.errors import LakeVersionError
 from tidegate.report import FORMAT, BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
 
@@ -90,8 +91,8 @@ def test_opposite_imbalances_of_rows_and_files_do_not_cancel_out() -> None:
 
 @pytest.mark.parametrize("record", [ROWS, GROUPS, FILES])
 def test_a_ledger_line_survives_a_round_trip_and_a_newer_writer(record: BatchRecord) -> None:
-    plain = json.loads(json.dumps(record.to_json()))
-    assert BatchRecord.from_json({**plain, "added_later": 1}) == record
+    plain = json.loads(json_codec.encode(record))
+    assert BatchRecord.of_line({**plain, "added_later": 1}) == record
 
 
 def whole_report() -> RunReport:
@@ -123,7 +124,7 @@ def test_a_missing_report_is_none(tmp_path: Path) -> None:
 
 def test_unknown_fields_are_ignored_and_a_newer_format_is_refused(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
-    plain = json.loads(report.to_json())
+    plain = json.loads(json_codec.encode(report))
     path.write_text(json.dumps({**plain, "added": 1, "flows": [{**flow, "added": 1} for flow in plain["flows"]]}))
     assert RunReport.read(path) == report
     path.write_text(json.dumps({**plain, "format": FORMAT + 1}))
@@ -160,7 +161,6 @@ def test_the_report_of_a_flow_that_did_not_run_is_a_key_error() -> None:
 
 def test_only_failed_critical_expectations_refuse_a_batch() -> None:
     assert VERDICT.refusing() == (BROKEN,)
-    assert VERDICT.to_json()["results"][0]["rule"] == "between(dep_delay)"
 
 
 def test_the_summary_of_a_result_has_counts_and_no_values() -> None:

@@ -177,10 +177,6 @@ class GateRefusedError(TidegateError):
         )
         self.verdict = verdict
 
-    def attributes(self) -> dict[str, Any]:
-        """The verdict, as JSON values."""
-        return {"verdict": self.verdict.to_json()}
-
 
 class ContractRefusedError(TidegateError):
     """A frozen contract refused a batch: nothing of it was written, and it waits until a person answers.

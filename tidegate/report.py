@@ -6,8 +6,6 @@ line and the pages read it. A missing report means that the job crashed, never "
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any, Literal, Self
 
 import pendulum
 
-from tidegate import atomic, identity
+from tidegate import identity, json_codec
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
 
 FORMAT = 1
@@ -88,10 +86,6 @@ class Verdict:
     def refusing(self) -> tuple[ExpectationResult, ...]:
         """The expectations that refused the batch: critical and not met."""
         return tuple(result for result in self.results if result.severity == "critical" and not result.success)
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,16 +165,12 @@ class BatchRecord:
         """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
         return self.kind in ("append", "upsert", "recompute") and identity.is_stream(self.app_id)
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**dataclasses.asdict(self), "filtered": dict(self.filtered), "rules": dict(self.rules)}
-
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`; also reads a line of the ledger table, which has more columns, and maps as lists of pairs."""
-        names = {f.name for f in dataclasses.fields(cls)}
-        values = {name: value for name, value in plain.items() if name in names}
-        return cls(**values | {name: dict(values[name]) for name in ("filtered", "rules") if name in values})
+    def of_line(cls, line: Mapping[str, Any]) -> Self:
+        """The record in a line of the ledger table, whose maps Arrow returns as lists of pairs."""
+        values = {name: value for name, value in line.items() if value is not None}
+        maps = {name: dict(values.get(name, ())) for name in ("filtered", "rules")}
+        return json_codec.from_plain(values | maps, cls)
 
 
 @dataclass(kw_only=True)
@@ -256,13 +246,9 @@ class RunReport:
                 return flow
         raise KeyError(name)
 
-    def to_json(self) -> str:
-        """As JSON with a stable order of keys, so that two reports can be compared."""
-        return json.dumps(dataclasses.asdict(self), indent=1, default=str)
-
     def write(self, path: Path) -> None:
         """Replace the report atomically: a reader sees the old one or the new one."""
-        atomic.write_text(path, self.to_json())
+        json_codec.write(path, self)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -270,18 +256,22 @@ class RunReport:
 
         Raises:
             LakeVersionError: A newer Tidegate wrote it.
+            DamagedFileError: It does not have the content of a report.
         """
-        try:
-            plain = json.loads(path.read_text())
-        except FileNotFoundError:
-            return None
-        if plain["format"] > FORMAT:
+        version = json_codec.read(path, _Version, _REPAIR)
+        if version is not None and version.format > FORMAT:
             raise LakeVersionError(
-                f"{path.name} has format {plain['format']}; this Tidegate reads formats up to {FORMAT}: upgrade Tidegate"
+                f"{path.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}: upgrade Tidegate"
             )
-        flows = [_flow_report(flow) for flow in plain.pop("flows")]
-        names = {f.name for f in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in plain.items() if name in names}, flows=flows)
+        return json_codec.read(path, cls, _REPAIR)
+
+
+@dataclass(frozen=True)
+class _Version:
+    format: int
+
+
+_REPAIR = "Remove it; the tables and the ledger have what the run wrote."
 
 
 def now() -> str:
@@ -297,7 +287,7 @@ def describe_error(error: BaseException) -> dict[str, Any]:
             "message": error.message,
             "transient": error.transient,
             "exit_code": error.exit_code,
-            **error.attributes(),
+            **json_codec.to_plain(error.attributes()),
         }
     return {
         "kind": type(error).__name__,
@@ -305,17 +295,3 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         "transient": False,
         "exit_code": EX_SOFTWARE,
     }
-
-
-def _flow_report(plain: dict[str, Any]) -> FlowReport:
-    batches = [BatchRecord.from_json(batch) for batch in plain.pop("batches")]
-    verdicts = [_verdict(verdict) for verdict in plain.pop("verdicts")]
-    names = {f.name for f in dataclasses.fields(FlowReport)}
-    return FlowReport(
-        **{name: value for name, value in plain.items() if name in names}, batches=batches, verdicts=verdicts
-    )
-
-
-def _verdict(plain: dict[str, Any]) -> Verdict:
-    results = tuple(ExpectationResult(**result) for result in plain.pop("results"))
-    return Verdict(**plain, results=results)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import secrets
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import pendulum
 
-from tidegate import atomic
+from tidegate import json_codec
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine.selection import Selection
@@ -166,22 +165,16 @@ class RunRequest:
 
     def write(self, layout: Layout) -> str:
         """Store the request and return its id."""
-        path = layout.request(self.dag_id, self.run_key, self.request_id)
-        atomic.write_text(path, json.dumps(dataclasses.asdict(self), indent=1))
+        json_codec.write(layout.request(self.dag_id, self.run_key, self.request_id), self)
         return self.request_id
 
     @classmethod
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:
         """The stored request; raises `RequestError` if there is none with this id."""
-        path = layout.request(dag_id, key, request_id)
-        try:
-            fields = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run") from None
-        fields["flows"] = tuple(fields["flows"])
-        fields["selection"] = Selection(**fields["selection"]) if fields["selection"] else None
-        fields["window"] = Window(**fields["window"]) if fields["window"] else None
-        return cls(**fields)
+        request = json_codec.read(layout.request(dag_id, key, request_id), cls, "Start a new run.")
+        if request is None:
+            raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run")
+        return request
 
 
 def fresh_id(prefix: str) -> str:

@@ -64,7 +64,7 @@ def expect_a_balanced_ledger(deployment: Deployment) -> None:
 
     lines = deployment.ledger()
     for line in lines:
-        record = BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
+        record = BatchRecord.of_line(line)
         assert record.imbalance() == 0, line
     batches = [(line["app_id"], line["kind"] == "swap", line["batch_id"]) for line in lines]
     assert len(batches) == len(set(batches))

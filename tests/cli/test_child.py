@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
+from tidegate import json_codec
 from tidegate.cli import child
 from tidegate.errors import StoppedError
 from tidegate.report import FlowReport, RunReport
@@ -46,7 +47,7 @@ def test_the_last_report_and_the_exit_code_are_returned(tmp_path: Path) -> None:
 
     def begin() -> subprocess.Popen[bytes]:
         script = 'until [ -e "$2" ]; do sleep 0.05; done; printf %s "$1" >"$0"; exit 3'
-        return start("bash", "-c", script, str(path), report.to_json(), str(shown))
+        return start("bash", "-c", script, str(path), json_codec.encode(report), str(shown))
 
     def show(report: RunReport | None) -> None:
         reports.append(report)

@@ -78,7 +78,7 @@ def test_a_missing_table_is_detected(lake: Layout) -> None:
 
 
 def ledger(layout: Layout, *records: BatchRecord) -> None:
-    plain = [record.to_json() | {"filtered": [("rule", 1)], "rules": None} for record in records]
+    plain = [vars(record) | {"filtered": [("rule", 1)], "rules": None} for record in records]
     schema = pa.schema([("filtered", pa.map_(pa.string(), pa.int64())), ("rules", pa.map_(pa.string(), pa.int64()))])
     names = [name for name in plain[0] if name not in schema.names]
     rows = pa.Table.from_pylist([{name: line[name] for name in names} for line in plain])

@@ -121,7 +121,7 @@ def check_no_value_leaves_the_tables(layout: Layout, results: Iterable[StepResul
 
 
 def check_every_batch_balances(layout: Layout) -> None:
-    batches = [BatchRecord.from_json(line) for line in rows(layout.ops("orders", "ledger"))]
+    batches = [BatchRecord.of_line(line) for line in rows(layout.ops("orders", "ledger"))]
     assert [batch for batch in batches if batch.imbalance()] == []
 
 

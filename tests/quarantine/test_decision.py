@@ -82,7 +82,7 @@ def test_the_ledger_line_of_a_decision_balances_and_does_not_contain_the_reason(
     waive(layout, "between(amount)")
     waive(layout, "malformed_line", by="ada")
     first, second = lines(layout)
-    record = BatchRecord.from_json({**first, "filtered": {}, "rules": dict(first["rules"])})
+    record = BatchRecord.of_line(first)
     assert (record.kind, record.read, record.closed, record.imbalance()) == ("waive", 2, 2, 0)
     assert not record.is_batch
     assert record.rules == {"between(amount)": 2, "not_null(order_id)": 1}

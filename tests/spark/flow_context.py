@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import json_codec
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
@@ -164,7 +165,7 @@ def landed(spark: SparkSession, *lines: str, kind: str = "insert") -> DataFrame:
 def transaction(context: FlowContext, batch_id: int, prepared: BatchRecord | None = None) -> Transaction:
     """The transaction of the writes of a micro-batch."""
     return Transaction(
-        app_id=context.app_id, batch_id=batch_id, prepared=prepared.to_json() if prepared is not None else {}
+        app_id=context.app_id, batch_id=batch_id, prepared=json_codec.to_plain(prepared) if prepared is not None else {}
     )
 
 

@@ -79,7 +79,7 @@ def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_dama
     job._preflight(pipeline, pipeline.flows)
 
     assert job.switched_off.keys() == {"bronze"}
-    assert {name: type(error).__name__ for name, error in job.blocked.items()} == {"gold": "CheckpointCorruptError"}
+    assert {name: type(error).__name__ for name, error in job.blocked.items()} == {"gold": "DamagedFileError"}
 
 
 def test_an_error_of_the_whole_run_is_in_its_report(orders: Orders) -> None:

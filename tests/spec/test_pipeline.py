@@ -9,6 +9,7 @@ import pytest
 
 from tests.spec.trips import BRONZE, GOLD, SILVER, TRIPS
 from tidegate.errors import FieldError, SpecError
+from tidegate.json_codec import encode
 from tidegate.spec import ChangeFeed, Pipeline
 
 
@@ -46,6 +47,6 @@ def test_a_flow_cannot_have_the_name_of_a_shared_task(name: str) -> None:
 
 
 def test_a_declaration_converts_to_json() -> None:
-    declaration = json.loads(json.dumps(TRIPS.to_json()))
-    assert [flow["source"]["kind"] for flow in declaration["flows"]] == ["files", "change_feed", "change_feed"]
+    declaration = json.loads(encode(TRIPS))
+    assert [flow["source"]["table"] for flow in declaration["flows"][1:]] == ["bronze.trips", "silver.trips"]
     assert declaration["flows"][1]["target"]["keys"] == ["id"]

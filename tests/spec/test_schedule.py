@@ -10,13 +10,14 @@ import pytest
 from tests.spec.trips import TRIPS
 from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
+from tidegate.json_codec import to_plain
 from tidegate.spec import AfterTables
 
 
 def test_a_pipeline_can_follow_tables_of_other_pipelines() -> None:
     following = replace(TRIPS, schedule=AfterTables("silver.stations", "bronze.weather"))
-    assert following.to_json()["schedule"] == {"tables": ("silver.stations", "bronze.weather")}
-    assert fingerprint(following.to_json()) != fingerprint(TRIPS.to_json())
+    assert to_plain(following)["schedule"] == {"tables": ("silver.stations", "bronze.weather")}
+    assert fingerprint(to_plain(following)) != fingerprint(to_plain(TRIPS))
 
 
 def test_a_pipeline_cannot_follow_its_own_table() -> None:

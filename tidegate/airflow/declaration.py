@@ -7,6 +7,7 @@ declaration and its fingerprint are part of the DAG's documentation.
 from __future__ import annotations
 
 from tidegate.fingerprints import fingerprint
+from tidegate.json_codec import to_plain
 from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline
 
 
@@ -27,7 +28,7 @@ def describe(pipeline: Pipeline) -> str:
                 "",
             ]
             lines += ["```sql", _dedent(flow.source.schema), "```", ""]
-    return "\n".join([*lines, f"Declaration `{fingerprint(pipeline.to_json())}`."])
+    return "\n".join([*lines, f"Declaration `{fingerprint(to_plain(pipeline))}`."])
 
 
 def _schedule(pipeline: Pipeline) -> str:

@@ -36,7 +36,7 @@ def show(
     pipeline = project.load(name)
     lines, waiting = evolution.read(layout, name), evolution.open_schema_changes(layout, pipeline)
     if as_json:
-        changes = [{**dataclasses.asdict(line), "change": line.change.to_json()} for line in lines]
+        changes = [dataclasses.asdict(line) for line in lines]
         console.print_json({"format": 1, "pipeline": name, "changes": changes, "waiting": list(waiting)})
         return
     if not lines:

@@ -77,7 +77,7 @@ def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
 
     wanted = (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
     lines = query(layout.ops(pipeline, "ledger"), wanted, _NEWEST, [last])
-    return [{**line, "imbalance": BatchRecord.from_json(line).imbalance()} for line in lines]
+    return [{**line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines]
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

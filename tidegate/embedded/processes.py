@@ -7,15 +7,16 @@ of a killed parent can be stopped without the risk of stopping an unrelated proc
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from tidegate import json_codec
 
 _POLL_SECONDS = 0.05
 _KILL_SECONDS = 5.0
@@ -38,17 +39,13 @@ class Process:
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """The process that ``write`` stored in a file, or None when the file is missing or cannot be parsed."""
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            return cls(pid=int(stored["pid"]), started=str(stored["started"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return json_codec.read(path, cls)
 
     def write(self, path: Path) -> None:
         """Store the process in a file, atomically."""
         part = path.with_name(f"{path.name}.{os.getpid()}")
         part.touch(mode=0o600)
-        part.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+        part.write_text(json_codec.encode(self) + "\n", encoding="utf-8")
         part.replace(path)
 
     @property

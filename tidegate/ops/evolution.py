@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
 
-from tidegate import registry
+from tidegate import json_codec, registry
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.errors import RequestError
 from tidegate.fingerprints import fingerprint
@@ -187,8 +187,8 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:
     """Hash of the schema, its contract and the formats of its values. When it has changed, a refused batch may pass."""
-    parts = {"schema": source.schema, "contract": source.contract.to_json(), "formats": source.formats.to_json()}
-    return fingerprint(parts)
+    parts = {name: json_codec.changed_fields(getattr(source, name)) for name in ("contract", "formats")}
+    return fingerprint({"schema": source.schema, **parts})
 
 
 def table_schema() -> pyarrow.Schema:
@@ -229,7 +229,7 @@ def _row(line: Line) -> dict[str, Any]:
     plain = {name: getattr(line, name) for name in (field.name for field in dataclasses.fields(line))}
     del plain["change"]
     recorded_at = pendulum.parse(line.recorded_at)
-    return {**plain, **line.change.to_json(), "breaks": list(line.breaks), "recorded_at": recorded_at}
+    return {**plain, **json_codec.to_plain(line.change), "breaks": list(line.breaks), "recorded_at": recorded_at}
 
 
 def _line(row: dict[str, Any]) -> Line:
@@ -237,4 +237,4 @@ def _line(row: dict[str, Any]) -> Line:
     plain: dict[str, Any] = {name: row[name] for name in names}
     plain["breaks"] = tuple(row["breaks"] or ())
     plain["recorded_at"] = pendulum.instance(row["recorded_at"]).to_iso8601_string()
-    return Line(change=Change.from_json(row), **plain)
+    return Line(change=json_codec.from_plain(row, Change), **plain)

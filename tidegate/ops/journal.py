@@ -248,7 +248,6 @@ def _line(row: dict[str, Any]) -> Line:
     record = None
     if recorded["kind"] is not None:
         key = {name: row[name] for name in ("flow", "app_id", "batch_id")}
-        maps = {name: dict(recorded[name] or {}) for name in ("filtered", "rules")}
-        record = BatchRecord.from_json({**recorded, **key, **maps})
+        record = BatchRecord.of_line({**recorded, **key})
     row |= {"unmet": tuple(row["unmet"] or ()), "expectations": row["expectations"] or 0}
     return Line(**row | {"judgements": row["judgements"] or 0}, record=record)

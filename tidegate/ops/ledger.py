@@ -6,13 +6,12 @@ fails if the name exists, so of two concurrent drivers of one pipeline only one 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import identity
+from tidegate import identity, json_codec
 from tidegate.checkpoints import gap
 from tidegate.ops import store
 from tidegate.probes import delta
@@ -51,7 +50,7 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
     if recorded is not None and recorded >= batch.batch_id:
         return
     commit = CommitProperties(app_transactions=[Transaction(app_id=app_id, version=batch.batch_id)])
-    _append(path, schema(), {**batch.to_json(), **NO_RUN, **run_columns}, commit)
+    _append(path, schema(), {**json_codec.to_plain(batch), **NO_RUN, **run_columns}, commit)
 
 
 def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
@@ -81,8 +80,8 @@ def record_verdict(layout: Layout, pipeline: str, verdict: Verdict, run_columns:
 
     With the batch's id, a recorded refusal would suppress the verdict of a later attempt at the same batch.
     """
-    plain = verdict.to_json()
-    line = {**plain, "results": json.dumps(plain["results"]), **NO_RUN, **run_columns}
+    results = json_codec.encode(verdict.results)
+    line = {**json_codec.to_plain(verdict), "results": results, **NO_RUN, **run_columns}
     _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line, None)
 
 

@@ -5,15 +5,16 @@ A text file per pipeline with one line of JSON per plan, not a table: a plan tha
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import atomic
+from tidegate import atomic, json_codec
 from tidegate.alerting.alerts import PlannedLag
 
 if TYPE_CHECKING:
@@ -28,65 +29,66 @@ MAX_LINES = 500
 log = logging.getLogger("tidegate")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    at: datetime
+    flows: Mapping[str, Any] | None
+    """Fields of a `PlannedLag` by flow; None if the plan failed."""
+
+
 def record(layout: Layout, pipeline: str, lags: Iterable[Lag]) -> None:
     """Record the result of a plan."""
-    _append(layout.plans(pipeline), {"flows": {lag.flow: _entry(lag) for lag in lags}})
+    _append(layout.plans(pipeline), {lag.flow: _entry(lag) for lag in lags})
 
 
 def record_failure(layout: Layout, pipeline: str) -> None:
     """Record that a plan failed."""
-    _append(layout.plans(pipeline), {"flows": None})
+    _append(layout.plans(pipeline), None)
 
 
 def record_watched(layout: Layout, pipeline: str) -> None:
     """Record that alerts watch the pipeline, if nothing is recorded yet, so that a pipeline without any plan raises an alert."""
     if not layout.plans(pipeline).exists():
-        _append(layout.plans(pipeline), {"flows": {}})
+        _append(layout.plans(pipeline), {})
 
 
 def last_activity(layout: Layout, pipeline: str) -> datetime | None:
     """Time of a pipeline's last plan; before the first plan, the time since which alerts watch the pipeline."""
-    lines = list(_lines(layout, pipeline))
-    return lines[-1][0] if lines else None
+    plans = list(_plans(layout, pipeline))
+    return plans[-1].at if plans else None
 
 
 def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
     """The results of a flow's plans, oldest first, including failed ones."""
     results = []
-    for at, flows in _lines(layout, pipeline):
-        if flows is None:
-            results.append(PlannedLag(at=at, behind=None, rows=None))
-        elif flow in flows:
-            entry = flows[flow]
-            first_offsets = {int(partition): offset for partition, offset in entry.get("first_offsets", {}).items()}
-            results.append(PlannedLag(at=at, behind=entry["behind"], rows=entry["rows"], first_offsets=first_offsets))
+    for plan in _plans(layout, pipeline):
+        if plan.flows is None:
+            results.append(PlannedLag(at=plan.at, behind=None, rows=None))
+        elif flow in plan.flows:
+            results.append(json_codec.from_plain({"at": plan.at, **plan.flows[flow]}, PlannedLag))
     return tuple(results)
 
 
 def _entry(lag: Lag) -> dict[str, Any]:
-    entry: dict[str, Any] = {"behind": lag.behind if lag.error is None else None, "rows": lag.rows}
-    return entry | {"first_offsets": lag.first_offsets} if lag.first_offsets else entry
+    behind = lag.behind if lag.error is None else None
+    return {"behind": behind, "rows": lag.rows, "first_offsets": lag.first_offsets}
 
 
-def _lines(layout: Layout, pipeline: str) -> Iterator[tuple[datetime, Mapping[str, Any] | None]]:
-    """Time and result of each plan, the oldest first: entries by flow, or None if the plan failed."""
+def _plans(layout: Layout, pipeline: str) -> Iterator[_Plan]:
+    """The recorded plans, the oldest first."""
     try:
         text = layout.plans(pipeline).read_text(encoding="utf-8")
     except FileNotFoundError:
         return
     for line in text.splitlines():
-        try:
-            values = json.loads(line)
-            at, flows = datetime.fromisoformat(values["at"]), values["flows"]
-        except (ValueError, KeyError, TypeError):
-            # An incomplete line, written when the disk was full.
-            continue
-        yield at, flows
+        # An incomplete line was written when the disk was full.
+        with contextlib.suppress(ValueError):
+            yield json_codec.decode(line, _Plan)
 
 
-def _append(path: Path, values: dict[str, Any]) -> None:
+def _append(path: Path, flows: Mapping[str, Any] | None) -> None:
     """Append a line. An I/O error is logged and does not fail the plan."""
-    line = json.dumps({"at": pendulum.now("UTC").isoformat(), **values}) + "\n"
+    line = json_codec.encode(_Plan(at=pendulum.now("UTC"), flows=flows)) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:

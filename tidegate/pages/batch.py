@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from tidegate.report import BatchRecord, Verdict
 
@@ -76,18 +76,6 @@ class Entry:
         if self.record.quarantined or self.record.files_quarantined:
             return "split"
         return "passed" if self.judgements else "written"
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        record = None if self.record is None else self.record.to_json()
-        return {**dataclasses.asdict(dataclasses.replace(self, record=None)), "record": record}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`."""
-        record = None if plain["record"] is None else BatchRecord.from_json(plain["record"])
-        judgements = tuple(Judgement(**{**one, "unmet": tuple(one["unmet"])}) for one in plain["judgements"])
-        return cls(**{**plain, "record": record, "judgements": judgements})
 
 
 @dataclass(frozen=True, kw_only=True)

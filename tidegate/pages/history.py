@@ -6,12 +6,11 @@ number of batches.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from tidegate.atomic import write_text
+from tidegate import json_codec
 from tidegate.pages.batch import Entry
 
 PER_PAGE = 50
@@ -29,6 +28,7 @@ class History:
     """Number of pages of earlier batches; ``batches-1.html`` is the oldest."""
     entries: list[Entry] = field(default_factory=list)
     """The newest batches, the newest last."""
+    format: int = FORMAT
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -37,18 +37,12 @@ class History:
         A file of a newer version or a damaged file is replaced: `tidegate.pages.rebuild` restores everything from ledger and
         verdicts.
         """
-        try:
-            plain = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-            if plain["format"] != FORMAT:
-                return cls()
-            return cls(closed=plain["closed"], entries=[Entry.from_json(entry) for entry in plain["entries"]])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return cls()
+        history = json_codec.read(folder / _FILE, cls)
+        return cls() if history is None or history.format != FORMAT else history
 
     def write(self, folder: Path) -> None:
         """Write it to a flow's folder."""
-        entries = [entry.to_json() for entry in self.entries]
-        write_text(folder / _FILE, json.dumps({"format": FORMAT, "closed": self.closed, "entries": entries}))
+        json_codec.write(folder / _FILE, self)
 
     def find(self, entry: Entry) -> Entry | None:
         """An earlier entry of the same batch, for example from when it was refused."""

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tidegate import identity
+from tidegate import identity, json_codec
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.pages.batch import Batch, Judgement
-from tidegate.report import BatchRecord, ExpectationResult, Verdict
+from tidegate.report import BatchRecord, Verdict
 
 _Key = tuple[str, int]
 """Transaction id and number: identifies a batch in all tables."""
@@ -39,7 +39,7 @@ def batches(layout: Layout, pipeline: str) -> list[Batch]:
         swap = line["kind"] == "swap"
         judged = [] if swap else verdicts.pop(key, [])
         recorded.add(key)
-        batches.append(_batch(line, BatchRecord.from_json(line), judged))
+        batches.append(_batch(line, BatchRecord.of_line(line), judged))
     batches += [_batch(judged[-1], None, judged) for judged in verdicts.values()]
     recorded |= set(verdicts)
     batches += _refused_by_contract(evolution, pipeline, recorded)
@@ -137,9 +137,7 @@ def _batch(
 
 
 def _verdict(line: Mapping[str, Any]) -> Verdict:
-    results = tuple(ExpectationResult(**result) for result in json.loads(line["results"]))
-    names = {field.name for field in dataclasses.fields(Verdict)} - {"results"}
-    return Verdict(**{name: line[name] for name in names}, results=results)
+    return json_codec.from_plain({**line, "results": json.loads(line["results"])}, Verdict)
 
 
 def _judgement(line: Mapping[str, Any]) -> Judgement:

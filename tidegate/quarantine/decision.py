@@ -7,10 +7,9 @@ number of the decision. After a crash between the two, the flow's next decision 
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Literal
 
-from tidegate import identity
+from tidegate import identity, json_codec
 from tidegate.errors import RequestError
 from tidegate.ops import ledger, store
 from tidegate.probes import delta
@@ -133,9 +132,9 @@ class _Decisions:
             read=counts[0]["entries"],
             rules=_by_rule(self.entries, where),
         )
-        metadata = {"app_id": self.app_id, "batch_id": prepared.batch_id, "prepared": prepared.to_json(), "by": by}
+        metadata = {"app_id": self.app_id, "batch_id": prepared.batch_id, "prepared": prepared, "by": by}
         commit = CommitProperties(
-            custom_metadata={"userMetadata": json.dumps(metadata)},
+            custom_metadata={"userMetadata": json_codec.encode(metadata)},
             app_transactions=[Transaction(app_id=self.app_id, version=prepared.batch_id)],
         )
         closed = lifecycle.close(self.entries, _STATES[kind], where, by=by, reason=reason, commit=commit)
@@ -153,7 +152,7 @@ class _Decisions:
         for info in DeltaTable(str(self.entries)).history():
             metadata = delta.user_metadata(info)
             if (metadata.get("app_id"), metadata.get("batch_id")) == (self.app_id, number):
-                prepared = BatchRecord.from_json(metadata["prepared"])
+                prepared = json_codec.from_plain(metadata["prepared"], BatchRecord)
                 self._record(prepared, int(info["operationMetrics"]["num_updated_rows"]), metadata["by"])
                 return
 

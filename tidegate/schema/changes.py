@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from tidegate.schema.ddl import Column, split_top_level
 
@@ -90,21 +90,6 @@ class Change:
     def identity(self) -> str:
         """A key of the change: equal changes have equal keys."""
         return json.dumps([self.kind, self.field, self.formerly, self.before, self.after], separators=(",", ":"))
-
-    def to_json(self) -> dict[str, Any]:
-        """The change as JSON values."""
-        return {
-            "kind": self.kind,
-            "field": self.field,
-            "before": self.before,
-            "after": self.after,
-            "formerly": self.formerly,
-        }
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`."""
-        return cls(**{name: plain[name] for name in ("kind", "field", "before", "after", "formerly")})
 
     @classmethod
     def from_identity(cls, identity: str) -> Self:

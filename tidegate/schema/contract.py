@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.schema.changes import Change
@@ -70,10 +70,6 @@ class Contract:
             if name in required and mode in ("rescue", "discard_value"):
                 allowed = f"evolve or freeze for {name}, which is NOT NULL in the schema"
                 raise FieldError("Contract", "columns", f"{name}: {mode}", allowed)
-
-    def to_json(self) -> dict[str, Any]:
-        """The contract as JSON values."""
-        return {"mode": self.mode, "columns": self.column_modes()}
 
 
 DEFAULT_CONTRACT = Contract()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
@@ -156,7 +157,7 @@ def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
     pending = progress.read(ref.path(context.layout)).pending_batch
     assert pending is not None
     commit = tables.find_commit(context.live, ref.app_id, pending, tables.version(context.spark, context.live))
-    record = BatchRecord.from_json(commit.metadata["prepared"])
+    record = json_codec.from_plain(commit.metadata["prepared"], BatchRecord)
     batch_context = dataclasses.replace(context, ref=ref)
     batch_ledger.record_batch(batch_context, dataclasses.replace(record, target_version=commit.version))
 

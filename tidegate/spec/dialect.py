@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import codecs
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_choice
@@ -62,20 +61,6 @@ class Dialect:
     def undecodable(self) -> str:
         """The quarantine rule of files that are not in this encoding: ``not_utf8``, ``not_utf16``."""
         return "not_" + codecs.lookup(self.encoding).name.replace("-", "").replace("_", "")
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields that differ from the defaults."""
-        default = Dialect()
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != getattr(default, field.name)
-        }
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """The reverse of `to_json`."""
-        return cls(**stored)
 
 
 RFC_4180 = Dialect()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 import pendulum
 
@@ -86,18 +84,6 @@ class Formats:
         if self.has_zone and local:
             allowed = f"a pattern without a zone, because {', '.join(local)} is TIMESTAMP_NTZ"
             raise FieldError("Formats", "timestamp", self.timestamp, allowed)
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields that differ from the defaults, as JSON values."""
-        declared = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in declared.items()}
-        return {name: value for name, value in plain.items() if value not in (False, "", [])}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """The reverse of `to_json`."""
-        declared: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in plain.items()}
-        return cls(**declared)
 
     def _check_spellings(self) -> None:
         for name, other, used in (("true", "false", ()), ("false", "true", self.true)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import pendulum
 
@@ -109,13 +108,6 @@ class Pipeline:
     def upstream_of(self, flow: Flow) -> Flow | None:
         """The flow of this pipeline that writes the source table of ``flow``; None if there is none."""
         return self.writer_of(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
-
-    def to_json(self) -> dict[str, Any]:
-        """The whole declaration as JSON values, with the kind of each source."""
-        plain = dataclasses.asdict(self)
-        for flow, fields in zip(self.flows, plain["flows"], strict=True):
-            fields["source"] = {"kind": flow.source.identity()["kind"], **fields["source"]}
-        return plain
 
 
 def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:

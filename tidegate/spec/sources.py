@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
+from tidegate.json_codec import changed_fields
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec.checks import (
@@ -96,7 +97,7 @@ class FileSource:
     def _check_dialect(self) -> None:
         if not isinstance(self.dialect, Dialect):
             raise FieldError("FileSource", "dialect", self.dialect, "a Dialect, as in Dialect(separator=';')")
-        changed = self.dialect.to_json().keys()
+        changed = changed_fields(self.dialect).keys()
         applicable = {"csv": changed, "json": {"encoding", "blank_lines"}}.get(self.format, frozenset())
         if unknown := sorted(changed - applicable):
             raise FieldError(

@@ -6,13 +6,12 @@ Safe to call while a job runs: nothing is written, and files are read in an orde
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate import fingerprints, identity
+from tidegate import fingerprints, identity, json_codec
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal
 from tidegate.errors import SpecError, TidegateError
@@ -287,12 +286,18 @@ def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Checkpoin
     return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
 
 
+@dataclass(frozen=True)
+class _Stored:
+    done: bool
+
+
 def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
     """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
     backfills = sorted(
         layout.reprocessing(pipeline.name, flow.name).glob("*.json"), key=lambda path: (len(path.name), path.name)
     )
-    if not backfills or json.loads(backfills[-1].read_text(encoding="utf-8"))["done"]:
+    last = json_codec.read(backfills[-1], _Stored, "Restore it from a backup.") if backfills else None
+    if last is None or last.done:
         return None
     number, app_id = int(backfills[-1].stem), dataclasses.replace(ref, purpose=identity.WINDOW).app_id
     tables = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))

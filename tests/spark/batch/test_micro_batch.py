@@ -19,6 +19,7 @@ from tests.spark.flow_context import (
     table,
     transaction,
 )
+from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.identity import WINDOW
@@ -122,7 +123,7 @@ def test_a_batch_is_written_to_quarantine_target_ledger_and_report(latest: Calla
     for path in (context.quarantine, context.target):
         assert tables.transactions(context.spark, path) == {"orders/latest/v1/0": 0}
         assert tables.find_commit(path, context.app_id, 0, 0).metadata["prepared"] == {
-            **batch.prepared.to_json(),
+            **json_codec.to_plain(batch.prepared),
             "settled": "",
         }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tidegate import json_codec
 from tidegate.errors import SpecError
 from tidegate.report import Verdict
 from tidegate.spark.gate import SuiteGate, load_suite
@@ -198,7 +199,7 @@ def test_a_verdict_contains_no_value_of_the_data(rows: DataFrame, tmp_path: Path
     )
     verdict, _, _ = judged(gate, rows.selectExpr("*", "47114711 AS weight"))
     assert [result.success for result in verdict.results] == [False] * 5
-    text = json.dumps(verdict.to_json())
+    text = json_codec.encode(verdict)
     assert CANARY not in text
     assert "47114711" not in text
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pyarrow as pa
 import pytest
 
 from tests.spark.intake.corpus import NAMES, good_file, hostile_file
+from tidegate import json_codec
 from tidegate.spark.intake.arrow_fields import CsvFields, read_each
 from tidegate.spark.intake.delimited import records
 from tidegate.spark.intake.raw_fields import Field, csv_reader
@@ -49,7 +49,7 @@ def test_records_of_generated_files_have_the_same_fields_both_ways() -> None:
         rows: list[tuple[str | None, str | None, str | None]] = []
         for _ in range(12):
             file = hostile_file(rng) if rng.random() < 0.3 else good_file(rng)[0]
-            stored = json.dumps(file.dialect.to_json())
+            stored = json_codec.encode(file.dialect)
             try:
                 header, *texts = [text for _, text in records(file.text.splitlines(keepends=True), file.dialect, 1000)]
             except ValueError:
@@ -83,6 +83,6 @@ def test_arrow_splits_only_records_with_one_cell_per_name_and_no_quote(record: s
 
 
 def test_files_with_an_escape_or_an_unusable_header_are_read_one_by_one() -> None:
-    escaping = json.dumps(Dialect(escape="\\").to_json())
+    escaping = json_codec.encode(Dialect(escape="\\"))
     for header, dialect in (("id,b", escaping), ("b,b", None), ("colour,size", None), (None, None)):
         assert read_both_ways([("1,x", header, dialect)])[1] == 0

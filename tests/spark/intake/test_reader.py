@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate import json_codec
 from tidegate.spark.intake.landing import arrow_batches
 from tidegate.spark.intake.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.spec import Dialect, FileFormat
@@ -44,7 +45,7 @@ def test_reading_a_file_gives_its_records_header_size_and_hash(tmp_path: Path) -
 
     assert (records, header) == ([(2, "1,2")], "one,two")
     assert (checked.problem, checked.size, checked.records, checked.file_id) == (None, 17, 1, f"{path}@5")
-    assert CheckedFile.from_json(checked.to_json()) == checked
+    assert json_codec.decode(json_codec.encode(checked), CheckedFile) == checked
 
 
 @pytest.mark.parametrize(
@@ -134,4 +135,4 @@ def test_arrow_batches_are_bounded_and_the_last_row_has_the_result_of_the_check(
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert [row["_line_number"] for row in rows[:-1]] == list(range(2, 12))
     assert {row["_checked"] for row in rows[:-1]} == {None}
-    assert CheckedFile.from_json(rows[-1]["_checked"]).records == 10
+    assert json_codec.decode(rows[-1]["_checked"], CheckedFile).records == 10

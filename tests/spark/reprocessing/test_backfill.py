@@ -201,8 +201,8 @@ def test_a_backfill_applies_the_new_code_to_the_window_only_and_once_per_request
     assert (line.kind, line.batch_id, line.app_id) == ("backfill", 0, "orders/silver/v1/0/window")
     assert (line.upserted, line.deleted, line.unchanged, line.imbalance()) == (2, 1, 0, 0)
     assert (line.read, line.filtered) == (4, {"no_order_1": 2})
-    stored = pending_work.read(context, 0)
-    assert (stored["done"], stored["requested_by"], stored["window"]) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
+    stored = pending_work.read(context, 0, backfill.Backfill)
+    assert (stored.done, stored.requested_by, stored.window) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
     assert [path.name for path in pending_work.folder(context).iterdir()] == ["0.json"], "the keys are deleted"
     assert [row["_order"]["at"] for row in orders.table(context.live) if row["id"] == 2] == [2]
 

@@ -114,8 +114,8 @@ class TestPiecesOfAFlow:
         assert {line.app_id for line in lines} == {"orders/bronze/v1/0/window"}
         rows = [row["_row_id"] for row in orders.table(context.live)]
         assert len(rows) == len(set(rows)) == 4
-        stored = [pending_work.read(context, number) for number in pending_work.numbers(context)]
-        assert [(fields["number"], fields["done"], fields["request_id"]) for fields in stored] == [
+        stored = [pending_work.read(context, number, reingest.Piece) for number in pending_work.numbers(context)]
+        assert [(piece.number, piece.done, piece.request_id) for piece in stored] == [
             (0, True, context.request.request_id),
             (1, True, context.request.request_id),
         ]
@@ -160,7 +160,7 @@ class TestPiecesOfAFlow:
 
             assert [line.files_opened for line in later.report.batches] == ([2] if begun else [])
             assert tables.version(spark, later.live) == version, "the committed piece is recorded, not written again"
-            assert [pending_work.read(later, n)["done"] for n in pending_work.numbers(later)] == (
+            assert [pending_work.read(later, n, reingest.Piece).done for n in pending_work.numbers(later)] == (
                 [True] if begun else []
             )
         reingest.finish_pending(context)

@@ -55,10 +55,7 @@ def pages(flights: Deployment) -> dict[str, bytes]:
 def replays(flights: Deployment) -> list[BatchRecord]:
     lines = [line for line in flights.ledger() if line["kind"] == "replay"]
     assert {line["requested_by"] for line in lines} <= {"ada"}
-    return [
-        BatchRecord.from_json({**line, "filtered": dict(line["filtered"]), "rules": dict(line["rules"])})
-        for line in lines
-    ]
+    return [BatchRecord.of_line(line) for line in lines]
 
 
 def expect_every_row_in_one_place(flights: Deployment) -> None:

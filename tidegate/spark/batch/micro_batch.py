@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger, quarantine
@@ -147,4 +148,4 @@ def _recorded_in_target(context: FlowContext, batch_id: int) -> BatchRecord:
     newest = tables.version(context.spark, context.target)
     commit = tables.find_commit(context.target, context.app_id, batch_id, newest)
     prepared = commit.metadata["prepared"]
-    return settle(BatchRecord.from_json(prepared), commit, prepared.get("settled", ""))
+    return settle(json_codec.from_plain(prepared, BatchRecord), commit, prepared.get("settled", ""))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from tidegate import json_codec
 from tidegate.errors import LedgerImbalanceError
 from tidegate.report import BatchRecord
 from tidegate.spark.lake import tables
@@ -50,7 +51,7 @@ class Split:
 
     def transaction(self, app_id: str) -> Transaction:
         """The transaction of the batch's writes, with the prepared ledger line."""
-        line = {**self.prepared.to_json(), "settled": self.settled}
+        line = {**json_codec.to_plain(self.prepared), "settled": self.settled}
         return Transaction(app_id=app_id, batch_id=self.prepared.batch_id, prepared=line)
 
 
@@ -102,7 +103,7 @@ def check_balance(context: FlowContext, record: BatchRecord) -> None:
         raise LedgerImbalanceError(
             context.flow.name,
             record.batch_id,
-            record.to_json(),
+            json_codec.to_plain(record),
             f"{record.imbalance()} rows have no disposition, or several ({_describe_counts(record)}); nothing was written. "
             f"Check transform {context.flow.transform!r}.",
         )
@@ -120,7 +121,7 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
         raise LedgerImbalanceError(
             context.flow.name,
             split.prepared.batch_id,
-            split.prepared.to_json(),
+            json_codec.to_plain(split.prepared),
             f"{split.expected_rows} rows were to be written to {context.target}, its commit {commit.version} reports {reported}",
         )
 
@@ -152,5 +153,5 @@ def changed_rows(commit: tables.Commit) -> int:
 
 
 def _describe_counts(record: BatchRecord) -> str:
-    counts = {name: value for name, value in record.to_json().items() if isinstance(value, int) and value}
+    counts = {name: value for name, value in vars(record).items() if isinstance(value, int) and value}
     return ", ".join(f"{name} {value}" for name, value in counts.items() if name not in ("batch_id", "target_version"))

@@ -8,13 +8,13 @@ persisted on disk until it is written, so the rows written are the rows that wer
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import json_codec
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spark.lake import local
 
@@ -96,7 +96,7 @@ def read_files(
     frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)
     persisted.append(frame)
     results = frame.where("_checked IS NOT NULL").select("_checked").collect()
-    checked = sorted((CheckedFile.from_json(row["_checked"]) for row in results), key=lambda file: file.path)
+    checked = sorted((json_codec.decode(row["_checked"], CheckedFile) for row in results), key=lambda file: file.path)
     return FileBatch(checked, frame, stored_dialect(source))
 
 
@@ -104,11 +104,11 @@ def stored_dialect(source: FileSource) -> str | None:
     """The dialect as stored with each record in bronze, as JSON; None for the default and for formats without dialects."""
     if source.format != "csv":
         return None
-    stored = source.dialect.to_json()
+    stored = json_codec.changed_fields(source.dialect)
     stored.pop("encoding", None)
     # The field names are stored as the header, also for files without one.
     stored.pop("header", None)
-    return json.dumps(stored, ensure_ascii=False) if stored else None
+    return json_codec.encode(stored) if stored else None
 
 
 def arrow_batches(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
@@ -144,7 +144,7 @@ def arrow_batches(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
     if texts:
         yield batch()
     numbers, texts = [0], [""]
-    yield batch(reader.checked.to_json())
+    yield batch(json_codec.encode(reader.checked))
 
 
 def glob_escaped(path: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
+from tidegate import json_codec
 from tidegate.spark.intake.delimited import splitter
 from tidegate.spec.dialect import Dialect
 
@@ -67,7 +68,7 @@ def csv_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordRea
 
 def dialect_of(stored: str | None) -> Dialect:
     """The dialect of a file, from its JSON in bronze; the default dialect where there is none."""
-    return Dialect.from_json(json.loads(stored)) if stored else Dialect()
+    return json_codec.decode(stored, Dialect) if stored else Dialect()
 
 
 def header_names(header: str, dialect: Dialect) -> list[str]:

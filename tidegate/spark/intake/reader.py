@@ -11,7 +11,7 @@ import json
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.spark.intake import delimited, records
@@ -49,15 +49,6 @@ class CheckedFile:
         """The column ``source`` of a quarantine entry: path, size, modification time, hash and line, as JSON."""
         source = {"path": self.path, "size": self.size, "modified_ms": self.modified_ms, "sha256": self.sha256}
         return json.dumps(source if self.line is None else source | {"line": self.line})
-
-    def to_json(self) -> str:
-        """Serialize; the inverse of `from_json`."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> CheckedFile:
-        """Deserialize the result of `to_json`."""
-        return cls(**json.loads(text))
 
 
 class FileReader:

@@ -208,4 +208,4 @@ def _keys_path(context: FlowContext, number: int) -> Path:
 
 def _last(context: FlowContext) -> Backfill | None:
     numbers = pending_work.numbers(context)
-    return Backfill(**pending_work.read(context, numbers[-1])) if numbers else None
+    return pending_work.read(context, numbers[-1], Backfill) if numbers else None

@@ -6,17 +6,13 @@ written anything.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tidegate import atomic
+from tidegate import json_codec
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
-    from dataclasses import Field
     from pathlib import Path
-    from typing import ClassVar
 
     from tidegate.spark.context import FlowContext
 
@@ -24,12 +20,13 @@ if TYPE_CHECKING:
 class PendingWork(Protocol):
     """A dataclass of JSON values with a number."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
     @property
     def number(self) -> int:
         """Also the ``txnVersion`` of its writes."""
         ...
+
+
+Work = TypeVar("Work", bound=PendingWork)
 
 
 def numbers(context: FlowContext) -> list[int]:
@@ -37,16 +34,16 @@ def numbers(context: FlowContext) -> list[int]:
     return sorted(int(path.stem) for path in folder(context).glob("*.json") if path.stem.isdigit())
 
 
-def read(context: FlowContext, number: int) -> dict[str, Any]:
-    """The fields of one, as JSON values."""
-    fields: dict[str, Any] = json.loads(_path(context, number).read_text(encoding="utf-8"))
-    return fields
+def read(context: FlowContext, number: int, kind: type[Work]) -> Work:
+    """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
+    work = json_codec.read(_path(context, number), kind, "Restore it from a backup.")
+    assert work is not None
+    return work
 
 
 def write(context: FlowContext, work: PendingWork) -> None:
     """Store one, or replace it, atomically."""
-    path = _path(context, work.number)
-    atomic.write_text(path, json.dumps(dataclasses.asdict(work), indent=1))
+    json_codec.write(_path(context, work.number), work)
 
 
 def drop(context: FlowContext, number: int) -> None:

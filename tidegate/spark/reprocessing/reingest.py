@@ -170,4 +170,4 @@ def _messages(context: FlowContext, piece: Piece) -> DataFrame:
 
 
 def _pieces(context: FlowContext) -> list[Piece]:
-    return [Piece(**pending_work.read(context, number)) for number in pending_work.numbers(context)]
+    return [pending_work.read(context, number, Piece) for number in pending_work.numbers(context)]

@@ -17,12 +17,12 @@ file is read into bronze again, with its present content.
 from __future__ import annotations
 
 import dataclasses
-import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate.atomic import write_text
+from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.ops import store
@@ -47,6 +47,13 @@ if TYPE_CHECKING:
 
 ENTRIES_AT_ONCE = 10_000
 """The maximum of one claim, so that memory does not grow with the quarantine."""
+_REPAIR = "Restore it from a backup."
+
+
+@dataclass(frozen=True)
+class _Marker:
+    by: str
+    """Who requested the replay."""
 
 
 def replay_entries(
@@ -79,12 +86,11 @@ def finish_interrupted(context: FlowContext) -> None:
     does not replay entries without a request.
     """
     marker = _marker(context)
-    try:
-        replay = json.loads(marker.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    replay = json_codec.read(marker, _Marker, _REPAIR)
+    if replay is None:
         return
     # The ledger line names the request of the replay, also when a later run writes it.
-    request = dataclasses.replace(context.request, mode="replay", requested_by=replay["by"])
+    request = dataclasses.replace(context.request, mode="replay", requested_by=replay.by)
     context = dataclasses.replace(context, request=request)
     unfinished = claims.unfinished_claim(context.quarantine)
     if unfinished is not None:
@@ -137,8 +143,8 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
     by = context.request.requested_by or "tidegate"
     marker = _marker(context)
-    write_text(_claims_file(context), json.dumps([*_claim_numbers(context), number]))
-    write_text(marker, json.dumps({"number": number, "by": by}))
+    json_codec.write(_claims_file(context), [*_claim_numbers(context), number])
+    json_codec.write(marker, _Marker(by))
     created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
         marker.unlink()
@@ -156,11 +162,7 @@ def _claims_file(context: FlowContext) -> Path:
 
 def _claim_numbers(context: FlowContext) -> list[int]:
     """The claims of earlier attempts at the same request, ascending; may include released ones."""
-    try:
-        numbers: list[int] = json.loads(_claims_file(context).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return []
-    return sorted(set(numbers))
+    return sorted(set(json_codec.read(_claims_file(context), list[int], _REPAIR) or ()))
 
 
 def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
@@ -173,7 +175,7 @@ def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
         context.layout.ops(context.pipeline.name, "ledger"),
         f"SELECT * FROM delta_table WHERE app_id = '{context.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
     )
-    context.report.batches[:0] = [BatchRecord.from_json(line) for line in lines]
+    context.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]
 
 
 def process_claim(context: FlowContext, number: int) -> None:
