@@ -60,10 +60,9 @@ def _commands() -> Iterator[str]:
     yield ""
     yield from _prose(cli.__doc__)
     yield ""
-    for path, command in _leaves(group, ("tidegate",)):
-        context = command.make_context(path[-1], [], resilient_parsing=True, terminal_width=100)
-        context.info_name = " ".join(path)
-        yield f"## {' '.join(path)}"
+    for context in _leaves(group, "tidegate"):
+        command = context.command
+        yield f"## {context.info_name}"
         yield ""
         yield from _prose(command.help)
         yield ""
@@ -77,12 +76,14 @@ def _commands() -> Iterator[str]:
         yield ""
 
 
-def _leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if not hasattr(command, "commands"):
-        yield path, command
+def _leaves(command: Any, path: str) -> Iterator[Any]:
+    """The context of each command that is no group; it has the command itself, which its group may load only for it."""
+    context = command.make_context(path, [], resilient_parsing=True, terminal_width=100)
+    if not hasattr(context.command, "commands"):
+        yield context
         return
-    for name, child in command.commands.items():
-        yield from _leaves(child, (*path, name))
+    for name, child in context.command.commands.items():
+        yield from _leaves(child, f"{path} {name}")
 
 
 def _parameter(parameter: Any, context: Any) -> tuple[str, str] | None:

@@ -16,14 +16,9 @@ from typing import Any
 IMPORTED = (
     *("confluent_kafka.admin", "croniter", "deltalake", "duckdb", "pendulum.locales.en.locale", "pyarrow"),
     *("pyarrow.dataset", "pydantic.fields", "rich.console", "rich.table"),
-    *(
-        "tidegate.cli",
-        "tidegate.cli.console",
-        "tidegate.pages.site",
-        "tidegate.planning.preview",
-        "tidegate.quarantine.decision",
-    ),
-    *("tidegate.status.observation", "tidegate.status.status_cache"),
+    *(f"tidegate.cli.{name}" for name in ("alerts", "checkpoint", "contract", "docs", "expectations", "flow", "lag")),
+    *(f"tidegate.cli.{name}" for name in ("ledger", "new", "quarantine", "replay", "version")),
+    *("tidegate.quarantine.decision", "tidegate.status.status_cache"),
 )
 
 

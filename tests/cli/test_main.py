@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+from typing import Any
 
 import pytest
+import typer
 
 from tests.cli.project import COMMAND, Project, orders
 from tidegate import __version__
+from tidegate.cli import app
+from tidegate.cli.console import escaped
 
 
 @pytest.mark.parametrize("verb", ["status", "lag", "plan", "run", "checkpoint", "ledger", "quarantine list"])
@@ -77,6 +82,58 @@ def test_version_lists_tidegate_and_its_dependencies(project: Project) -> None:
     assert "pyspark 4" in result.out
 
 
+def leaves(command: Any, name: str = "tidegate") -> list[tuple[str, Any, Any]]:
+    """The path of each command that is no group, with what its group lists and the command itself."""
+    real = command.make_context(name, [], resilient_parsing=True).command
+    inner = getattr(real, "commands", {})
+    return [leaf for each in inner for leaf in leaves(inner[each], f"{name} {each}")] or [(name, command, real)]
+
+
+def test_a_list_of_commands_shows_the_beginning_of_their_help() -> None:
+    commands = leaves(typer.main.get_command(app))
+    assert {"tidegate status", "tidegate quarantine replay", "tidegate flow accept-gap"} <= {
+        name for name, _, _ in commands
+    }
+    wrong = [name for name, listed, real in commands if not real.help.startswith(listed.help.removesuffix("."))]
+    assert wrong == []
+
+
+MODULES = """
+import sys
+from tidegate.cli import app
+try:
+    app()
+except SystemExit:
+    print(*[name for name in sys.modules if name.startswith("tidegate.cli.")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "imported"),
+    [
+        (["--help"], set()),
+        (["statsu"], set()),
+        (["version"], {"version"}),
+        (["lag", "--help"], {"lag", "status"}),
+        (["quarantine", "--help"], {"decisions", "quarantine"}),
+        (["quarantine", "replay", "--help"], {"decisions", "plan", "quarantine", "replay", "run", "status"}),
+    ],
+)
+def test_only_the_modules_of_the_command_are_imported(
+    project: Project, arguments: list[str], imported: set[str]
+) -> None:
+    done = subprocess.run(
+        # Not `Project.run`: its process has imported the modules before.
+        [sys.executable, "-c", MODULES, *arguments],
+        env=project.child_environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    files = {name.removeprefix("tidegate.cli.") for name in done.stdout.splitlines()[-1].split()}
+    assert files - {"child", "console", "lazy", "progress_view", "project", "report_text"} == imported
+
+
 @pytest.mark.parametrize("arguments", [["status"], ["status", "--json"], ["version"]])
 def test_a_closed_output_pipe_prints_no_error(project: Project, arguments: list[str]) -> None:
     project.declare(orders())
@@ -95,6 +152,4 @@ def test_a_closed_output_pipe_prints_no_error(project: Project, arguments: list[
 
 
 def test_control_characters_are_escaped(project: Project) -> None:
-    from tidegate.cli.console import escaped
-
     assert escaped("a\x1b[2Jb\nc é [red]") == "a\\x1b[2Jb\\nc é [red]"

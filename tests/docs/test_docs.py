@@ -128,7 +128,8 @@ def test_every_command_in_a_page_exists(page: Path) -> None:
     for words in commands(page):
         command, arguments = whole, list(words)
         while arguments and (inner := getattr(command, "commands", {}).get(arguments[0])) is not None:
-            command, arguments = inner, arguments[1:]
+            command = inner.make_context(arguments[0], [], resilient_parsing=True).command
+            arguments = arguments[1:]
         options = {option for parameter in command.params for option in parameter.opts}
         if command is whole or [word for word in arguments if word.startswith("--") and word not in options]:
             wrong.append(" ".join(words))

@@ -20,22 +20,7 @@ from typing import NoReturn
 
 import typer
 
-from tidegate.cli import (
-    alerts,
-    checkpoint,
-    contract,
-    docs,
-    expectations,
-    flow,
-    lag,
-    ledger,
-    new,
-    plan,
-    quarantine,
-    run,
-    status,
-    version,
-)
+from tidegate.cli import lazy
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
 from tidegate.process_exit import exit_now
 
@@ -50,20 +35,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(status.status)
-app.command()(lag.lag)
-app.command()(alerts.alerts)
-app.command()(plan.plan)
-app.command()(run.run)
-app.command()(new.new)
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(expectations.app, name="expectations")
-app.add_typer(contract.app, name="contract")
-app.add_typer(flow.app, name="flow")
-app.command()(checkpoint.checkpoint)
-app.command()(ledger.ledger)
-app.command()(docs.docs)
-app.command()(version.version)
+_COMMANDS = {
+    "status": "Show the status of every flow.",
+    "lag": "Show how far every flow is behind its source.",
+    "alerts": "Evaluate the alert rules of every flow now.",
+    "plan": "Show what a run would do, and why.",
+    "run": "Run one increment of each flow of a pipeline.",
+    "new": "Create a pipeline that is ready to run.",
+    "checkpoint": "Show every checkpoint of a pipeline.",
+    "ledger": "Show the last ledger lines.",
+    "docs": "Rebuild the pages about a pipeline's batches.",
+    "version": "Show the versions of Tidegate and its main dependencies.",
+    "quarantine": "Quarantine entries: list them, replay them through today's rules, or close them.",
+    "expectations": "Propose a suite from a table, check suites, measure what a suite does not catch.",
+    "contract": "Show how schemas changed, answer a schema change that waits, or see how to promote a field to a column.",
+    "flow": "Switch a flow off or on, skip a file that stops it, accept lost messages; who, when and why is recorded.",
+}
+"""What the list of commands says."""
+
+for _name, _text in _COMMANDS.items():
+    lazy.add(app, _name, _text)
 
 
 def main() -> NoReturn:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any
 
+import pendulum
 import typer
 
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from tidegate.status.observation import OpenAlert
+from tidegate import formatting
+from tidegate.cli import console, project
+from tidegate.layout import Layout
+from tidegate.status.observation import OpenAlert, evaluate_pipelines, open_alerts
 
 _HEADERS = ("flow", "rule", "open since", "why")
 
@@ -31,21 +31,15 @@ def alerts(
 
     The exit code is 0 whether alerts are open or not.
     """
-    import pendulum
-
-    from tidegate.cli import console
-    from tidegate.layout import Layout
-    from tidegate.status import observation
-
     environment = project.read()
     now = pendulum.now("UTC")
-    evaluations = observation.evaluate_pipelines(environment, project.load_all(name), now, timeout)
+    evaluations = evaluate_pipelines(environment, project.load_all(name), now, timeout)
     layout = Layout.of(environment)
-    open_alerts = [alert for each in evaluations for alert in observation.open_alerts(layout, each, now)]
+    opened = [alert for each in evaluations for alert in open_alerts(layout, each, now)]
     if as_json:
-        console.print_json({"format": 1, "as_of": now.isoformat(), "alerts": [_to_json(each) for each in open_alerts]})
-    elif open_alerts:
-        console.print_table(_HEADERS, [_row(each, now) for each in open_alerts])
+        console.print_json({"format": 1, "as_of": now.isoformat(), "alerts": [_to_json(each) for each in opened]})
+    elif opened:
+        console.print_table(_HEADERS, [_row(each, now) for each in opened])
     else:
         console.echo("No alert is open.")
 
@@ -63,7 +57,6 @@ def _to_json(each: OpenAlert) -> dict[str, Any]:
 
 
 def _row(each: OpenAlert, now: datetime) -> tuple[str, ...]:
-    from tidegate import formatting
 
     since = f"{each.since:%Y-%m-%d %H:%M} UTC ({formatting.span(now - each.since)})" if each.recorded else "now"
     why = each.message if each.certain else f"{each.message} (when it opened; cannot be evaluated now)"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.spec import Flow, Pipeline
+from tidegate.checkpoints import checkpoint as checkpoints
+from tidegate.checkpoints import progress
+from tidegate.cli import console, project
+from tidegate.errors import EX_CONFIG, TidegateError
+from tidegate.layout import Layout
+from tidegate.spec import Flow, Pipeline
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
 
@@ -24,10 +25,6 @@ def checkpoint(
 
     The exit code is 78 when the declaration no longer matches a checkpoint, or a checkpoint cannot be read.
     """
-    from tidegate.cli import console
-    from tidegate.errors import EX_CONFIG
-    from tidegate.layout import Layout
-
     environment = project.read()
     pipeline, layout = project.load(name), Layout.of(environment)
     lines = [line for flow in pipeline.flows for line in _lines(layout, pipeline, flow)]
@@ -41,12 +38,10 @@ def checkpoint(
 
 
 def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str, Any]]:
-    from tidegate.checkpoints import checkpoint
-    from tidegate.errors import TidegateError
 
-    current = checkpoint.current(layout, pipeline, flow)
+    current = checkpoints.current(layout, pipeline, flow)
     try:
-        sidecars = checkpoint.versions(layout, pipeline.name, flow.name)
+        sidecars = checkpoints.versions(layout, pipeline.name, flow.name)
     except TidegateError as error:
         yield {**_empty(flow.name, flow.checkpoint_version, current.refresh), "in_use": True, "error": error.message}
         return
@@ -63,15 +58,13 @@ def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str,
 def _progress(
     layout: Layout, pipeline: Pipeline, flow: Flow, version: int, refresh: int, *, in_use: bool
 ) -> dict[str, Any]:
-    from tidegate.checkpoints import checkpoint, progress
-    from tidegate.errors import TidegateError
 
     values: dict[str, Any] = {}
     try:
         state = progress.read(layout.checkpoint(pipeline.name, flow.name, version, refresh))
         values = {"last_planned": state.last_planned, "last_committed": state.last_committed}
         if in_use or version > flow.checkpoint_version:
-            checkpoint.check_compatible(layout, pipeline, flow)
+            checkpoints.check_compatible(layout, pipeline, flow)
     except TidegateError as error:
         values["error"] = error.message
     return values

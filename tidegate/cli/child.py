@@ -9,14 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 from tidegate.errors import StoppedError
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from tidegate.report import RunReport
+from tidegate.report import RunReport
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 4.0
@@ -36,8 +32,6 @@ def watch(
     Raises:
         StoppedError: The command received a signal; all processes of the job's group have ended.
     """
-    from tidegate.report import RunReport
-
     with _recorded_signals() as signals:
         process = start()
         try:

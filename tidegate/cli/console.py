@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from tidegate import formatting
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _UNLIMITED_WIDTH = 10_000
 """Width of an output that is not a terminal: nothing is wrapped or truncated, so that `grep` works."""
@@ -31,8 +33,6 @@ _STYLES = {
 
 def console() -> Console:
     """A console for standard output; colours and line width only on a terminal."""
-    from rich.console import Console
-
     return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
 
 
@@ -44,10 +44,6 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right:
         rows: One text per column; a text that is a state is coloured. Only the last column is wrapped.
         right: Headers of the right-aligned columns.
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for header in headers:
         justify: Literal["left", "right"] = "right" if header in right else "left"
@@ -70,8 +66,6 @@ def print_json(value: Any) -> None:
 
 def echo(text: str = "", *, style: str = "") -> None:
     """Print one line, not wrapped."""
-    from rich.text import Text
-
     console().print(Text(escaped(text), style=_STYLES.get(style, style)), soft_wrap=True)
 
 

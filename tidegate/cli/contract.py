@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import dataclasses
+from typing import Annotated, Literal
 
 import typer
 
-from tidegate.cli import project
+from tidegate import registry
+from tidegate.cli import console, project
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.ops import evolution
+from tidegate.schema.ddl import Column, parse_ddl
 
-if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.schema.ddl import Column
-
-app = typer.Typer(
-    help="Show how schemas changed, answer a schema change that waits, or see how to promote a field to a column.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
 
@@ -27,11 +25,6 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
-    import dataclasses
-
-    from tidegate.cli import console
-    from tidegate.ops import evolution
-
     layout = _layout()
     pipeline = project.load(name)
     lines, waiting = evolution.read(layout, name), evolution.open_schema_changes(layout, pipeline)
@@ -78,9 +71,6 @@ def answer(
     by: Annotated[str, typer.Option(metavar="WHO", help="Who decided; by default the current user.")] = "",
 ) -> None:
     """Answer a schema change that a frozen contract refused, as in Airflow; the next run applies it. Starts no JVM."""
-    from tidegate.cli import console
-    from tidegate.ops import evolution
-
     layout = _layout()
     project.load(name)
     lines = evolution.answer(layout, name, schema_change_id, answer, by or project.current_user())
@@ -99,12 +89,6 @@ def promote(
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="The column's type, as in DDL.")] = "STRING",
 ) -> None:
     """Print the edits that make a field a declared column, with its history from bronze. Changes no file. Starts no JVM."""
-    from tidegate import registry
-    from tidegate.cli import console
-    from tidegate.errors import RequestError
-    from tidegate.ops import evolution
-    from tidegate.schema.ddl import parse_ddl
-
     layout = _layout()
     pipeline = project.load(name)
     changes = [line for line in evolution.read(layout, name) if line.change.field == field]
@@ -138,6 +122,5 @@ def _ddl(column: Column) -> str:
 
 
 def _layout() -> Layout:
-    from tidegate.layout import Layout
 
     return Layout.of(project.read())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import typer
 
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tidegate.layout import Layout
-    from tidegate.quarantine.selection import Selection
-    from tidegate.spec import Flow
+from tidegate.checkpoints import checkpoint, lease, refusal
+from tidegate.cli import console, project
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine.selection import Selection
+from tidegate.spec import Flow
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name, show_default=False)
@@ -42,10 +42,6 @@ def waive(
 
     The entries stay in the table with state `waived`. Exit code 75 while a run holds the flow's lease.
     """
-    from tidegate.errors import RequestError
-    from tidegate.quarantine import decision
-    from tidegate.quarantine.selection import Selection
-
     if not reason.strip():
         raise RequestError("--reason is empty: state why these records will not be repaired")
     selection = Selection.check(rule=rule, since=since, until=until)
@@ -70,9 +66,6 @@ def take(
     committed, and the flow continues. `tidegate plan` shows that there is work. Exit code 75 while a run holds the
     flow's lease.
     """
-    from tidegate.checkpoints import checkpoint, lease, refusal
-    from tidegate.cli import console
-
     layout, (only,) = selected_flows(name, flow)
     ref = checkpoint.current(layout, project.load(name), only)
     resource = lease.checkpoint_resource(name, only.name)
@@ -94,9 +87,6 @@ def expire(
 
     The entries stay in the table with state `expired`. Exit code 75 while a run holds a flow's lease.
     """
-    from tidegate.quarantine import decision
-    from tidegate.quarantine.selection import Selection
-
     selection = Selection.check(rule=rule, older_than=older_than)
     layout, flows = selected_flows(name, flow)
 
@@ -108,8 +98,6 @@ def expire(
 
 def selected_flows(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
     """The layout of the lake, and the named flow or all flows."""
-    from tidegate.layout import Layout
-
     environment = project.read()
     return Layout.of(environment), project.choose(project.load(name), [flow] if flow is not None else [])
 
@@ -124,10 +112,6 @@ def _decide(
     act: Callable[[str], int],
 ) -> None:
     """Apply a decision to each flow's entries under its lease, and print how many entries remain open."""
-    from tidegate.checkpoints import lease
-    from tidegate.cli import console
-    from tidegate.quarantine import lifecycle
-
     for flow in flows:
         path = layout.quarantine(name, flow.name)
         if dry_run:

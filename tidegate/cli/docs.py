@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli import project
+from tidegate import pages
+from tidegate.cli import console, project
+from tidegate.layout import Layout
 
 
 def docs(
@@ -17,10 +19,6 @@ def docs(
     Runs add their batches to these pages themselves. Rebuild them if they were written by an older Tidegate, were deleted,
     or could not be written because the disk was full. No run of the pipeline may write at the same time.
     """
-    from tidegate import pages
-    from tidegate.cli import console
-    from tidegate.layout import Layout
-
     environment = project.read()
     pipeline = project.load(name)
     console.echo(str(pages.rebuild(Layout.of(environment), pipeline)))

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli import project
+from tidegate import registry
+from tidegate.cli import console, project
+from tidegate.environment import Environment
+from tidegate.errors import EX_CONFIG, RequestError, TidegateError
+from tidegate.expectations import profile
+from tidegate.expectations.profile import Profile
+from tidegate.expectations.proposal import propose as propose_suite
+from tidegate.layout import Layout
+from tidegate.ops.query import query
+from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tidegate.environment import Environment
-    from tidegate.expectations.profile import Profile
     from tidegate.spark.gate import Suite
-    from tidegate.spec import Flow, Pipeline
 
-app = typer.Typer(
-    help="Propose a suite from a table, check suites, measure what a suite does not catch.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
 
@@ -38,9 +40,6 @@ def propose(
     Limits extend the observed range by half its length at each end. No rule is critical: which rules refuse a batch is your
     decision. A column with few distinct texts gets a rule that lists them.
     """
-    from tidegate.cli import console
-    from tidegate.expectations.proposal import propose as propose_suite
-
     environment, pipeline, chosen = _load_flow(name, flow)
     suite, path = _suite_path(environment, pipeline, chosen)
     if write and not force:
@@ -76,9 +75,6 @@ def check(
     A suite that a run would refuse is an error (exit code 78). A column that is missing in the table and a suite that no
     flow uses are only noted, because the transform may be about to change.
     """
-    from tidegate.cli import console
-    from tidegate.errors import EX_CONFIG, TidegateError
-
     environment = project.read()
     lines: list[dict[str, Any]] = []
     for each, pipeline in project.load_all(name):
@@ -107,13 +103,11 @@ def coverage(
     Each column is made null, too small, too large, older, truncated or of another type, and all rows are duplicated; then
     the suite judges them. A rule of severity info only records failures. Writes nothing; the exit code is always 0.
     """
-    from tidegate.cli import console, mutants
-
     environment, pipeline, chosen = _load_flow(name, flow)
     if chosen.gate is None:
-        from tidegate.errors import RequestError
-
         raise RequestError(f"flow {flow!r} of {name!r} has no gate; `tidegate expectations propose` drafts a suite.")
+    from tidegate.cli import mutants  # imports PySpark
+
     results = mutants.measure(environment, pipeline, chosen, rows)
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flow": flow, "mutants": results})
@@ -136,9 +130,6 @@ def _load_flow(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:
     Raises:
         RequestError: The pipeline or flow does not exist, or the flow's table does not exist yet.
     """
-    from tidegate.errors import RequestError
-    from tidegate.layout import Layout
-
     environment = project.read()
     pipeline = project.load(name)
     (chosen,) = project.choose(pipeline, [flow])
@@ -155,21 +146,14 @@ def _suite_path(environment: Environment, pipeline: Pipeline, flow: Flow) -> tup
 
 
 def _check_absent(path: Path) -> None:
-    from tidegate.errors import RequestError
 
     if path.exists():
         raise RequestError(f"{path} exists already; print the proposal without --write, or replace it with --force.")
 
 
 def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
-    import dataclasses
 
     from deltalake import DeltaTable
-
-    from tidegate.errors import RequestError
-    from tidegate.expectations import profile
-    from tidegate.layout import Layout
-    from tidegate.ops.query import query
 
     path = Layout.of(environment).table(flow.target.name)
     schema = DeltaTable(str(path)).schema().to_json()
@@ -192,8 +176,7 @@ def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
 
 
 def _check_suite(environment: Environment, pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
-    from tidegate.errors import TidegateError
-    from tidegate.spark import gate
+    from tidegate.spark import gate  # imports Great Expectations
 
     name, path = _suite_path(environment, pipeline, flow)
     line: dict[str, Any] = {"pipeline": pipeline.name, "flow": flow.name, "suite": name, "error": None, "notes": []}
@@ -211,8 +194,6 @@ def _check_suite(environment: Environment, pipeline: Pipeline, flow: Flow) -> di
 def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list[str]:
     from deltalake import DeltaTable
 
-    from tidegate.layout import Layout
-
     path = Layout.of(environment).table(flow.target.name)
     if not (path / "_delta_log").is_dir():
         return []
@@ -227,7 +208,6 @@ def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list
 
 
 def _tables_missing(pipeline: Pipeline, suite: Suite) -> list[str]:
-    from tidegate import registry
 
     return [
         f"{rule.name}: no declared flow writes {rule.table!r}"
@@ -248,7 +228,6 @@ def _unused_suites(environment: Environment, pipeline: Pipeline) -> list[dict[st
 
 
 def _print(lines: list[dict[str, Any]]) -> None:
-    from tidegate.cli import console
 
     if not lines:
         console.echo("No flow has a gate, and there is no suite.")

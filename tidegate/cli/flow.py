@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tidegate.cli import project
+from tidegate.checkpoints import checkpoint, gap, overrides
+from tidegate.cli import console, project
+from tidegate.layout import Layout
+from tidegate.spec import Flow
+from tidegate.status import lost_messages
 
-if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.spec import Flow
-
-app = typer.Typer(
-    help="Switch a flow off or on, skip a file that stops it, accept lost messages; who, when and why is recorded.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
 OneFlow = Annotated[str, typer.Argument(metavar="FLOW", help="The flow.", show_default=False)]
@@ -53,9 +49,6 @@ def skip(
     Damaged files are quarantined anyway; this is for a file that crashes the whole application. Its entry has the rule
     `skipped_file`, and `tidegate quarantine replay` reads the file later.
     """
-    from tidegate.checkpoints import checkpoint, overrides
-    from tidegate.cli import console
-
     layout, only = _selected_flow(name, flow)
     ref = checkpoint.current(layout, project.load(name), only)
     decision = overrides.skip(layout, only, ref, file, by=project.current_user(), reason=reason, undo=undo)
@@ -79,10 +72,6 @@ def accept_gap(
     `tidegate plan` and `tidegate status` list the lost offsets; exactly those must be given. The ledger gets a line of
     kind `gap`. If more messages are lost by the next run, the flow stops again and lists them.
     """
-    from tidegate.checkpoints import gap
-    from tidegate.cli import console
-    from tidegate.status import lost_messages
-
     environment, pipeline = project.read(), project.load(name)
     (only,) = project.choose(pipeline, [flow])
     decision = lost_messages.accept_gap(
@@ -97,10 +86,6 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show the decisions about a pipeline's flows, oldest first. Starts no JVM."""
-    from tidegate.checkpoints import overrides
-    from tidegate.cli import console
-    from tidegate.layout import Layout
-
     layout = Layout.of(project.read())
     decisions = [
         (flow.name, each) for flow in project.load(name).flows for each in overrides.history(layout, name, flow.name)
@@ -116,8 +101,6 @@ def show(
 
 
 def _switch(name: str, flow: str, reason: str, *, on: bool) -> None:
-    from tidegate.checkpoints import overrides
-    from tidegate.cli import console
 
     layout, only = _selected_flow(name, flow)
     decision = overrides.switch(layout, name, only.name, on=on, by=project.current_user(), reason=reason)
@@ -125,7 +108,6 @@ def _switch(name: str, flow: str, reason: str, *, on: bool) -> None:
 
 
 def _selected_flow(name: str, flow: str) -> tuple[Layout, Flow]:
-    from tidegate.layout import Layout
 
     environment = project.read()
     (only,) = project.choose(project.load(name), [flow])

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli import project
-from tidegate.status.flow_status import PATIENCE, FlowStatus
+from tidegate.cli import console, project
+from tidegate.cli.status import lag_cells, position
+from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code, gather
 
 _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
@@ -26,16 +27,13 @@ def lag(
 
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
-    from tidegate.cli import console
-    from tidegate.status import flow_status
-
     environment = project.read()
-    statuses = flow_status.gather(environment, project.load_all(name), timeout)
+    statuses = gather(environment, project.load_all(name), timeout)
     if as_json:
         console.print_json({"format": 1, "flows": [_to_json(each) for each in statuses]})
     else:
         console.print_table(_HEADERS, [_row(each) for each in statuses], right=("rows", "bytes"))
-    raise typer.Exit(flow_status.exit_code(statuses))
+    raise typer.Exit(exit_code(statuses))
 
 
 def _to_json(each: FlowStatus) -> dict[str, object]:
@@ -44,7 +42,6 @@ def _to_json(each: FlowStatus) -> dict[str, object]:
 
 
 def _row(each: FlowStatus) -> tuple[str, ...]:
-    from tidegate.cli.status import lag_cells, position
 
     kind = each.lag.kind if each.lag is not None else "?"
     return (each.label, kind, *lag_cells(each), position(each), each.summary())

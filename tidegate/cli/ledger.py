@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tidegate import formatting, identity
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from tidegate.layout import Layout
+from tidegate.cli import console, project
+from tidegate.errors import EX_SOFTWARE
+from tidegate.layout import Layout
+from tidegate.ops.ledger import COUNTS
+from tidegate.ops.query import query
+from tidegate.report import BatchRecord
 
 _HEADERS = (
     "recorded at (UTC)",
@@ -48,10 +50,6 @@ def ledger(
 
     The exit code is 70 when a line does not balance.
     """
-    from tidegate.cli import console
-    from tidegate.errors import EX_SOFTWARE
-    from tidegate.layout import Layout
-
     environment = project.read()
     project.load(name)
     lines = _read(Layout.of(environment), name, last)
@@ -71,10 +69,6 @@ def ledger(
 
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
-    from tidegate.ops.ledger import COUNTS
-    from tidegate.ops.query import query
-    from tidegate.report import BatchRecord
-
     wanted = (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
     lines = query(layout.ops(pipeline, "ledger"), wanted, _NEWEST, [last])
     return [{**line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines]

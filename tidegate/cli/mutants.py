@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.progress import Progress
+
 from tidegate import registry
+from tidegate.embedded import java
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.ops import evolution
+from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.spark import gate
+from tidegate.spark.driver.session import build_session
+from tidegate.spark.gate import mutants
+from tidegate.spark.gate.lake_context import LakeContext, activate
+from tidegate.spark.gate.mutants import MutantResult
+from tidegate.spark.lake import tables
+from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame
 
-    from tidegate.environment import Environment
-    from tidegate.layout import Layout
-    from tidegate.schema.ddl import Column
-    from tidegate.spark.gate.mutants import MutantResult
-    from tidegate.spec import Flow, Pipeline
 
 RECORDED = " (recorded only)"
 """Suffix of a rule that neither quarantines rows nor refuses batches."""
@@ -33,14 +41,6 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
         SpecError: The suite is invalid, or no row of the table passes it.
         SetupError: Java is missing.
     """
-    from tidegate.embedded import java
-    from tidegate.layout import Layout
-    from tidegate.spark import gate
-    from tidegate.spark.driver.session import build_session
-    from tidegate.spark.gate import mutants
-    from tidegate.spark.gate.lake_context import LakeContext, activate
-    from tidegate.spark.lake import tables
-
     assert flow.gate is not None
     java.find()
     gate.warm_up()
@@ -96,8 +96,6 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
 
     A row that is kept has NULL in that column, so the rules that catch NULL catch it.
     """
-    from tidegate.ops import evolution
-
     source = registry.landing_source_of(flow, pipeline)
     typed = [field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"]
     if source is None or not typed:
@@ -117,8 +115,6 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
 
 def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
     """The declared fields of the landing source that a flow parses; empty if it reads another table."""
-    from tidegate.schema.ddl import parse_ddl
-
     source = registry.landing_source_of(flow, pipeline)
     return () if source is None else parse_ddl("schema", source.schema)
 
@@ -126,9 +122,6 @@ def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
 @contextmanager
 def _progress() -> Iterator[Callable[[int], Callable[[int], None]]]:
     """A progress bar on standard error, so that standard output only has the result."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting Spark", total=None)
 

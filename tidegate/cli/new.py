@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from tidegate.environment import Environment
+from tidegate.cli import console, project, scaffold
+from tidegate.environment import Environment
 
 
 def new(
@@ -24,8 +22,6 @@ def new(
 
     With --source files it also lands a small sample with good and bad rows. Existing files are never overwritten.
     """
-    from tidegate.cli import console, scaffold
-
     scaffold.check_name(name)
     environment = project.read()
     files = scaffold.files_of(environment, name, source)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from tidegate.environment import Environment
-    from tidegate.request import RunRequest
-    from tidegate.spec import Flow, Pipeline
-    from tidegate.status.lag import Lag, Plan
+from tidegate.checkpoints import checkpoint
+from tidegate.cli import console, project
+from tidegate.cli.status import lag_cells
+from tidegate.environment import Environment
+from tidegate.errors import TidegateError
+from tidegate.layout import Layout
+from tidegate.planning.preview import preview
+from tidegate.report import describe_error
+from tidegate.request import RunRequest
+from tidegate.spec import Flow, Pipeline
+from tidegate.status import flow_status, lag
+from tidegate.status.lag import Lag, Plan
 
 _HEADERS = ("flow", "work", "rows", "bytes", "why")
 
@@ -34,9 +39,6 @@ def plan(
 
     The exit code is 0 whether there is work or not, or that of an error that would stop the run or one of its flows.
     """
-    from tidegate.cli import console
-    from tidegate.errors import TidegateError
-
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
@@ -48,7 +50,6 @@ def plan(
         run_plan = decide(environment, pipeline, flows)
     except TidegateError:
         raise typer.Exit(_print_errors(environment, pipeline, flows, as_json=as_json)) from None
-    from tidegate.planning.preview import preview
 
     expected = preview(environment, pipeline, request, run_plan.lags)
     if as_json:
@@ -63,8 +64,6 @@ def plan(
 
 
 def _print_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
-    from tidegate.cli import console
-    from tidegate.planning.preview import preview
 
     expected = preview(environment, pipeline, request)
     if as_json:
@@ -81,10 +80,6 @@ def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]
     Raises:
         TidegateError: An error that would stop the whole run before its first batch.
     """
-    from tidegate.checkpoints import checkpoint
-    from tidegate.layout import Layout
-    from tidegate.status import lag
-
     layout = Layout.of(environment)
     if (layout.lake / "lake.json").exists():
         layout.open()
@@ -95,8 +90,6 @@ def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]
 
 def print_plan(lags: tuple[Lag, ...]) -> None:
     """Print a line per flow: whether it has work, how much, and why."""
-    from tidegate.cli import console
-
     rows = [
         (
             lag.flow,
@@ -129,11 +122,6 @@ def _to_json(pipeline: Pipeline, run_plan: Plan) -> dict[str, Any]:
 
 def _print_errors(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...], *, as_json: bool) -> int:
     """Show the status of each selected flow, so that one that fails does not hide the others."""
-    from tidegate.cli import console
-    from tidegate.cli.status import lag_cells
-    from tidegate.report import describe_error
-    from tidegate.status import flow_status
-
     names = {flow.name for flow in flows}
     statuses = [
         each for each in flow_status.gather(environment, [(pipeline.name, pipeline)], _PATIENCE) if each.flow in names

@@ -6,14 +6,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tidegate.cli import console
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from tidegate.report import FlowReport, RunReport
+from tidegate.report import FlowReport, RunReport
 
 
 class Viewer(Protocol):
@@ -100,7 +98,6 @@ class _Bars:
 
 
 def _progress() -> Progress:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
         TextColumn("{task.description}", markup=False),

@@ -11,16 +11,15 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, TidegateError
-
-if TYPE_CHECKING:
-    from tidegate.request import RunRequest
-    from tidegate.spec import Flow, Pipeline
+from tidegate.report import now
+from tidegate.request import RunRequest
+from tidegate.spec import Flow, Pipeline
 
 MODE = typer.Option(
     "--mode", metavar="MODE", help="incremental, backfill (of a window), reingest (the source again), or full_refresh."
@@ -67,8 +66,6 @@ def load(name: str) -> Pipeline:
         RequestError: There is none; the message suggests the closest name.
         SpecError: Its file does not load; the message has the line.
     """
-    from tidegate import registry
-
     return registry.load(name)
 
 
@@ -78,8 +75,6 @@ def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
     Raises:
         RequestError: There is no pipeline of the given name.
     """
-    from tidegate import registry
-
     if name is not None and name not in registry.names():
         load(name)  # raises the error that lists the existing pipelines
     return [(each, declaration) for each, declaration in registry.declarations().items() if name in (None, each)]
@@ -117,9 +112,6 @@ def build_request(
     Raises:
         RequestError: An argument is invalid; the message lists what is allowed.
     """
-    from tidegate.report import now
-    from tidegate.request import RunRequest
-
     choose(pipeline, flows or ())
     params = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last}
     return RunRequest.check(pipeline, f"cli__{now()}", params, requested_by=current_user())

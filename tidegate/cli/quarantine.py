@@ -5,20 +5,17 @@ The commands that change entries are in `tidegate.cli.decisions` and `tidegate.c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli import decisions, project, replay
+from tidegate.cli import console, decisions, lazy, project
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.ops.query import query
+from tidegate.quarantine import lifecycle
 
-if TYPE_CHECKING:
-    from tidegate.layout import Layout
-
-app = typer.Typer(
-    help="Quarantine entries: list them, replay them through today's rules, or close them.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _ORIGIN = """coalesce(
     regexp_replace(json_extract_string(source, '$.path'), '^file://', ''),
@@ -55,9 +52,6 @@ def list_open(
 
     An entry that broke several rules is counted under each; the total counts it once.
     """
-    from tidegate.cli import console
-    from tidegate.quarantine import lifecycle
-
     layout, flows = decisions.selected_flows(name, flow)
     counted = [(each.name, *_count(layout, name, each.name)) for each in flows]
     counts = {each.name: lifecycle.entry_counts(layout.quarantine(name, each.name)) for each in flows}
@@ -105,11 +99,6 @@ def show(
 
     Closed entries are shown with who closed them, when and why.
     """
-    from tidegate.cli import console
-    from tidegate.errors import RequestError
-    from tidegate.ops.query import query
-    from tidegate.quarantine import lifecycle
-
     if state not in lifecycle.STATES:
         raise RequestError(f"--state {state!r} is not allowed; allowed: {', '.join(lifecycle.STATES)}")
 
@@ -133,8 +122,6 @@ def show(
 
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
     """The number of open entries, and the counts by level, rule and source."""
-    from tidegate.ops.query import query
-
     path = layout.quarantine(pipeline, flow)
     total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM delta_table", where=_OPEN)
     if not total or not total[0]["entries"]:
@@ -144,7 +131,7 @@ def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str
     return total[0]["entries"], by_rule
 
 
-app.command()(replay.replay)
+lazy.add(app, "replay", "Replay open entries through today's transform and suite.")
 app.command()(decisions.take)
 app.command()(decisions.waive)
 app.command()(decisions.expire)

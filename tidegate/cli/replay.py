@@ -6,8 +6,16 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli import project
+from tidegate.checkpoints import overrides
+from tidegate.cli import console, project
 from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
+from tidegate.cli.run import attempt
+from tidegate.layout import Layout
+from tidegate.planning.extent import with_size
+from tidegate.quarantine import claims, lifecycle
+from tidegate.quarantine.selection import Selection
+from tidegate.report import now
+from tidegate.request import RunRequest
 
 
 def replay(
@@ -32,16 +40,6 @@ def replay(
 
     Exit codes: those of `tidegate run`; 64 also when the flow is switched off.
     """
-    from tidegate.checkpoints import overrides
-    from tidegate.cli import console
-    from tidegate.cli.run import attempt
-    from tidegate.layout import Layout
-    from tidegate.planning.extent import with_size
-    from tidegate.quarantine import claims, lifecycle
-    from tidegate.quarantine.selection import Selection
-    from tidegate.report import now
-    from tidegate.request import RunRequest
-
     selection = Selection.check(rule=rule, since=since, until=until)
     environment = project.read()
     pipeline = project.load(name)

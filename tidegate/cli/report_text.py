@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidegate import formatting
+from tidegate.environment import Environment
 from tidegate.errors import EX_DATAERR, EX_SOFTWARE
-
-if TYPE_CHECKING:
-    from tidegate.environment import Environment
-    from tidegate.report import FlowReport, RunReport
+from tidegate.report import FlowReport, RunReport
 
 _DISPOSITIONS = ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read")
 _GROUPS = ("upserted", "deleted", "unchanged")

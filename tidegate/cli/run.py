@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from tidegate.cli import project
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tidegate.environment import Environment
-    from tidegate.report import RunReport
-    from tidegate.request import RunRequest
+from tidegate import launch
+from tidegate.cli import child, console, progress_view, project, report_text
+from tidegate.cli.plan import conclusion, decide, print_plan
+from tidegate.embedded import java
+from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.ops import plans
+from tidegate.planning.extent import with_size
+from tidegate.report import RunReport
+from tidegate.request import RunRequest, fresh_id
 
 
 def run(
@@ -35,12 +38,6 @@ def run(
     Exit codes: 0 success or nothing to do; 65 a gate refused a batch; the code of the error if a flow or the whole job
     failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
     """
-    from tidegate.cli import console
-    from tidegate.cli.plan import conclusion, decide, print_plan
-    from tidegate.layout import Layout
-    from tidegate.ops import plans
-    from tidegate.planning.extent import with_size
-
     environment = project.read()
     pipeline = project.load(name)
     flows = project.choose(pipeline, flow or ())
@@ -61,12 +58,6 @@ def run(
 
 def attempt(environment: Environment, request: RunRequest) -> int:
     """Run one attempt, show its progress, and return the command's exit code."""
-    from tidegate import launch
-    from tidegate.cli import child, progress_view, report_text
-    from tidegate.embedded import java
-    from tidegate.layout import Layout
-    from tidegate.request import fresh_id
-
     java.find()
     layout = Layout.of(environment)
     layout.open()
@@ -83,7 +74,6 @@ def attempt(environment: Environment, request: RunRequest) -> int:
 
 
 def _print_report(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:
-    from tidegate.cli import console, report_text
 
     for flow in report.flows if report is not None else ():
         for label, text in report_text.flow_lines(flow):

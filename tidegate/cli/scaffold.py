@@ -8,12 +8,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from tidegate.cli.project import load_all
+from tidegate.environment import Environment
 from tidegate.errors import RequestError, SpecError, TidegateError
-
-if TYPE_CHECKING:
-    from tidegate.environment import Environment
+from tidegate.layout import Layout
+from tidegate.spec import FileSource, Flow, Pipeline, Table
 
 Kind = Literal["files", "kafka"]
 
@@ -24,8 +25,6 @@ def check_name(name: str) -> None:
     Raises:
         RequestError: It is not a valid pipeline name, or it is a Python keyword.
     """
-    from tidegate.spec import FileSource, Flow, Pipeline, Table
-
     probe = Flow(
         name="bronze", source=FileSource(path="probe", format="csv", schema="a STRING"), target=Table("bronze.a")
     )
@@ -41,8 +40,6 @@ def check_name(name: str) -> None:
 
 def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str]:
     """Path to contents of every file of a new pipeline, the landing file last."""
-    from tidegate.layout import Layout
-
     project = environment.project
     templates = {
         project / "pipelines" / f"{name}.py": f"{kind}/pipeline.py",
@@ -99,10 +96,8 @@ def _render(template: str, name: str) -> str:
 
 def _writers_of(tables: set[str]) -> dict[str, str]:
     """Table to the declared pipeline that writes it, for those of the given tables that are written."""
-    from tidegate.cli import project
-
     writers: dict[str, str] = {}
-    for name, pipeline in project.load_all(None):
+    for name, pipeline in load_all(None):
         if not isinstance(pipeline, TidegateError):
             writers |= {flow.target.name: name for flow in pipeline.flows if flow.target.name in tables}
     return writers

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from tidegate import formatting
-from tidegate.cli import project
-from tidegate.status.flow_status import PATIENCE, FlowStatus
+from tidegate.cli import console, project
+from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code, gather
 
 _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
@@ -29,11 +29,8 @@ def status(
 
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
-    from tidegate.cli import console
-    from tidegate.status import flow_status
-
     environment = project.read()
-    statuses = flow_status.gather(environment, project.load_all(name), timeout)
+    statuses = gather(environment, project.load_all(name), timeout)
     if as_json:
         console.print_json({"format": 1, "flows": [each.to_json() for each in statuses]})
     elif statuses:
@@ -41,13 +38,11 @@ def status(
         _print_details(statuses)
     else:
         console.echo("No pipeline is declared yet; `tidegate new NAME` creates one.")
-    raise typer.Exit(flow_status.exit_code(statuses))
+    raise typer.Exit(exit_code(statuses))
 
 
 def _print_details(statuses: list[FlowStatus]) -> None:
     """A line for each lease holder, each reason of an ``error``, ``refused`` or ``off`` state, and each exceeded threshold."""
-    from tidegate.cli import console
-
     for each in statuses:
         if each.holder is not None:
             console.echo(f"{each.label}: held by {each.holder}", style="running")
@@ -76,8 +71,6 @@ def _quarantined(each: FlowStatus) -> str:
 
 def lag_cells(each: FlowStatus) -> tuple[str, str]:
     """Rows and bytes behind; estimates are marked with ``~``."""
-    from tidegate.cli import console
-
     if each.lag is None:
         return "?", "?"
     return console.count(each.lag.rows, exact=each.lag.rows_exact), console.size(

@@ -1,0 +1,44 @@
+"""Commands whose modules are imported when they are used, so that a command does not wait for the imports of all others.
+
+Click's pattern: https://click.palletsprojects.com/en/stable/complex/#lazily-loading-subcommands
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+import typer.core
+
+
+class _LazyCommand(typer.core.TyperCommand):
+    """Stands for a command in the list of its group; its callback returns the command itself."""
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """The context of the command itself, which is used to run it, to print its help and to complete its arguments."""
+        assert self.callback is not None
+        return self.callback().make_context(*args, **more)
+
+
+def add(app: typer.Typer, name: str, text: str) -> None:
+    """Add a command or a group, which is imported when it is run, completed, or its help is shown.
+
+    Args:
+        app: The group that gets it.
+        name: Its name; the module of that name has a function of that name, or the group as ``app``.
+        text: What the list of commands says: the beginning of the function's docstring, or the help of the group.
+    """
+
+    def load() -> Any:
+        module = importlib.import_module(f"tidegate.cli.{name}")
+        loaded = getattr(module, "app", None)
+        if loaded is None:
+            loaded = typer.Typer(add_completion=False, rich_markup_mode=None)
+            loaded.command(name)(getattr(module, name))
+            return typer.main.get_command(loaded)
+        group = typer.main.get_group(loaded)
+        group.help = text
+        return group
+
+    app.command(name, cls=_LazyCommand, help=text)(load)
