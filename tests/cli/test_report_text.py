@@ -1,4 +1,4 @@
-"""A run's report as lines of text, and its exit code."""
+"""A run's exit code, the tail of its log, and the lines of its progress."""
 
 from __future__ import annotations
 
@@ -54,56 +54,6 @@ def test_the_exit_code_follows_from_the_report(run_report: RunReport | None, ret
     assert report_text.exit_code(run_report, returned) == code
 
 
-def test_the_lines_of_a_flow_show_counts_rules_and_lag() -> None:
-    batch = BatchRecord(
-        flow="silver",
-        batch_id=4,
-        app_id="orders/silver/v1/0",
-        kind="upsert",
-        read=1204,
-        written=1170,
-        quarantined=20,
-        filtered={"test_order": 10},
-        superseded=4,
-        rules={"between(amount)": 12, "wrong_type(amount)": 12},
-    )
-    before = {"rows": 1204, "rows_exact": False, "bytes": 88_100, "bytes_exact": True}
-    after = {"rows": 0, "rows_exact": True, "bytes": 0, "bytes_exact": True}
-    lines = dict(
-        report_text.flow_lines(
-            flow("silver", "done", batches=[batch, batch], lag_before=before, lag_after=after, seconds=8.14)
-        )
-    )
-    assert lines == {
-        "": "silver -> silver.orders: done, 2 batches, 8.1 s",
-        "rows": "2,408 read = 2,340 written + 40 quarantined + 20 filtered + 8 superseded",
-        "quarantined": "between(amount) 24, wrong_type(amount) 24",
-        "filtered": "test_order 20",
-        "lag": "~1,204 rows (88.1 kB) -> 0 rows (0 B)",
-    }
-
-
-def test_the_lines_of_a_group_flow_count_groups() -> None:
-    batch = BatchRecord(
-        flow="gold",
-        batch_id=0,
-        app_id="orders/gold/v1/0",
-        kind="recompute",
-        read=70,
-        groups=31,
-        upserted=28,
-        unchanged=3,
-    )
-    lines = dict(report_text.flow_lines(flow("gold", "done", batches=[batch])))
-    assert lines["groups"] == "31 recomputed = 28 upserted + 3 unchanged, named by 70 changed rows"
-    assert "rows" not in lines
-
-
-def test_an_error_is_shown_below_its_flow() -> None:
-    lines = list(report_text.flow_lines(flow("silver", "failed", SpecError("fix\nthe suite"))))
-    assert lines[1] == ("SpecError", "fix the suite")
-
-
 def test_the_log_tail_is_the_last_lines_of_the_log(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
     log.write_text("".join(f"line {number}\n" for number in range(40_000)))
@@ -125,11 +75,3 @@ def test_each_change_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None
         show(run_report)
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert lines == ["starting Spark", "bronze: running", "bronze: batch 0, 1,204 rows, 2.5 s", "bronze: done"]
-
-
-def test_the_lines_of_a_replay_show_what_passed_and_what_was_refused_again() -> None:
-    line = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="replay", read=3, written=2, quarantined=1)
-    lines = dict(report_text.flow_lines(flow("silver", "done", batches=[line])))
-    assert lines["rows"] == "3 replayed = 2 written + 1 refused again"
-    dry_run = dict(report_text.flow_lines(flow("silver", "done", batches=[line], dry_run=True)))
-    assert dry_run["rows"] == "would be: 3 replayed = 2 written + 1 refused again"

@@ -17,7 +17,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from tidegate import registry
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
-from tidegate.airflow.flow_log import flow_lines
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
@@ -27,6 +26,7 @@ from tidegate.layout import Layout
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
+from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
 
@@ -133,7 +133,7 @@ class ShowReplay(BaseOperator):
         if report is None or not report.flows:
             raise AirflowFailException("the application crashed before it wrote a report; see the log of `run`")
         flow = report.flow(context["params"]["flow"])
-        for line in flow_lines(flow):
+        for line in log_lines(flow):
             self.log.info("%s", line)
         if flow.state not in ("done", "idle"):
             if (message := approval.ask_about(flow.error or {})) is not None:

@@ -11,7 +11,6 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import attach_updates, table_asset
-from tidegate.airflow.flow_log import flow_lines
 from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
@@ -21,6 +20,7 @@ from tidegate.ops import evolution, metrics, plans
 from tidegate.planning.extent import with_size
 from tidegate.planning.preview import Preview, preview
 from tidegate.report import FlowReport
+from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.lag import Lag, Plan, plan
@@ -245,7 +245,7 @@ class ShowFlow(BaseOperator):
         self.outlets = attach_updates(context, attempt.layout(), self._pipeline, [self._flow])
         if not self.outlets and report.state == "idle":
             raise AirflowSkipException(". ".join([*report.notes, "There was nothing new."]))
-        for line in flow_lines(report):
+        for line in log_lines(report):
             self.log.info("%s", line)
 
     def _ask(self, report: FlowReport) -> None:
@@ -254,6 +254,6 @@ class ShowFlow(BaseOperator):
             self.log.info("%s", message)
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
-        for line in flow_lines(report) if report is not None else ():
+        for line in log_lines(report) if report is not None else ():
             self.log.info("%s", line)
         raise AirflowFailException(f"Flow {self._flow.name!r}: {why} {CLEARING_HINT}")

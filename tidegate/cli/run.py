@@ -17,6 +17,7 @@ from tidegate.layout import Layout
 from tidegate.ops import plans
 from tidegate.planning.extent import with_size
 from tidegate.report import RunReport
+from tidegate.report_lines import flow_lines
 from tidegate.request import RunRequest, fresh_id
 
 
@@ -76,7 +77,7 @@ def attempt(environment: Environment, request: RunRequest) -> int:
 def _print_report(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:
 
     for flow in report.flows if report is not None else ():
-        for label, text in report_text.flow_lines(flow):
+        for label, text in flow_lines(flow):
             console.echo(f"  {label:<12} {text}" if label else text, style="" if label else flow.state)
     if report is None or report_text.crashed(report):
         console.echo()

@@ -1,0 +1,83 @@
+"""Formats what a flow did as lines for the command line and the logs of tasks: counts and rule names, never a data value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tidegate import formatting
+from tidegate.report import FlowReport
+
+_DISPOSITIONS = ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read")
+_GROUPS = ("upserted", "deleted", "unchanged")
+_FILES = ("files_opened", "files_quarantined", "files_already_read")
+
+
+def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
+    """The result of one flow as pairs of label and text; the first label is empty."""
+    batches = formatting.count(len(flow.batches), "batch", "batches")
+    yield "", f"{flow.flow} -> {flow.target}: {flow.state}, {batches}, {flow.seconds:.1f} s"
+    if flow.error is not None:
+        yield flow.error["kind"], " ".join(str(flow.error["message"]).split())
+    if flow.total("files_listed"):
+        yield "files", _balance(flow, "files_listed", "listed", _FILES)
+    dispositions = any(flow.total(name) for name in _DISPOSITIONS)
+    if flow.total("groups"):
+        # A backfill has dispositions of rows as well; the rows of an increment of groups only name the groups.
+        named_by = "" if dispositions else f", named by {flow.total('read'):,} changed rows"
+        yield "groups", _balance(flow, "groups", "recomputed", _GROUPS) + named_by
+    if any(batch.kind == "replay" for batch in flow.batches):
+        balance = _balance(flow, "read", "replayed", _DISPOSITIONS).replace(" quarantined", " refused again")
+        yield "rows", f"would be: {balance}" if flow.dry_run else balance
+    elif dispositions or (flow.total("read") and not flow.total("groups")):
+        yield "rows", _balance(flow, "read", "read", _DISPOSITIONS)
+    if broken := flow.rules():
+        yield "quarantined", _by_rule(broken)
+    if filtered := _filtered(flow):
+        yield "filtered", _by_rule(filtered)
+    for note in flow.notes:
+        yield "note", note
+    if flow.lag_before is not None or flow.lag_after is not None:
+        yield "lag", f"{_lag(flow.lag_before)} -> {_lag(flow.lag_after)}"
+
+
+def log_lines(flow: FlowReport) -> Iterator[str]:
+    """The result of one flow as text, with what a log has in addition: its table's version, its page, and all verdicts."""
+    for label, text in flow_lines(flow):
+        yield f"{label}: {text}" if label else text
+    if flow.target_version is not None:
+        yield f"{flow.target} is at Delta version {flow.target_version}"
+    if flow.docs is not None:
+        yield f"report, path in the lake: {flow.docs}"
+    for verdict in flow.verdicts:
+        for result in verdict.results:
+            if not result.success or result.unexpected:
+                yield f"{verdict.label}, {result.severity}: {result.summary()}"
+        yield f"{verdict.label}: {verdict.outcome} by suite {verdict.suite}"
+
+
+def _balance(flow: FlowReport, total: str, verb: str, columns: Sequence[str]) -> str:
+    counts = ((flow.total(name), name.removeprefix("files_").replace("_", " ")) for name in columns)
+    parts = " + ".join(f"{count:,} {name}" for count, name in counts if count) or "0"
+    return f"{flow.total(total):,} {verb} = {parts}"
+
+
+def _filtered(flow: FlowReport) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for batch in flow.batches:
+        for rule, rows in batch.filtered.items():
+            totals[rule] = totals.get(rule, 0) + rows
+    return totals
+
+
+def _by_rule(rows_by_rule: Mapping[str, int]) -> str:
+    most_first = sorted(rows_by_rule.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{rule} {rows:,}" for rule, rows in most_first)
+
+
+def _lag(lag: Mapping[str, Any] | None) -> str:
+    if lag is None or "rows" not in lag:
+        return "unknown"
+    rows = "?" if lag["rows"] is None else formatting.approximate(f"{lag['rows']:,}", lag["rows_exact"])
+    size = "?" if lag["bytes"] is None else formatting.approximate(formatting.size(lag["bytes"]), lag["bytes_exact"])
+    return f"{rows} rows ({size})"
