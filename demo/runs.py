@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
-from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError, TidegateError
+from tidegate.processes import end_group
 
 SECONDS_TO_STOP = 20.0
 """Time for Airflow and Spark to end after an interrupt."""
@@ -96,8 +96,8 @@ class DagRuns:
             child.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(SECONDS_TO_STOP)
-        if child.poll() is None and (process := Process.of(child.pid)) is not None:
-            process.kill_group()
+        if child.poll() is None:
+            end_group(child.pid, grace=0)
         child.wait()
 
     def start(self, dag_id: str) -> PendingRun:

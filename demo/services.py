@@ -20,10 +20,10 @@ from demo import clicks_feed, flights_feed
 from demo.runs import DagRuns, check_installed
 from tidegate.embedded import airflow_home, jars, java
 from tidegate.embedded.broker import Broker
-from tidegate.embedded.processes import Process
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.layout import Layout
+from tidegate.processes import Process
 
 _REPLACED = ("lake", "landing", "broker", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""

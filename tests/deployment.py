@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.processes import end_group
 from tidegate.quarantine.selection import Selection
 from tidegate.report import FlowReport, RunReport
 from tidegate.request import RunRequest, fresh_id
@@ -156,8 +157,7 @@ class Deployment:
             assert marker.exists(), "the driver ended before the step"
             yield
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(driver.pid, signal.SIGKILL)
+            end_group(driver.pid, grace=0)
             driver.communicate()
 
     def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -37,6 +36,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.airflow_server import AirflowServer
 from tidegate.errors import AirflowUnavailableError
 from tidegate.layout import Layout, run_key
+from tidegate.processes import end, living
 from tidegate.report import RunReport
 
 
@@ -223,10 +223,7 @@ class Live:
     def kill(self, processes: list[psutil.Process]) -> None:
         """Send SIGKILL, and wait until they have exited."""
         assert processes
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGKILL)
-        psutil.wait_procs(processes, timeout=TIMEOUT_SECONDS)
+        end(lambda: living(lambda process: process in processes), grace=0)
 
     def _token(self) -> str:
         tokens: list[str] = []
@@ -241,13 +238,10 @@ class Live:
         return tokens[0]
 
     def _processes(self, matches: Callable[[list[str]], bool]) -> list[psutil.Process]:
-        processes = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                own = process.environ().get("TIDEGATE_PROJECT") == str(self.project)
-                if own and matches(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
-                    processes.append(process)
-        return processes
+        project = str(self.project)
+        return living(
+            lambda process: process.environ().get("TIDEGATE_PROJECT") == project and matches(process.cmdline())
+        )
 
 
 def accessible_to_others(*folders: Path) -> list[Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from tests.waiting import wait_until
 from tidegate.embedded.ports import free_port
+from tidegate.processes import end_group
 
 USERS = {"admin": "admin", "viewer": "viewer"}
 """User name, which is also the password, to role."""
@@ -44,12 +44,8 @@ def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
         _wait(f"http://127.0.0.1:{port}/api/v2/version", server, log)
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+        end_group(server.pid, grace=20)
+        server.wait()
 
 
 def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:

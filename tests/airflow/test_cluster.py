@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from datetime import date
@@ -25,6 +24,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded import paths as embedded
 from tidegate.embedded.ports import LOOPBACK, free_port, listens
 from tidegate.layout import Layout
+from tidegate.processes import end_group
 
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -61,9 +61,8 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         yield master
     finally:
         for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            process.wait(TIMEOUT_SECONDS)
+            end_group(process.pid, grace=TIMEOUT_SECONDS)
+            process.wait()
 
 
 def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_listens_on_loopback_only(

@@ -5,30 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from pipelines.flights import pipeline
-from tests.waiting import wait_until
 from tidegate.airflow import submit
-from tidegate.airflow.submit import RunFlows, SubmitHook, end_group, without_secrets
+from tidegate.airflow.submit import RunFlows, SubmitHook, without_secrets
 
 pytestmark = pytest.mark.airflow
-
-JOB = """
-import signal, subprocess, sys, time
-if len(sys.argv) == 2:
-    child = subprocess.Popen([sys.executable, __file__, sys.argv[1], "child"])
-signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[1] == "ignores" else signal.SIG_DFL)
-print("up", flush=True)
-time.sleep(3600)
-"""
 
 
 def _connection(monkeypatch: pytest.MonkeyPatch, host: str, **extra: str) -> None:
@@ -123,41 +110,8 @@ def test_a_failed_application_raises_so_that_the_retry_policy_is_evaluated(spark
         hook.submit("run_pipeline.py")
 
 
-@pytest.mark.parametrize(
-    ("reaction", "grace", "ended_by"), [("exits", 3600.0, signal.SIGTERM), ("ignores", 0.2, signal.SIGKILL)]
-)
-def test_the_whole_process_group_gets_sigterm_and_then_sigkill(
-    tmp_path: Path, reaction: str, grace: float, ended_by: signal.Signals
-) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(JOB)
-    leader = subprocess.Popen([sys.executable, str(script), reaction], stdout=subprocess.PIPE, start_new_session=True)
-    assert leader.stdout is not None
-    assert [leader.stdout.readline() for _ in range(2)] == [b"up\n", b"up\n"], "parent and child run"
-    # It returns as soon as the processes exit: with the whole grace period this test would time out.
-    end_group(leader, grace=grace)
-    assert leader.returncode == -ended_by
-    leader.stdout.close()
-    wait_until(
-        lambda: not [p for p in psutil.process_iter() if _runs_in(p, leader.pid)], "the child process has ended too"
-    )
-
-
 def test_an_application_ends_before_airflow_kills_its_task() -> None:
     assert submit.GRACE_SECONDS + submit._KILL_SECONDS < 5, "Airflow kills the task 5 s after SIGTERM"
-
-
-def _runs_in(process: psutil.Process, group: int) -> bool:
-    try:
-        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, ProcessLookupError):
-        return False
-
-
-def test_ending_a_process_group_that_has_exited_is_no_error() -> None:
-    leader = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
-    leader.wait()
-    end_group(leader, grace=1.0)
 
 
 def test_killing_the_task_ends_the_application(

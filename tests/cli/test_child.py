@@ -15,6 +15,7 @@ from tests.waiting import wait_until
 from tidegate import json_codec
 from tidegate.cli import child
 from tidegate.errors import StoppedError
+from tidegate.processes import Process
 from tidegate.report import FlowReport, RunReport
 
 STUBBORN = "trap '' TERM; sleep 600 & echo $! >$0; wait"
@@ -26,11 +27,7 @@ def start(*command: str) -> subprocess.Popen[bytes]:
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    return Process.of(pid) is not None
 
 
 def wait_for(path: Path) -> str:

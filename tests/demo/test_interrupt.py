@@ -16,7 +16,7 @@ import pytest
 
 from demo import services
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.processes import Process
+from tidegate.processes import Process
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.chaos]
 pytestmark.append(pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"))

@@ -19,7 +19,7 @@ from demo import __main__ as command
 from demo import runs, scenario, services
 from demo.runs import DagRuns, RunCrashedError
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.processes import Process
+from tidegate.processes import Process
 
 PROJECT = Path(__file__).parents[2]
 DAG = """

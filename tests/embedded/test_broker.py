@@ -16,8 +16,8 @@ import pytest
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.embedded import jars
 from tidegate.embedded.broker import Broker
-from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError
+from tidegate.processes import Process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

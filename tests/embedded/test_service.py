@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.processes import Process
 from tidegate.embedded.service import Service, stop
+from tidegate.processes import Process
 
 FAMILY = """
 import subprocess, sys, time

@@ -17,7 +17,7 @@ from tests.docs import guides
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.embedded.airflow_server import PORT
 from tidegate.embedded.ports import LOOPBACK, is_free
-from tidegate.embedded.processes import Process
+from tidegate.processes import Process, end, living
 
 GUIDE = guides.GUIDES / "scheduling.md"
 _FOLDERS = {"broker": ".data/broker", "feeder": ".data/feeder"}
@@ -107,26 +107,20 @@ class Console:
 
     def kill(self, name: str) -> None:
         """Send SIGKILL to a component, and wait until it has exited."""
-        process = self.leader(name)
-        process.send_signal(signal.SIGKILL)
-        psutil.wait_procs([process], timeout=TIMEOUT_SECONDS)
+        leader = self.leader(name)
+        end(lambda: living(lambda process: process == leader), grace=0)
 
     def processes(self) -> list[psutil.Process]:
         """All processes that belong to this project, Spark applications included."""
-        processes = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                description = (
-                    " ".join(process.cmdline()) + process.environ().get("TIDEGATE_PROJECT", "") + process.cwd()
-                )
-                if str(self.folder) in description and process.status() != psutil.STATUS_ZOMBIE:
-                    processes.append(process)
-        return processes
+
+        def belongs(process: psutil.Process) -> bool:
+            words = [*process.cmdline(), process.environ().get("TIDEGATE_PROJECT", ""), process.cwd()]
+            return any(str(self.folder) in word for word in words)
+
+        return living(belongs)
 
     def remove(self) -> None:
         """Stop all processes of the project, also after a failed test."""
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
             self.shell("make down")
-        for process in self.processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        end(self.processes, grace=0)

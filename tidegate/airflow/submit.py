@@ -6,18 +6,13 @@ Airflow kills the task, and an environment without Airflow's secrets.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Connection, Context
@@ -29,6 +24,7 @@ from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.launch import application, arguments, submit_conf, submit_environment
 from tidegate.layout import Layout
+from tidegate.processes import end_group
 from tidegate.report import RunReport
 from tidegate.request import RunRequest, fresh_id
 
@@ -183,7 +179,8 @@ class SubmitHook(SparkSubmitHook):
 
     def _end_processes(self) -> None:
         if self._submit_sp is not None:
-            end_group(self._submit_sp, GRACE_SECONDS)
+            end_group(self._submit_sp.pid, grace=GRACE_SECONDS, kill_seconds=_KILL_SECONDS)
+            self._submit_sp.wait()
 
 
 def _only_flows_failed(report: RunReport | None) -> bool:
@@ -196,30 +193,3 @@ def _only_flows_failed(report: RunReport | None) -> bool:
 def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
     """Environment variables without Airflow's configuration, connections and variables."""
     return {name: value for name, value in variables.items() if not name.startswith(_SECRETS)}
-
-
-def end_group(leader: subprocess.Popen[Any], grace: float) -> None:
-    """End a process and its whole group: SIGTERM, then SIGKILL for the remaining processes.
-
-    Args:
-        leader: A process that was started with ``start_new_session=True``.
-        grace: Seconds between the two signals; returns as soon as all processes have ended.
-    """
-    for number, timeout in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
-        if not _alive(leader.pid):
-            break
-        deadline = time.monotonic() + timeout
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(leader.pid, number)
-        while _alive(leader.pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-    leader.wait()
-
-
-def _alive(group: int) -> bool:
-    # Zombies count as ended: the orphans of a killed parent may stay unreaped for a while.
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                return True
-    return False

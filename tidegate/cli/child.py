@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from tidegate.errors import StoppedError
+from tidegate.processes import end_group
 from tidegate.report import RunReport
 
 POLL_SECONDS = 0.2
@@ -39,39 +39,14 @@ def watch(
                 show(RunReport.read(path))
                 time.sleep(POLL_SECONDS)
         finally:
-            end_group(process, hurried=lambda: len(signals) > 1)
+            # Also after its normal end, because descendants may remain.
+            end_group(process.pid, grace=GRACE_SECONDS, hurried=lambda: len(signals) > 1)
+            process.wait()
         if signals:
             raise StoppedError(signals[0])
     report = RunReport.read(path)
     show(report)
     return process.returncode, report
-
-
-def end_group(process: subprocess.Popen[bytes], *, hurried: Callable[[], bool] = lambda: False) -> None:
-    """End all processes of a process group: SIGTERM, then SIGKILL after the grace period.
-
-    Args:
-        hurried: Whether to skip the rest of the grace period (a second Ctrl-C).
-    """
-    deadline = time.monotonic() + GRACE_SECONDS
-    alive = _signal(process, signal.SIGTERM)
-    while alive and time.monotonic() < deadline and not hurried():
-        time.sleep(0.05)
-        alive = _signal(process, 0)
-    while alive:
-        alive = _signal(process, signal.SIGKILL)
-        time.sleep(0.05)
-    process.wait()
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
-    """Send a signal to the group; returns whether it still has processes."""
-    process.poll()  # reaps the leader: as a zombie it would keep the group alive
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @contextmanager

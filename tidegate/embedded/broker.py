@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Self
 
 from tidegate.embedded import broker_files, java
 from tidegate.embedded.ports import free_port, is_free, listens
-from tidegate.embedded.processes import Process
 from tidegate.errors import SetupError
+from tidegate.processes import Process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,14 +8,11 @@ which overwrites the environment that other processes can read (an Airflow worke
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.embedded.processes import Process
+from tidegate.processes import Process, end, living
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,8 +22,8 @@ if TYPE_CHECKING:
 
 MARK = "TIDEGATE_PART_OF"
 """The environment variable of all processes of a service. Its value is ``<service> of <folder>``."""
-_POLL_SECONDS = 0.05
-_KILL_SECONDS = 5.0
+_ORPHAN_SECONDS = 5.0
+"""Time for the orphans of an earlier start to exit after SIGTERM."""
 _TAIL_CHARACTERS = 3000
 
 
@@ -58,7 +55,7 @@ class Service:
         """
         if self.leader is not None:
             return
-        stop([self], grace=_KILL_SECONDS)
+        stop([self], grace=_ORPHAN_SECONDS)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
@@ -112,37 +109,22 @@ def stop(services: Iterable[Service], *, grace: float) -> int:
         The number of processes.
     """
     services = list(services)
-    signalled: set[int] = set()
-    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)):
-        until = time.monotonic() + patience
-        while running := processes(services):
-            # Includes processes that were started in the meantime.
-            for process in running:
-                if number == signal.SIGKILL or process.pid not in signalled:
-                    with suppress(ProcessLookupError):
-                        os.kill(process.pid, number)
-                signalled.add(process.pid)
-            if time.monotonic() > until:
-                break
-            time.sleep(_POLL_SECONDS)
+    count = end(lambda: processes(services), grace=grace)
     for service in services:
         (service.folder / f"{service.name}.pid").unlink(missing_ok=True)
-    return len(signalled)
+    return count
 
 
 def processes(services: Iterable[Service]) -> list[psutil.Process]:
     """The living processes of services, found by session or environment variable, without the current process."""
-    import psutil
-
     services = list(services)
     marks = {service._mark for service in services}
     sessions = {session for service in services if (session := service._session) is not None}
-    members = []
-    for process in psutil.process_iter():
+
+    def belongs(process: psutil.Process) -> bool:
         # The environment of another user's process cannot be read; such a process is not part of a service.
-        with suppress(psutil.Error, OSError):
-            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            if os.getsid(process.pid) in sessions or process.environ().get(MARK) in marks:
-                members.append(process)
-    return members
+        return process.pid != os.getpid() and (
+            os.getsid(process.pid) in sessions or process.environ().get(MARK) in marks
+        )
+
+    return living(belongs)

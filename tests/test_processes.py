@@ -13,8 +13,16 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded import processes
-from tidegate.embedded.processes import Process
+from tidegate.processes import Process, end_group, members
+
+JOB = """
+import signal, subprocess, sys, time
+if len(sys.argv) == 2:
+    child = subprocess.Popen([sys.executable, __file__, sys.argv[1], "child"])
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[1] == "ignores" else signal.SIG_DFL)
+print("up", flush=True)
+time.sleep(3600)
+"""
 
 Start = Callable[[str], subprocess.Popen[str]]
 
@@ -98,6 +106,31 @@ def test_stopping_a_process_stops_its_children(start: Start) -> None:
     wait_until(lambda: not child.alive, "the end of the child")
 
 
+@pytest.mark.parametrize(
+    ("reaction", "grace", "ended_by"), [("exits", 3600.0, signal.SIGTERM), ("ignores", 0.2, signal.SIGKILL)]
+)
+def test_the_whole_process_group_gets_sigterm_and_then_sigkill(
+    tmp_path: Path, reaction: str, grace: float, ended_by: signal.Signals
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    leader = subprocess.Popen([sys.executable, str(script), reaction], stdout=subprocess.PIPE, start_new_session=True)
+    assert leader.stdout is not None
+    assert [leader.stdout.readline() for _ in range(2)] == [b"up\n", b"up\n"], "parent and child run"
+    # It returns as soon as the processes exit: with the whole grace period this test would time out.
+    end_group(leader.pid, grace=grace)
+    leader.wait()
+    assert leader.returncode == -ended_by
+    leader.stdout.close()
+    assert members(leader.pid) == [], "the child process has ended too"
+
+
+def test_ending_a_process_group_that_has_exited_is_no_error() -> None:
+    leader = subprocess.Popen([sys.executable, "-c", ""], start_new_session=True)
+    leader.wait()
+    end_group(leader.pid, grace=1.0)
+
+
 def test_a_process_round_trips_through_a_file(tmp_path: Path) -> None:
     process = _process(os.getpid())
     process.write(tmp_path / "it.pid")
@@ -112,15 +145,14 @@ def test_a_file_with_other_content_is_read_as_none(tmp_path: Path, content: str 
     assert Process.read(tmp_path / "it.pid") is None
 
 
-def test_on_other_systems_than_linux_ps_prints_the_start_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = tmp_path / "ps"
-    fake.write_text(
-        '#!/bin/sh\n[ "$4" = 7 ] && echo "Ss   Sat Nov 21 09:57:01 2026"\n[ "$4" = 8 ] && echo "Z  Sat Nov"\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+def test_on_other_systems_than_linux_a_process_is_identified_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert Process.of(7) == Process(pid=7, started="Sat Nov 21 09:57:01 2026")
-    assert Process.of(8) is None
-    assert Process.of(9) is None
-    assert processes.Process(pid=7, started="Sat Nov 21 09:57:02 2026").alive is False
+    popen = start("exec sleep 600")
+    process = _process(popen.pid)
+    assert process.alive
+    assert Process(pid=popen.pid, started="another time").alive is False
+    os.kill(popen.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
+    assert not process.alive, "a zombie is not alive"
+    popen.wait()
+    assert Process.of(popen.pid) is None
