@@ -145,7 +145,6 @@ def living(matches: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
     import psutil
 
     processes = []
-    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if matches(process) and process.status() != psutil.STATUS_ZOMBIE:

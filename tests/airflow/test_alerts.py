@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -30,12 +32,14 @@ class Webhook:
 
     def __init__(self) -> None:
         self.received: list[dict[str, Any]] = []
+        self.authorization: str | None = None
         self.status = 200
         hook = self
 
         class Answer(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                hook.authorization = self.headers["Authorization"]
                 if hook.status == 200:
                     hook.received.append(body)
                 self.send_response(hook.status)
@@ -138,6 +142,17 @@ def test_the_next_run_sends_the_notifications_of_an_unreachable_channel(
     webhook.status = 200
     evaluate()
     assert webhook.new_events() == OPENED
+
+
+def test_a_webhook_gets_user_and_password_and_its_url_is_not_logged(
+    layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("httpx").setLevel(logging.NOTSET)
+    caplog.set_level(logging.INFO)
+    connect(monkeypatch, conn_type="http", host=webhook.url, login="jörg", password="p:ß")
+    evaluate()
+    assert webhook.authorization == f"Basic {base64.b64encode('jörg:p:ß'.encode()).decode()}"
+    assert "a-secret" not in caplog.text
 
 
 def test_a_notification_that_was_sent_and_not_recorded_is_sent_again(

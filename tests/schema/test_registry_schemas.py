@@ -17,13 +17,12 @@ AVRO = {"type": "record", "name": "Click", "fields": [{"name": "id", "type": "lo
 
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
-    with SchemaRegistry(user="ada:s p%40ce") as running:
-        running.user = "ada:s p@ce"
+    with SchemaRegistry(user="jörg:s p@ce") as running:
         yield running
 
 
 def address(registry: SchemaRegistry) -> str:
-    return registry.address.replace("s p@ce", "s%20p%40ce")
+    return registry.address.replace("jörg:s p@ce", "j%C3%B6rg:s%20p%40ce")
 
 
 def test_a_schema_is_fetched_once_and_cached(registry: SchemaRegistry, tmp_path: Path) -> None:
@@ -56,6 +55,9 @@ def test_errors_name_the_cause_and_never_the_password(registry: SchemaRegistry, 
         fetch("", tmp_path, number)
     with pytest.raises(SetupError, match="TIDEGATE_REGISTRY"):
         fetch("ftp://somewhere", tmp_path, number)
+    with pytest.raises(SetupError, match="TIDEGATE_REGISTRY") as unreadable:
+        fetch("http://ada:wrong@somewhere:port", tmp_path, number)
+    assert "wrong" not in unreadable.value.message
     with pytest.raises(SourceError, match="PROTOBUF"):
         fetch(address(registry), tmp_path, protobuf)
     with pytest.raises(SourceError, match="401") as refused:

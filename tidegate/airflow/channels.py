@@ -18,8 +18,8 @@ from __future__ import annotations
 import html
 import importlib
 import json
-import urllib.error
-import urllib.request
+import logging
+import ssl
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from tidegate import formatting, http_client
+from tidegate import formatting
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def send(connection: Connection, notification: Notification, context: Context) -
     Raises:
         SetupError: The connection has another type, or lacks a field, or the provider's package is not installed.
         RefusedError: The channel answered with an error.
-        Exception: Any error of the provider's library; `OSError` when the channel cannot be reached.
+        Exception: Any error of the provider's library, or of httpx; its text may contain the URL.
     """
     extra = connection.extra_dejson
     match connection.conn_type:
@@ -139,16 +139,25 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
         raise SetupError(
             f"connection {CONNECTION!r} has no URL; set its host to the URL of the webhook, for example https://chat/hook"
         )
-    headers = {"Content-Type": "application/json", **extra.get("headers", {})}
-    if connection.login:
-        headers["Authorization"] = http_client.basic_auth(connection.login, connection.password or "")
-    request = urllib.request.Request(url, json.dumps(notification.to_json()).encode(), headers, method="POST")
-    try:
+    import httpx
+
+    # The URL may be a secret: neither it nor the response may be logged. httpx logs the URL of each request at level INFO.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # A redirect counts as an error: a POST would be repeated as a GET without its body.
+    with httpx.stream(
+        "POST",
+        url,
+        content=json.dumps(notification.to_json()),
+        headers={"Content-Type": "application/json", **extra.get("headers", {})},
+        auth=(connection.login, connection.password or "") if connection.login else None,
+        timeout=SECONDS,
+        follow_redirects=False,
+        # The certificates of the system, which may contain those of a company; the default are only public ones.
+        verify=ssl.create_default_context(),
+    ) as response:
         # The status alone counts: an error while reading the body would cause a second notification.
-        http_client.send(request, SECONDS).close()
-    except urllib.error.HTTPError as error:
-        # The URL may be a secret: neither it nor the response may be logged.
-        raise RefusedError(f"the webhook answered {error.code}") from None
+        if not response.is_success:
+            raise RefusedError(f"the webhook answered {response.status_code}")
 
 
 def _notifier(package: str, module: str, name: str) -> Any:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import secrets
 import sys
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from tidegate.embedded import airflow_home, paths
@@ -230,19 +228,23 @@ class AirflowServer:
         if self._port is None:
             # A server at the default port belongs to another project.
             raise AirflowUnavailableError("This project's Airflow was never started; start it with `make up`.")
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)
+        import httpx
+
         try:
-            # Ignores proxies of the environment.
-            with _OPENER.open(request, timeout=_ANSWER_SECONDS) as response:
-                content: dict[str, Any] = json.load(response)
-                return content
-        except (OSError, ValueError, http.client.HTTPException) as error:
+            response = httpx.request(
+                "GET" if body is None else "POST",
+                self.url + path,
+                json=body,
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                timeout=_ANSWER_SECONDS,
+                trust_env=False,  # no proxies of the environment
+            )
+            if not response.is_success:
+                raise AirflowUnavailableError(f"Airflow at {self.url} answers {response.status_code}")
+            content: dict[str, Any] = response.json()
+            return content
+        except (httpx.RequestError, ValueError) as error:
             raise AirflowUnavailableError(f"Airflow at {self.url} does not answer: {error}") from error
-
-
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _text(path: Path) -> str:

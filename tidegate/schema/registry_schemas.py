@@ -7,16 +7,14 @@ changes, so responses are cached: records of bronze can be parsed again while th
 
 from __future__ import annotations
 
-import http.client
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tidegate import atomic, http_client
+from tidegate import atomic
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
 
@@ -26,6 +24,7 @@ _SECONDS = 10
 _FROM = "registry"
 """Key of a cached schema: the registry's address."""
 _UNKNOWN_ID = 404
+_NO_URL = "TIDEGATE_REGISTRY is not the URL of a registry; write it as in http://127.0.0.1:8081"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,35 +92,45 @@ def _without_credentials(registry: str) -> str:
 
 
 def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
+    import ssl
+
+    import httpx
+
     url = urllib.parse.urlsplit(registry)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise SetupError("TIDEGATE_REGISTRY is not the URL of a registry; write it as in http://127.0.0.1:8081")
+        raise SetupError(_NO_URL)
     address = _without_credentials(registry)
-    request = urllib.request.Request(f"{address}/schemas/ids/{schema_id}")
-    if url.username is not None:
-        user, password = (urllib.parse.unquote(each) for each in (url.username, url.password or ""))
-        request.add_header("Authorization", http_client.basic_auth(user, password))
+    user, password = (urllib.parse.unquote(each or "") for each in (url.username, url.password))
     try:
-        with http_client.send(request, _SECONDS) as answer:
-            response = json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        if error.code == _UNKNOWN_ID:
-            return None
-        if error.code >= 500 or error.code == 429:
-            raise SourceUnavailableError(f"the registry at {address} answers {error.code}; run again later") from None
-        raise SourceError(
-            f"the registry at {address} answers {error.code}; check the address, the user and the password in "
-            "TIDEGATE_REGISTRY"
-        ) from None
-    except (OSError, http.client.HTTPException):
+        answer = httpx.get(
+            f"{address}/schemas/ids/{schema_id}",
+            auth=None if url.username is None else (user, password),
+            timeout=_SECONDS,
+            # User and password would be sent to the target of the redirect.
+            follow_redirects=False,
+            # The certificates of the system, which may contain those of a company; the default are only public ones.
+            verify=ssl.create_default_context(),
+        )
+    except httpx.InvalidURL:
+        raise SetupError(_NO_URL) from None
+    except httpx.RequestError:
         raise SourceUnavailableError(
             f"the registry at {address} does not answer; start it, or run again later"
         ) from None
-    except ValueError:
-        raise SourceError(f"the server at {address} is not a schema registry; correct TIDEGATE_REGISTRY") from None
-    if not isinstance(response, dict):
-        raise SourceError(f"the server at {address} is not a schema registry; correct TIDEGATE_REGISTRY")
-    return response
+    status = answer.status_code
+    if status == _UNKNOWN_ID:
+        return None
+    if status >= 500 or status == 429:
+        raise SourceUnavailableError(f"the registry at {address} answers {status}; run again later")
+    if not answer.is_success:
+        raise SourceError(
+            f"the registry at {address} answers {status}; check the address, the user and the password in TIDEGATE_REGISTRY"
+        )
+    with suppress(ValueError):
+        response = answer.json()
+        if isinstance(response, dict):
+            return response
+    raise SourceError(f"the server at {address} is not a schema registry; correct TIDEGATE_REGISTRY")
 
 
 def _schema(response: dict[str, Any], schema_id: int) -> WriterSchema:
