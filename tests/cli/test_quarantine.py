@@ -199,7 +199,7 @@ def test_waive_prints_how_many_are_waived_and_how_many_remain_open(quarantine: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("waive", "orders", "silver", "--reason", " "), "--reason is empty"),
+        (("waive", "orders", "silver", "--reason", " "), "waiving needs a reason"),
         (("waive", "orders", "silver", "--reason", "x", "--rule", "a' OR 1=1"), "is not a rule name"),
         (("waive", "orders", "silver", "--reason", "x", "--since", "soon"), "is not a day"),
         (("waive", "orders", "silvr", "--reason", "x"), "did you mean 'silver'"),

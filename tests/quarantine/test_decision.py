@@ -11,8 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.cli.project import append, quarantined
+from tidegate.checkpoints import lease
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import RequestError
+from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
 from tidegate.quarantine import claims, decision, lifecycle
@@ -39,11 +40,11 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def waive(layout: Layout, rule: str | None = None, *, by: str = "o'hara", reason: str = "the shop's own test") -> int:
-    return decision.waive(layout, "orders", "silver", Selection.check(rule=rule), by=by, reason=reason)
+    return decision.waive(layout, "orders", "silver", Selection.check(rule=rule), by=by, reason=reason).entries
 
 
 def expire(layout: Layout, selection: Selection) -> int:
-    return decision.expire(layout, "orders", "silver", selection, by="ada")
+    return decision.expire(layout, "orders", "silver", selection, by="ada").entries
 
 
 def entries(layout: Layout) -> dict[str, dict[str, Any]]:
@@ -113,6 +114,24 @@ def test_claimed_entries_are_not_waived(layout: Layout) -> None:
     claims.create(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
     assert waive(layout, "malformed_line") == 1
     assert claims.unfinished_claim(path) == claims.Claim(number=3, entries=2)
+
+
+def test_a_replay_processes_the_claim_of_an_interrupted_one_too_but_a_dry_run_does_not(layout: Layout) -> None:
+    claims.create(layout.quarantine("orders", "silver"), EVERYTHING, number=3, first=3, limit=2, by="ada")
+    rule = Selection.check(rule="malformed_line")
+    replayable = decision.check_replay(layout, "orders", "silver", rule, dry_run=False)
+    assert (replayable.entries, replayable.interrupted) == (3, 2)
+    assert decision.check_replay(layout, "orders", "silver", rule, dry_run=True).interrupted == 0
+
+
+def test_a_dry_run_counts_and_changes_nothing_also_while_a_run_holds_the_lease(layout: Layout) -> None:
+    rule = Selection.check(rule="between(amount)")
+    with lease.hold(layout, ("checkpoint:orders/silver",), what="attempt a1 of orders"):
+        closed = decision.waive(layout, "orders", "silver", rule, by="ada", reason="", dry_run=True)
+        with pytest.raises(LeaseHeldError, match="attempt a1 of orders"):
+            waive(layout, "between(amount)")
+    assert (closed.entries, closed.counts.open) == (2, 6)
+    assert states(layout) == {"open": 6}
 
 
 def test_old_entries_expire(layout: Layout) -> None:

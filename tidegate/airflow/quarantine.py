@@ -7,7 +7,6 @@ application, and ``show`` reports its counts. The user who triggered the run is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pendulum
@@ -19,12 +18,11 @@ from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
-from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.planning.extent import with_size
-from tidegate.quarantine import claims, decision, lifecycle
+from tidegate.quarantine import decision
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
@@ -103,10 +101,9 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         layout.open()
         if params["action"] != "replay":
             return None, decide(layout, pipeline, flow, selection, params, by=by)
-        overrides.check_on(layout, pipeline.name, flow.name)
-        path = layout.quarantine(pipeline.name, flow.name)
-        entries = lifecycle.count_unclaimed(path, selection)
-        if not entries and claims.unfinished_claim(path) is None:
+        dry_run = params["dry_run"]
+        replayable = decision.check_replay(layout, pipeline.name, flow.name, selection, dry_run=dry_run)
+        if not replayable.entries and not replayable.interrupted:
             return None, f"{flow.name}: no open entries"
         request = RunRequest.of_replay(
             pipeline,
@@ -115,9 +112,9 @@ class PlanQuarantine(BaseOperator, SkipMixin):
             selection,
             requested_by=by,
             limit=params["limit"],
-            dry_run=params["dry_run"],
+            dry_run=dry_run,
         )
-        return with_size(Environment.read(), pipeline, request), f"{flow.name}: {entries:,} open entries"
+        return with_size(Environment.read(), pipeline, request), f"{flow.name}: {replayable.entries:,} open entries"
 
 
 class ShowReplay(BaseOperator):
@@ -146,35 +143,28 @@ class ShowReplay(BaseOperator):
 def decide(
     layout: Layout, pipeline: Pipeline, flow: Flow, selection: Selection, params: Mapping[str, Any], *, by: str
 ) -> str:
-    """Execute the action `waive`, `expire` or `take` under the flow's lease; returns a summary.
+    """Execute the action `waive`, `expire` or `take`; returns a summary.
 
     Raises:
         RequestError: The reason or the age is missing, a field does not apply to the action, or no refused batch waits.
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    path, action, reason = layout.quarantine(pipeline.name, flow.name), params["action"], params["reason"] or ""
-    _check_fits(action, params, dry_run=params["dry_run"])
-    if params["dry_run"]:
-        if action == "expire":
-            decision.check_age(selection)
-        return f"{flow.name}: {lifecycle.count_unclaimed(path, selection):,} open entries would be changed"
-    resource = lease.checkpoint_resource(pipeline.name, flow.name)
-    with lease.hold(layout, (resource,), what=f"{action} of {pipeline.name}/{flow.name} in quarantine, by {by}"):
-        if action == "take":
-            batch_id = refusal.decide(layout, checkpoint.current(layout, pipeline, flow), flow, by=by, reason=reason)
-            return f"{flow.name}: the next run will quarantine the whole batch {batch_id}"
-        if action == "waive":
-            waived = decision.waive(layout, pipeline.name, flow.name, selection, by=by, reason=reason)
-            return f"{flow.name}: {waived:,} waived{_claimed_note(path)}"
-        expired = decision.expire(layout, pipeline.name, flow.name, selection, by=by)
-        return f"{flow.name}: {expired:,} expired{_claimed_note(path)}"
-
-
-def _claimed_note(path: Path) -> str:
-    claim = claims.unfinished_claim(path)
-    if claim is None:
-        return ""
-    return f"; {claim.entries:,} more are claimed by an interrupted replay, which the flow's next run completes"
+    action, reason, dry_run = params["action"], params["reason"] or "", params["dry_run"]
+    _check_fits(action, params, dry_run=dry_run)
+    if action == "take":
+        batch_id = decision.take(layout, pipeline, flow, by=by, reason=reason)
+        return f"{flow.name}: the next run will quarantine the whole batch {batch_id}"
+    names = (pipeline.name, flow.name)
+    if action == "waive":
+        closed = decision.waive(layout, *names, selection, by=by, reason=reason, dry_run=dry_run)
+    else:
+        closed = decision.expire(layout, *names, selection, by=by, dry_run=dry_run)
+    if dry_run:
+        return f"{flow.name}: {closed.entries:,} open entries would be changed"
+    summary = f"{flow.name}: {closed.entries:,} {'waived' if action == 'waive' else 'expired'}"
+    if not (claimed := closed.counts.claimed):
+        return summary
+    return f"{summary}; {claimed:,} more are claimed by an interrupted replay, which the flow's next run completes"
 
 
 def _check_fits(action: str, params: Mapping[str, Any], *, dry_run: bool) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from tidegate.checkpoints import checkpoint, lease, refusal
 from tidegate.cli import console, project
-from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.quarantine import decision, lifecycle
+from tidegate.quarantine import decision
+from tidegate.quarantine.decision import Closed
 from tidegate.quarantine.selection import Selection
 from tidegate.spec import Flow
 
@@ -42,15 +41,11 @@ def waive(
 
     The entries stay in the table with state `waived`. Exit code 75 while a run holds the flow's lease.
     """
-    if not reason.strip():
-        raise RequestError("--reason is empty: state why these records will not be repaired")
     selection = Selection.check(rule=rule, since=since, until=until)
-    layout, flows = selected_flows(name, flow)
-
-    def act(flow: str) -> int:
-        return decision.waive(layout, name, flow, selection, by=project.current_user(), reason=reason)
-
-    _decide(layout, name, flows, "waived", selection, dry_run, act)
+    layout, (only,) = selected_flows(name, flow)
+    by = project.current_user()
+    closed = decision.waive(layout, name, only.name, selection, by=by, reason=reason, dry_run=dry_run)
+    _print(only.name, "waived", closed, dry_run)
 
 
 def take(
@@ -67,10 +62,7 @@ def take(
     flow's lease.
     """
     layout, (only,) = selected_flows(name, flow)
-    ref = checkpoint.current(layout, project.load(name), only)
-    resource = lease.checkpoint_resource(name, only.name)
-    with lease.hold(layout, (resource,), what=f"tidegate quarantine take of {name}/{only.name}"):
-        batch_id = refusal.decide(layout, ref, only, by=project.current_user(), reason=reason)
+    batch_id = decision.take(layout, project.load(name), only, by=project.current_user(), reason=reason)
     console.echo(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
 
 
@@ -89,11 +81,9 @@ def expire(
     """
     selection = Selection.check(rule=rule, older_than=older_than)
     layout, flows = selected_flows(name, flow)
-
-    def act(flow: str) -> int:
-        return decision.expire(layout, name, flow, selection, by=project.current_user())
-
-    _decide(layout, name, flows, "expired", selection, dry_run, act)
+    for each in flows:
+        closed = decision.expire(layout, name, each.name, selection, by=project.current_user(), dry_run=dry_run)
+        _print(each.name, "expired", closed, dry_run)
 
 
 def selected_flows(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
@@ -102,26 +92,11 @@ def selected_flows(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]
     return Layout.of(environment), project.choose(project.load(name), [flow] if flow is not None else [])
 
 
-def _decide(
-    layout: Layout,
-    name: str,
-    flows: Sequence[Flow],
-    state: str,
-    selection: Selection,
-    dry_run: bool,
-    act: Callable[[str], int],
-) -> None:
-    """Apply a decision to each flow's entries under its lease, and print how many entries remain open."""
-    for flow in flows:
-        path = layout.quarantine(name, flow.name)
-        if dry_run:
-            entries = lifecycle.count_unclaimed(path, selection)
-            console.echo(f"{flow.name}: {entries:,} would be {state}")
-            continue
-        if not path.exists():
-            console.echo(f"{flow.name}: nothing is quarantined")
-            continue
-        resource = lease.checkpoint_resource(name, flow.name)
-        with lease.hold(layout, (resource,), what=f"tidegate quarantine of {name}/{flow.name}"):
-            entries = act(flow.name)
-        console.echo(f"{flow.name}: {entries:,} {state}, {lifecycle.entry_counts(path).open:,} still open")
+def _print(flow: str, state: str, closed: Closed, dry_run: bool) -> None:
+    """Print how many entries of a flow a decision closed, and how many remain open."""
+    if dry_run:
+        console.echo(f"{flow}: {closed.entries:,} would be {state}")
+    elif closed.counts.states:
+        console.echo(f"{flow}: {closed.entries:,} {state}, {closed.counts.open:,} still open")
+    else:
+        console.echo(f"{flow}: nothing is quarantined")

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tidegate.checkpoints import overrides
 from tidegate.cli import console, project
 from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
 from tidegate.cli.run import attempt
 from tidegate.layout import Layout
 from tidegate.planning.extent import with_size
-from tidegate.quarantine import claims, lifecycle
+from tidegate.quarantine import decision, lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.report import now
 from tidegate.request import RunRequest
@@ -45,16 +44,14 @@ def replay(
     pipeline = project.load(name)
     (only,) = project.choose(pipeline, [flow])
     layout = Layout.of(environment)
-    overrides.check_on(layout, name, only.name)
-    path = layout.quarantine(name, only.name)
-    unclaimed, unfinished = lifecycle.count_unclaimed(path, selection), claims.unfinished_claim(path)
-    if not unclaimed and (unfinished is None or dry_run):
+    replayable = decision.check_replay(layout, name, only.name, selection, dry_run=dry_run)
+    if not replayable.entries and not replayable.interrupted:
         console.echo(
             f"{only.name}: nothing {f'{selection.summary()} ' if selection.summary() else ''}is open; no JVM was started"
         )
         return
-    if unfinished is not None and not dry_run:
-        console.echo(f"{only.name}: {unfinished.entries:,} entries of an interrupted replay are finished first")
+    if replayable.interrupted:
+        console.echo(f"{only.name}: {replayable.interrupted:,} entries of an interrupted replay are finished first")
     request = RunRequest.of_replay(
         pipeline,
         only.name,
@@ -65,6 +62,6 @@ def replay(
         dry_run=dry_run,
     )
     code = attempt(environment, with_size(environment, pipeline, request))
-    counts = lifecycle.entry_counts(path)
+    counts = lifecycle.entry_counts(layout.quarantine(name, only.name))
     console.echo(f"{only.name}: {counts.open:,} open, {counts.states.get('replayed', 0):,} replayed")
     raise typer.Exit(code)

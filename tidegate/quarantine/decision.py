@@ -1,19 +1,23 @@
-"""Decisions that close quarantine entries without judging them again: waive, expire, retire.
+"""Actions on a flow's quarantine, for the command line, the DAG `quarantine` and the job. They start no JVM.
 
-A decision is one commit to the quarantine table and one line of the ledger. The commit carries the prepared line and the
-number of the decision. After a crash between the two, the flow's next decision writes the missing line first.
+`waive`, `expire` and `retire` close entries without judging them again. Such a decision is one commit to the quarantine table
+and one line of the ledger. The commit carries the prepared line and the number of the decision. After a crash between the two,
+the flow's next decision writes the missing line first.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import identity, json_codec
+from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
 from tidegate.ops import ledger, store
 from tidegate.probes import delta
-from tidegate.quarantine import lifecycle
+from tidegate.quarantine import claims, lifecycle
 from tidegate.report import BatchRecord
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
     from tidegate.quarantine.selection import Selection
+    from tidegate.spec import Flow, Pipeline
 
 _Kind = Literal["waive", "expire", "retire", "retire_waived"]
 _STATES: dict[_Kind, lifecycle.State] = {
@@ -34,43 +39,80 @@ _IDS_AT_ONCE = 1_000
 """Entries per decision, which bounds the size of the SQL condition."""
 
 
-def waive(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str, reason: str) -> int:
-    """Close open entries as ``waived``, in one commit, and return how many.
+@dataclass(frozen=True, kw_only=True)
+class Closed:
+    """What waiving or expiring did to the entries of one flow."""
+
+    entries: int
+    """How many were closed; in a dry run, how many would be."""
+    counts: lifecycle.EntryCounts
+    """All entries afterwards."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayable:
+    """What a replay of one flow would process."""
+
+    entries: int
+    """Selected open entries that no replay has claimed."""
+    interrupted: int
+    """Entries of an interrupted replay, which are finished first; 0 for a dry run, which does not finish it."""
+
+
+def waive(
+    layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str, reason: str, dry_run: bool = False
+) -> Closed:
+    """Close open entries as ``waived``, in one commit, under the flow's lease.
 
     Args:
-        layout: The lake; the caller holds the flow's lease.
-        reason: Stored in the entries only; the ledger does not show it.
+        reason: Stored in the entries only; the ledger does not show it. A dry run needs none.
+        dry_run: Count the entries and change nothing.
 
     Raises:
         RequestError: The reason is empty.
+        LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    if not reason.strip():
+    if not (reason.strip() or dry_run):
         raise RequestError("waiving needs a reason: say why these records will not be corrected")
-    where = f"{lifecycle.UNCLAIMED} AND {selection.condition()}"
-    return _Decisions(layout, pipeline, flow).close_entries("waive", where, by=by, reason=reason.strip())
+    return _close(layout, pipeline, flow, "waive", selection, by=by, reason=reason.strip(), dry_run=dry_run)
 
 
-def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str) -> int:
-    """Close old entries as ``expired``, in one commit, and return how many.
-
-    Args:
-        layout: The lake; the caller holds the flow's lease.
-        selection: Which entries; it must contain a minimum age.
+def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str, dry_run: bool = False) -> Closed:
+    """Close old entries as ``expired``, in one commit, under the flow's lease. The arguments are those of `waive`.
 
     Raises:
-        RequestError: The selection contains no age.
+        RequestError: The selection contains no minimum age.
+        LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    check_age(selection)
-    where = f"{lifecycle.UNCLAIMED} AND {selection.condition()}"
-    return _Decisions(layout, pipeline, flow).close_entries(
-        "expire", where, by=by, reason=f"older than {selection.older_than}"
-    )
-
-
-def check_age(selection: Selection) -> None:
-    """Raise `RequestError` if a selection for `expire` contains no age."""
     if selection.older_than is None:
         raise RequestError("expiring needs an age: give the minimum age of an entry, for example 30d")
+    reason = f"older than {selection.older_than}"
+    return _close(layout, pipeline, flow, "expire", selection, by=by, reason=reason, dry_run=dry_run)
+
+
+def take(layout: Layout, pipeline: Pipeline, flow: Flow, *, by: str, reason: str) -> int:
+    """Let the flow's next run quarantine its refused batch as a whole, and return the batch's id.
+
+    Raises:
+        RequestError, CheckpointCorruptError: See `refusal.decide`.
+        LeaseHeldError: A run of the flow is in progress. Transient.
+    """
+    with _lease(layout, pipeline.name, flow.name, "take", by):
+        return refusal.decide(layout, checkpoint.current(layout, pipeline, flow), flow, by=by, reason=reason)
+
+
+def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection, *, dry_run: bool) -> Replayable:
+    """Check, before a JVM starts, that a replay is allowed, and count what it would process.
+
+    Raises:
+        RequestError: The flow is switched off.
+    """
+    overrides.check_on(layout, pipeline, flow)
+    path = layout.quarantine(pipeline, flow)
+    claim = None if dry_run else claims.unfinished_claim(path)
+    return Replayable(
+        entries=lifecycle.count_unclaimed(path, selection), interrupted=0 if claim is None else claim.entries
+    )
 
 
 def retire(layout: Layout, ref: CheckpointRef) -> int:
@@ -100,6 +142,32 @@ def retire(layout: Layout, ref: CheckpointRef) -> int:
         "retire_waived", f"state = 'waived' AND {of_others}", by="tidegate", reason=reason
     )
     return retired + decisions.close_entries("retire", f"state = 'open' AND {of_others}", by="tidegate", reason=reason)
+
+
+def _close(
+    layout: Layout,
+    pipeline: str,
+    flow: str,
+    kind: Literal["waive", "expire"],
+    selection: Selection,
+    *,
+    by: str,
+    reason: str,
+    dry_run: bool,
+) -> Closed:
+    path = layout.quarantine(pipeline, flow)
+    if dry_run or not path.exists():
+        entries = lifecycle.count_unclaimed(path, selection)
+        return Closed(entries=entries, counts=lifecycle.entry_counts(path))
+    where = f"{lifecycle.UNCLAIMED} AND {selection.condition()}"
+    with _lease(layout, pipeline, flow, kind, by):
+        entries = _Decisions(layout, pipeline, flow).close_entries(kind, where, by=by, reason=reason)
+    return Closed(entries=entries, counts=lifecycle.entry_counts(path))
+
+
+def _lease(layout: Layout, pipeline: str, flow: str, action: str, by: str) -> AbstractContextManager[None]:
+    resource = lease.checkpoint_resource(pipeline, flow)
+    return lease.hold(layout, (resource,), what=f"{action} of {pipeline}/{flow} in quarantine, by {by}")
 
 
 class _Decisions:
