@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import psutil
 from airflow_client.client import ApiClient, Configuration
 from airflow_client.client.api.asset_api import AssetApi
@@ -190,9 +190,9 @@ class Live:
     def page(self, run: str) -> str:
         """The HTML of the page of a run."""
         path = f"/tidegate/pipelines/flights/runs/{quote(run, safe='')}"
-        request = urllib.request.Request(self.server.url + path, headers={"Authorization": f"Bearer {self._token()}"})
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-            return str(response.read().decode())
+        headers = {"Authorization": f"Bearer {self._token()}"}
+        response = httpx.get(self.server.url + path, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False)
+        return response.raise_for_status().text
 
     def log(self, run: str, task: str, attempt: int = 1) -> str:
         """The log file of a task."""

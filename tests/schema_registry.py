@@ -13,7 +13,8 @@ import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.request import Request, urlopen
+
+import httpx
 
 
 class SchemaRegistry:
@@ -82,8 +83,7 @@ class SchemaRegistry:
         """Register a schema as a serializer does, and return its id."""
         body = {"schema": json.dumps(schema)} | ({} if kind == "AVRO" else {"schemaType": kind})
         url = f"http://127.0.0.1:{self.server.server_port}/subjects/clicks-value/versions"
-        with urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})) as response:
-            return int(json.loads(response.read())["id"])
+        return int(httpx.post(url, json=body, trust_env=False).json()["id"])
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:

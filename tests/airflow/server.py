@@ -7,9 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import httpx
 
 from tests.waiting import wait_until
 from tidegate.embedded.ports import free_port
@@ -50,8 +51,8 @@ def serving(home: Path, variables: Mapping[str, str]) -> Iterator[str]:
 
 def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     def answers_or_ended() -> bool:
-        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return True
+        with contextlib.suppress(httpx.RequestError):
+            return httpx.get(url, trust_env=False).is_success
         return server.poll() is not None
 
     wait_until(answers_or_ended, "the API server answers")

@@ -128,7 +128,7 @@ def test_a_dry_run_counts_and_changes_nothing_also_while_a_run_holds_the_lease(l
     rule = Selection.check(rule="between(amount)")
     with lease.hold(layout, ("checkpoint:orders/silver",), what="attempt a1 of orders"):
         closed = decision.waive(layout, "orders", "silver", rule, by="ada", reason="", dry_run=True)
-        with pytest.raises(LeaseHeldError, match="attempt a1 of orders"):
+        with pytest.raises(LeaseHeldError):
             waive(layout, "between(amount)")
     assert (closed.entries, closed.counts.open) == (2, 6)
     assert states(layout) == {"open": 6}

@@ -5,13 +5,12 @@ Per merge each aspect is tested on one page in one theme; the other combinations
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 if TYPE_CHECKING:
@@ -248,8 +247,4 @@ def _focused(page: Page) -> str:
 
 
 def _post(url: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
-    request = urllib.request.Request(
-        url, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})}, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=30) as response:
-        return json.load(response)
+    return httpx.post(url, json=body, headers=headers, timeout=30, trust_env=False).raise_for_status().json()
