@@ -97,6 +97,15 @@ def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(start: 
     assert time.monotonic() - begun >= 0.3, "not before"
 
 
+def test_a_killed_process_cannot_handle_sigterm(start: Start) -> None:
+    popen = start("trap 'echo in order; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    assert popen.stdout is not None
+    assert popen.stdout.readline() == "ready\n"
+    _process(popen.pid).kill_group()
+    assert popen.wait() == -signal.SIGKILL
+    assert popen.stdout.read() == ""
+
+
 def test_stopping_a_process_stops_its_children(start: Start) -> None:
     popen = start("sleep 600 & echo $!; wait")
     assert popen.stdout is not None
