@@ -208,10 +208,9 @@ def _measure(folder: Path, names: list[str], rounds: int) -> None:
 
 def _check(environment: Any) -> None:
     """Check that the status of every flow can be read, because errors would be faster than a status."""
-    from tidegate import registry
-    from tidegate.status import flow_status
+    from tidegate.status import flow_status, status_cache
 
-    for status in flow_status.gather(environment, list(registry.declarations().items()), patience=60):
+    for status in flow_status.gather(environment, list(status_cache.declarations(environment).items()), patience=60):
         assert status.error is None and status.lag is not None, f"{status.pipeline}/{status.flow}: {status.error}"
         assert status.lag.behind == 1, f"{status.pipeline}/{status.flow}: {status.lag.reason}"
 

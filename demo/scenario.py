@@ -14,7 +14,7 @@ from demo import checks, clicks_feed, flights_feed, output, recompute
 from demo.progress import existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
-from tidegate import registry
+from tidegate import registry, resolution
 from tidegate.report import RunReport
 from tidegate.spec import Pipeline
 from tidegate.status import lag
@@ -145,12 +145,13 @@ class Scenario:
 
     def _run(self, pipeline: Pipeline, expected: int) -> RunReport | None:
         environment = self.services.environment
-        before = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
+        flows = resolution.resolve(pipeline, environment.project).flows
+        before = [lag.measure(environment, flow) for flow in flows]
         layout = self.services.layout
         earlier = existing_reports(layout, pipeline.name)
         run = self.services.runs.start(pipeline.name)
         result, report = show_progress(self.console, layout, run, expected, earlier)
-        after = [lag.measure(environment, pipeline, flow) for flow in pipeline.flows]
+        after = [lag.measure(environment, flow) for flow in flows]
         output.run_result(self.console, result, report, before, after)
         if report is not None:
             output.quarantined(self.console, self.services.layout, pipeline, report)

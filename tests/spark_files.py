@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import registry
+from tests.resolved import resolved_flow
 from tidegate.checkpoints import checkpoint
 from tidegate.ops import evolution
 
@@ -66,7 +66,7 @@ def write_refused_schema_change(
     declared_flow = pipeline.flow(flow)
     ref = checkpoint.current(layout, pipeline, declared_flow)
     Checkpoint(ref.path(layout)).plan(batch_id, delta_offset(1))
-    source = registry.landing_source_of(declared_flow, pipeline)
+    source = resolved_flow(declared_flow, pipeline).landing
     assert source is not None
     refusal = {
         "batch_id": batch_id,

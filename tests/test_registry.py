@@ -67,28 +67,9 @@ def test_a_file_must_define_a_pipeline_with_its_own_name(declare: Path, content:
         registry.load("odd")
 
 
-def test_the_writer_of_a_table_is_searched_first_in_the_own_pipeline_and_then_in_all(declare: Path) -> None:
-    for name, table in (("one", "x"), ("two", "y")):
-        (declare / f"{name}.py").write_text(DECLARED.format(name=name, table=table))
-    one = registry.load("one")
-    writer = registry.writer_of("bronze.x", one)
-    assert writer is not None
-    assert writer[0] is one
-    writer = registry.writer_of("bronze.y", one)
-    assert writer is not None
-    assert (writer[0].name, writer[1].name) == ("two", "bronze")
-    assert registry.writer_of("bronze.z", one) is None
-
-
-def test_a_pipeline_that_does_not_load_does_not_affect_the_search_for_writers_and_readers(declare: Path) -> None:
+def test_a_pipeline_that_does_not_load_hides_no_other(declare: Path) -> None:
     (declare / "aa_wip.py").write_text("pipeline = Pipeline(")
     (declare / "ant.py").write_text(DECLARED.format(name="ant", table="ant"))
-    (declare / "bee.py").write_text(DECLARED.format(name="bee", table="bee"))
-    ant = registry.load("ant")
-    writer = registry.writer_of("bronze.bee", ant)
-    assert writer is not None
-    assert writer[0].name == "bee"
-    assert registry.readers_of("bronze.bee", ant) == []
     declared = registry.declarations()
     assert isinstance(declared["aa_wip"], SpecError)
-    assert declared["ant"] == ant
+    assert declared["ant"] == registry.load("ant")

@@ -6,13 +6,10 @@ Starts no JVM.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from tidegate.errors import SpecError
 
 
 def fingerprint(values: Mapping[str, Any]) -> str:
@@ -37,16 +34,13 @@ def suite_fingerprint(path: Path) -> str:
     return fingerprint(_without_ids(json.loads(path.read_text(encoding="utf-8"))))
 
 
-def code_fingerprint(module_name: str) -> str:
-    """Hash of the source of ``spark_jobs/<module_name>.py``, 16 hex digits. The module is read, not imported.
+def code_fingerprint(path: Path) -> str:
+    """Hash of the source of a transform's module, 16 hex digits. The module is read, not imported.
 
     Raises:
-        SpecError: There is no such module.
+        OSError: The file cannot be read.
     """
-    spec = importlib.util.find_spec(f"spark_jobs.{module_name}") if module_name.isidentifier() else None
-    if spec is None or spec.origin is None:
-        raise SpecError(f"spark_jobs/{module_name}.py does not exist; create it, or correct the flow's transform")
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _without_ids(suite: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidegate.errors import RequestError, SpecError, TidegateError
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.spec import Pipeline
 
 _loaded: dict[str, int] = {}
 """Modification time of each loaded pipeline's file, in nanoseconds, for `reload`."""
@@ -75,42 +75,6 @@ def declarations(get: Callable[[str], Pipeline] = load) -> dict[str, Pipeline | 
         get: `load`, or `reload` in a process that runs on while files are edited.
     """
     return {name: _pipeline_or_error(name, get) for name in names()}
-
-
-def writer_of(table: str, first: Pipeline) -> tuple[Pipeline, Flow] | None:
-    """The flow that writes a table: a flow of ``first``, or else of any declared pipeline that loads."""
-    if (flow := first.writer_of(table)) is not None:
-        return first, flow
-    for pipeline in _others(first):
-        if (flow := pipeline.writer_of(table)) is not None:
-            return pipeline, flow
-    return None
-
-
-def readers_of(table: str, first: Pipeline) -> list[tuple[Pipeline, Flow]]:
-    """The flows that read a table's change feed, of all pipelines that load; those of ``first`` come first."""
-    return [
-        (pipeline, flow)
-        for pipeline in (first, *_others(first))
-        for flow in pipeline.flows
-        if isinstance(flow.source, ChangeFeed) and flow.source.table == table
-    ]
-
-
-def landing_source_of(flow: Flow, pipeline: Pipeline) -> FileSource | KafkaSource | None:
-    """The landing source whose records a flow parses: the source of the bronze table that it reads. None for other flows."""
-    if not isinstance(flow.source, ChangeFeed):
-        return None
-    writer = writer_of(flow.source.table, pipeline)
-    if writer is None or writer[1].target.keys or isinstance(writer[1].source, ChangeFeed):
-        return None
-    return writer[1].source
-
-
-def _others(first: Pipeline) -> Iterator[Pipeline]:
-    for name in names():
-        if name != first.name and isinstance(pipeline := _pipeline_or_error(name, load), Pipeline):
-            yield pipeline
 
 
 def _pipeline_or_error(name: str, get: Callable[[str], Pipeline]) -> Pipeline | TidegateError:

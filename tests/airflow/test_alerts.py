@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import channels
 from tidegate.alerting.episodes import Episode
+from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import alert_history, plans
 
@@ -366,9 +367,9 @@ def test_episodes_of_a_pipeline_that_is_no_longer_declared_are_resolved_and_sent
     connect(monkeypatch, conn_type="http", host=webhook.url)
     evaluate()
     webhook.new_events()
-    declared = status_cache.declarations()
+    declared = status_cache.declarations(Environment.read())
     del declared["clickstream"]
-    monkeypatch.setattr(status_cache, "declarations", lambda: declared)
+    monkeypatch.setattr(status_cache, "declarations", lambda _: declared)
     evaluate()
     assert ("clickstream/bronze", "unreadable", "resolved") in webhook.new_events()
     before = [episode for episode in alert_history.episodes(layout, "clickstream") if episode.resolved_at is None]

@@ -14,7 +14,7 @@ from demo import flights_feed
 from tests.chaos.sample import StartState
 from tests.deployment import Deployment
 from tests.spark.reprocessing.test_whole_replays import expect_every_row_in_one_place, within
-from tidegate import registry
+from tidegate import resolution
 from tidegate.quarantine import claims
 from tidegate.status.lag import Lag, measure
 
@@ -44,8 +44,7 @@ def aborted_replay(start_state: StartState, step: str) -> Deployment:
 
 
 def lag_of_silver(deployment: Deployment) -> Lag:
-    pipeline = registry.load("flights")
-    return measure(deployment.environment, pipeline, pipeline.flow("silver"))
+    return measure(deployment.environment, resolution.load("flights", deployment.environment.project).flow("silver"))
 
 
 def states(deployment: Deployment) -> Counter[str]:

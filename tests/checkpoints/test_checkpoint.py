@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.resolved import resolved, resolved_flow
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
@@ -36,7 +37,7 @@ def write_sidecar(layout: Layout, flow: Flow) -> None:
 
 
 def check(layout: Layout, flow: Flow) -> None:
-    checkpoint.check_compatible(layout, of(flow), flow)
+    checkpoint.check_compatible(layout, resolved_flow(flow, of(flow)))
 
 
 def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout) -> None:
@@ -135,12 +136,12 @@ def landing(schema: str, version: int = 1) -> Pipeline:
 def begin(layout: Layout, pipeline: Pipeline) -> None:
     for flow in pipeline.flows:
         checkpoint.write_sidecar(layout, pipeline, flow)
-        checkpoint.write_schema(layout, pipeline, flow)
+        checkpoint.write_schema(layout, resolved_flow(flow, pipeline))
 
 
 def check_all(layout: Layout, pipeline: Pipeline) -> None:
     for flow in pipeline.flows:
-        checkpoint.check_compatible(layout, pipeline, flow)
+        checkpoint.check_compatible(layout, resolved_flow(flow, pipeline))
 
 
 @pytest.mark.parametrize("schema", ["id INT, at DATE, fare DOUBLE, note STRING", "at DATE, id int, fare DOUBLE"])
@@ -180,9 +181,7 @@ def test_the_error_for_a_breaking_schema_change_names_the_new_version_the_steps_
         assert part in refused.value.message
     assert "trips/gold" in refused.value.message
     check_all(layout, landing(schema, version=2))
-    version, changes = checkpoint.schema_changes(
-        layout, landing(schema, version=2), landing(schema, version=2).flow("silver")
-    )
+    version, changes = checkpoint.schema_changes(layout, resolved(landing(schema, version=2)).flow("silver"))
     assert (version, [change.keeps_checkpoint for change in changes]) == (1, [False])
 
 

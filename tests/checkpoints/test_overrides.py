@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, orders
+from tests.resolved import resolved
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import DamagedFileError, RequestError
 from tidegate.spec import Pipeline
@@ -30,10 +31,10 @@ def pipeline(project: Project) -> Pipeline:
 
 
 def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Project, pipeline: Pipeline) -> None:
-    assert plan(project.environment, pipeline, pipeline.flows).lags[0].has_work
+    assert plan(project.environment, resolved(pipeline), pipeline.flows).lags[0].has_work
     overrides.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the source sends rubbish")
 
-    decided = plan(project.environment, pipeline, pipeline.flows)
+    decided = plan(project.environment, resolved(pipeline), pipeline.flows)
 
     bronze = decided.lags[0]
     assert (bronze.has_work, bronze.switched_off, bronze.behind) == (False, True, 1)
@@ -43,7 +44,7 @@ def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Proje
     with pytest.raises(RequestError, match=r"is switched off by ada .*: tidegate flow on orders bronze --reason"):
         overrides.check_on(project.layout, "orders", "bronze")
     overrides.switch(project.layout, "orders", "bronze", on=True, by="bob", reason="corrected")
-    assert plan(project.environment, pipeline, pipeline.flows).work
+    assert plan(project.environment, resolved(pipeline), pipeline.flows).work
     overrides.check_on(project.layout, "orders", "bronze")
     summaries = [each.summary() for each in overrides.history(project.layout, "orders", "bronze")]
     assert [line.rpartition(": ")[2] for line in summaries] == ["the source sends rubbish", "corrected"]
@@ -53,7 +54,7 @@ def test_a_flow_that_is_switched_off_stays_off_when_its_upstream_flow_has_work(
     project: Project, pipeline: Pipeline
 ) -> None:
     overrides.switch(project.layout, "orders", "silver", on=False, by="ada", reason="a test")
-    decided = plan(project.environment, pipeline, pipeline.flows)
+    decided = plan(project.environment, resolved(pipeline), pipeline.flows)
     assert [lag.has_work for lag in decided.lags] == [True, False, False]
 
 
@@ -90,7 +91,7 @@ def test_a_damaged_file_of_overrides_is_an_error_and_not_treated_as_empty(projec
     path = project.layout.overrides("orders", "bronze")
     path.write_text('{"act": "off", "by"')
     with pytest.raises(DamagedFileError, match=r"overrides\.jsonl"):
-        measure(project.environment, pipeline, pipeline.flow("bronze"))
+        measure(project.environment, resolved(pipeline).flow("bronze"))
 
 
 def test_the_commands_record_decisions_and_show_them(project: Project, pipeline: Pipeline) -> None:

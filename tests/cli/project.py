@@ -88,8 +88,9 @@ class Project:
 
     @classmethod
     def make(cls, folder: Path, kafka: str = "127.0.0.1:9") -> Project:
-        (folder / "pipelines").mkdir(parents=True)
-        (folder / "pipelines" / "__init__.py").touch()
+        for package in ("pipelines", "spark_jobs", "expectations"):
+            (folder / package).mkdir(parents=True)
+            (folder / package / "__init__.py").touch()
         (folder / "landing").mkdir()
         return cls(folder, kafka)
 
@@ -157,8 +158,25 @@ class Project:
         return result
 
     def declare(self, pipeline: Pipeline) -> Pipeline:
+        """Write the declaration, with a transform and a suite for each flow that names one that does not exist."""
+        for flow in pipeline.flows:
+            module, _, function = (flow.transform or "").partition(":")
+            code = self.folder / "spark_jobs" / f"{module}.py"
+            if module and f"def {function}(" not in (code.read_text() if code.exists() else ""):
+                with code.open("a") as file:
+                    file.write(f"def {function}(rows):\n    return rows\n")
+            if flow.gate is not None:
+                self.suite(flow.gate.suite)
         (self.folder / "pipelines" / f"{pipeline.name}.py").write_text(DECLARATION.format(pipeline=pipeline))
         return pipeline
+
+    def suite(self, name: str) -> None:
+        """Write a suite unless there is one of that name."""
+        path = self.folder / "expectations" / f"{name}.json"
+        if not path.exists():
+            rule = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "order_id"}}
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps({"name": name, "expectations": [rule]}))
 
     def land(self, name: str, content: str, folder: str = "orders") -> Path:
         path = self.folder / "landing" / folder / name
@@ -192,8 +210,10 @@ class Project:
         record_batch(cast("FlowContext", context), record)
 
     def copy_of_real(self, name: str) -> None:
-        """Copy one of the real project's declarations."""
-        shutil.copy(ROOT / "pipelines" / f"{name}.py", self.folder / "pipelines" / f"{name}.py")
+        """Copy one of the real project's pipelines."""
+        for file in (f"pipelines/{name}.py", f"spark_jobs/{name}.py"):
+            shutil.copy(ROOT / file, self.folder / file)
+        shutil.copytree(ROOT / "expectations" / name, self.folder / "expectations" / name)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.resolved import resolved
 from tests.spark_files import Checkpoint, write_refused_schema_change
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -63,14 +64,14 @@ def test_a_change_is_recorded_once(layout: Layout) -> None:
 def test_an_answer_is_recorded_with_its_author_and_cannot_be_changed(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id, batch_id=3)
-    assert {id_: len(lines) for id_, lines in evolution.open_schema_changes(layout, ORDERS).items()} == {
+    assert {id_: len(lines) for id_, lines in evolution.open_schema_changes(layout, resolved(ORDERS)).items()} == {
         LINE.schema_change_id: 1
     }
 
     (answered,) = evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")
 
     assert (answered.decision, answered.decided_by) == ("evolve", "ada")
-    assert evolution.open_schema_changes(layout, ORDERS) == {}
+    assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}
     assert evolution.is_answered(layout, "orders", LINE.schema_change_id)
     assert evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "bob") == []
     with pytest.raises(RequestError, match="ada answered 'evolve'"):
@@ -87,16 +88,16 @@ def other_contract() -> Pipeline:
 def test_no_flow_waits_for_a_schema_change_if_the_declaration_has_changed(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
-    assert list(evolution.open_schema_changes(layout, ORDERS)) == [LINE.schema_change_id]
-    assert evolution.open_schema_changes(layout, other_contract()) == {}
+    assert list(evolution.open_schema_changes(layout, resolved(ORDERS))) == [LINE.schema_change_id]
+    assert evolution.open_schema_changes(layout, resolved(other_contract())) == {}
 
 
 def test_no_flow_waits_for_a_schema_change_if_its_batch_is_committed_or_was_a_replay(layout: Layout) -> None:
     evolution.record(layout, "orders", [LINE])
-    assert evolution.open_schema_changes(layout, ORDERS) == {}, "it came from a replay"
+    assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}, "it came from a replay"
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
     Checkpoint(layout.checkpoint("orders", "silver", 1, 0)).commit(0)
-    assert evolution.open_schema_changes(layout, ORDERS) == {}
+    assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}
 
 
 def test_the_terms_of_a_flow_include_its_answers_and_evolved_columns(layout: Layout) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, orders
+from tests.resolved import resolved
 from tidegate.layout import Layout
 from tidegate.ops import plans
 from tidegate.status import lag
@@ -19,11 +20,10 @@ def layout(tmp_path: Path) -> Layout:
 
 def test_plans_are_read_by_flow_the_oldest_first(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
-    pipeline = orders()
-    bronze = pipeline.flow("bronze")
+    bronze = resolved(orders()).flow("bronze")
     for number in range(2):
         project.land(f"{number}.csv", "order_id,amount\nA-1,1.0\n")
-        plans.record(project.layout, "orders", [lag.measure(project.environment, pipeline, bronze)])
+        plans.record(project.layout, "orders", [lag.measure(project.environment, bronze)])
     plans.record_failure(project.layout, "orders")
     results = plans.read(project.layout, "orders", "bronze")
     assert [plan.behind for plan in results] == [1, 2, None]

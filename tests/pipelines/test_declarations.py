@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from tidegate import registry
+from tidegate import registry, resolution
 from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 
@@ -54,7 +54,7 @@ def test_every_suite_is_a_packaged_json_file_with_its_own_name(pipeline: Pipelin
 @pytest.mark.parametrize(("pipeline", "flow"), flows())
 def test_every_change_feed_reads_a_table_that_a_flow_writes(pipeline: Pipeline, flow: Flow) -> None:
     if isinstance(flow.source, ChangeFeed):
-        assert registry.writer_of(flow.source.table, pipeline) is not None
+        assert resolution.load(pipeline.name, PROJECT).flow(flow.name).writer is not None
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows())

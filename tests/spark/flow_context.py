@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
@@ -96,20 +97,14 @@ def flow_context(
     pipeline = Pipeline(
         name="orders", flows=tuple(flow if declared.name == flow.name else declared for declared in FLOWS)
     )
-    upstream = pipeline.upstream_of(flow)
-    source = flow.source if upstream is None else upstream.source
     ref = CheckpointRef(dag_id="orders", flow=flow.name, version=version, refresh=refresh, purpose=purpose)
     return FlowContext(
         spark=spark,
         layout=layout,
         kafka="",
-        pipeline=pipeline,
-        flow=flow,
+        resolved=resolved_flow(flow, pipeline),
         ref=ref,
         target=layout.table(flow.target.name),
-        landing=None if isinstance(source, ChangeFeed) else source,
-        source_keys=() if upstream is None else upstream.target.keys,
-        source_table=layout.table(flow.source.table) if isinstance(flow.source, ChangeFeed) else None,
         transform=transform,
         gate=gate_of(layout, flow, suite) if suite else None,
         request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request),
@@ -118,6 +113,13 @@ def flow_context(
         publish=lambda: None,
         replay=replay,
     )
+
+
+def reading(context: FlowContext, source: FileSource) -> FlowContext:
+    """The context of a flow that parses the records of another source."""
+    assert context.resolved.writer is not None
+    writer = dataclasses.replace(context.resolved.writer, source=source)
+    return dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, writer=writer))
 
 
 def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> SuiteGate:

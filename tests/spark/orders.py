@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.deployment import Deployment
-from tidegate import registry
+from tidegate import resolution
 from tidegate.ops import evolution
 from tidegate.status import lag
 
@@ -80,8 +80,8 @@ class Orders:
         return [row["rules"] for row in self.deployment.rows(path).to_pylist()] if path.exists() else []
 
     def plan(self) -> lag.Plan:
-        pipeline = registry.load("orders")
-        return lag.plan(self.deployment.environment, pipeline, pipeline.flows)
+        pipeline = resolution.load("orders", self.deployment.environment.project)
+        return lag.plan(self.deployment.environment, pipeline, pipeline.pipeline.flows)
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:

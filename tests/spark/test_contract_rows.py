@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import SILVER, flow_context, landed, table, transaction
+from tests.spark.flow_context import SILVER, flow_context, landed, reading, table, transaction
 from tests.spark.orders import Declare, Orders
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
@@ -38,7 +37,7 @@ def declared(spark: SparkSession, tmp_path: Path) -> Declared:
 
     def make(schema: str, contract: Contract | None = None) -> FlowContext:
         source = FileSource(path="orders", format="json", schema=schema, contract=contract or Contract())
-        return dataclasses.replace(flow_context(spark, tmp_path, SILVER), landing=source)
+        return reading(flow_context(spark, tmp_path, SILVER), source)
 
     return make
 

@@ -6,19 +6,17 @@ import dataclasses
 import errno
 import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.deployment import Deployment
 from tests.spark.orders import Declare, Orders, row
-from tidegate import registry
+from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.errors import LakeUnwritableError, RequestError, SpecError
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
-from tidegate.spec import ChangeFeed, Flow, KafkaSource, Pipeline, Table
 
 
 @pytest.fixture
@@ -52,12 +50,13 @@ def test_if_no_flow_can_run_no_session_starts_and_the_report_has_the_errors(orde
 
 
 def test_a_flow_is_blocked_only_by_its_upstream_flow(orders: Orders) -> None:
-    pipeline = registry.load("orders")
-    job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
+    environment = orders.deployment.environment
+    flows = resolution.load("orders", environment.project).flows
+    job = _Job(environment, orders.deployment.request("orders"), "a1")
 
     def runnable(*blocked: str) -> bool:
         job.blocked = {name: SpecError("fix it") for name in blocked}
-        return job._runnable(pipeline, pipeline.flows)
+        return job._runnable(flows)
 
     assert not runnable("bronze")
     assert runnable("silver"), "bronze does not read from silver"
@@ -116,59 +115,32 @@ def test_an_unwritable_report_is_a_transient_error_and_hides_no_other_error(
 def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cause(orders: Orders) -> None:
     job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
     job.write_report()
-    flow = registry.load("orders").flow("silver")
     path = job.path.with_name("failure-silver.txt")
 
-    job._write_failure(flow, SpecError("fix it"))
+    job._write_failure("silver", SpecError("fix it"))
     assert not path.exists()
 
     wrapped = SpecError("fix it")
     wrapped.__cause__ = ValueError("secret@example.org")
     for error in (wrapped, KeyError("secret@example.org")):
-        job._write_failure(flow, error)
+        job._write_failure("silver", error)
         assert "secret@example.org" in path.read_text()
         path.unlink()
 
 
-def context_of(orders: Orders, *flows: Flow, name: str) -> Any:
-    """The context that a job creates for a flow; it needs no session."""
-    pipeline = Pipeline(name="orders", flows=flows)
-    job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
-    report = FlowReport(flow=name, target="", checkpoint_version=1)
-    spark: Any = None
-    return job._context(spark, pipeline, pipeline.flow(name), report)
-
-
 @pytest.mark.jvm
-def test_the_context_has_the_landing_source_or_the_keys_of_the_source_table(orders: Orders, tmp_path: Path) -> None:
-    bronze, silver, gold = registry.load("orders").flows
-    layout = orders.deployment.layout
+def test_the_context_has_the_current_refresh_and_the_imported_transform(orders: Orders) -> None:
+    layout, environment = orders.deployment.layout, orders.deployment.environment
     layout.checkpoint("orders", "silver", 1, 3).mkdir(parents=True)
+    silver = resolution.load("orders", environment.project).flow("silver")
+    spark: Any = None
+    report = FlowReport(flow="silver", target="", checkpoint_version=1)
 
-    first = context_of(orders, bronze, silver, gold, name="bronze")
-    assert (first.landing, first.source_keys, first.source_table) == (None, (), None)
-    second = context_of(orders, bronze, silver, gold, name="silver")
-    assert (second.landing, second.source_keys) == (bronze.source, ())
-    assert (second.source_table, second.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
-    assert (second.ref.refresh, second.report.refresh) == (3, 3), "the current refresh"
-    assert second.transform.__name__ == "clean"
-    third = context_of(orders, bronze, silver, gold, name="gold")
-    assert (third.landing, third.source_keys) == (None, ("id",))
+    context = _Job(environment, orders.deployment.request("orders"), "a1")._context(spark, silver, report)
 
-
-@pytest.mark.jvm
-def test_a_source_table_without_writer_or_without_keys_is_an_error(orders: Orders) -> None:
-    clicks = Flow(
-        name="clicks", source=KafkaSource(topic="clicks", schema="id INT", format="json"), target=Table("bronze.c")
-    )
-    log = Flow(name="log", source=ChangeFeed("bronze.c"), transform="orders:clean", target=Table("silver.log"))
-    behind = Flow(name="behind", source=ChangeFeed("silver.log"), transform="orders:clean", target=Table("silver.b"))
-    alone = Flow(name="alone", source=ChangeFeed("silver.unknown"), transform="orders:clean", target=Table("silver.a"))
-
-    with pytest.raises(SpecError, match="is neither a bronze table nor keyed"):
-        context_of(orders, clicks, log, behind, name="behind")
-    with pytest.raises(SpecError, match=r"no declared flow writes its source table 'silver\.unknown'"):
-        context_of(orders, clicks, alone, name="alone")
+    assert (context.source_table, context.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
+    assert (context.ref.refresh, report.refresh) == (3, 3)
+    assert context.transform is not None and context.transform.__name__ == "clean"
 
 
 @pytest.mark.jvm

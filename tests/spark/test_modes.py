@@ -162,7 +162,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
         flow=silver,
         ref=ref,
         app_id=ref.app_id,
-        landing=source,
+        resolved=SimpleNamespace(landing=source),
         registry=arrived.registry,
         transform=None,
         request=SimpleNamespace(dry_run=dry_run),

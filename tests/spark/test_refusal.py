@@ -11,7 +11,7 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tidegate import registry
+from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.errors import SpecError
 from tidegate.report import RunReport
@@ -79,14 +79,14 @@ def test_a_refused_batch_does_not_change_the_target_and_waits(flights: Deploymen
 
 
 def test_plan_finds_no_work_until_the_suite_or_the_code_changes(flights: Deployment) -> None:
-    pipeline = registry.load("flights")
+    pipeline = resolution.load("flights", flights.environment.project)
 
-    waiting = lag.plan(flights.environment, pipeline, pipeline.flows)
+    waiting = lag.plan(flights.environment, pipeline, pipeline.pipeline.flows)
     assert not waiting.work
     assert any("refused" in reason for reason in waiting.reasons)
     flights.edit_suite("flights/silver", [LENIENT])
 
-    assert lag.plan(flights.environment, pipeline, pipeline.flows).work
+    assert lag.plan(flights.environment, pipeline, pipeline.pipeline.flows).work
 
 
 @pytest.mark.nightly
@@ -109,7 +109,8 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     silver = pipeline.flow("silver")
     ref = checkpoint.current(flights.layout, pipeline, silver)
     assert refusal.decide(flights.layout, ref, silver, by="ada", reason="the feed of another airport") == 1
-    plan = lag.plan(flights.environment, pipeline, pipeline.flows)
+    resolved = resolution.load("flights", flights.environment.project)
+    plan = lag.plan(flights.environment, resolved, pipeline.flows)
     assert plan.work
     assert any("goes to quarantine whole" in reason for reason in plan.reasons)
     later = flights_feed.days()[date(2013, 1, 1)][300:]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import topics
+from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tidegate.checkpoints import checkpoint
 from tidegate.embedded.broker import Broker
@@ -76,7 +77,7 @@ class Clicks:
 
     def measure(self, version: int = 1) -> lag.Lag:
         flow = self.flow(version)
-        return lag.measure(self.environment(), Pipeline(name="orders", flows=(flow,)), flow)
+        return lag.measure(self.environment(), resolved_flow(flow, Pipeline(name="orders", flows=(flow,))))
 
     def accept_gap(self, version: int, first: int, last: int) -> None:
         flow = self.flow(version)

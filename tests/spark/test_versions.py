@@ -14,6 +14,7 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
+from tests.resolved import resolved
 from tidegate import registry
 from tidegate.spec import Flow, Pipeline
 
@@ -116,7 +117,7 @@ def test_without_a_new_version_a_changed_declaration_is_refused_and_the_error_na
     with pytest.raises(
         CheckpointIncompatibleError, match="transform: 'flights:clean' -> 'flights:clean_again'"
     ) as caught:
-        check_compatible(flights.layout, pipeline, pipeline.flow("silver"))
+        check_compatible(flights.layout, resolved(pipeline).flow("silver"))
 
     assert caught.value.changed == {"transform": ("flights:clean", "flights:clean_again")}
     assert "checkpoint_version=2" in caught.value.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.resolved import resolved, resolved_flow
 from tests.spark_files import Checkpoint, DeltaLog, add, delta_offset
 from tidegate import fingerprints
 from tidegate.environment import Environment
@@ -72,10 +73,10 @@ class SampleProject:
         checkpoint.run(batch_id, {"logOffset": batch_id})
 
     def measure(self, flow: Flow, pipeline: Pipeline = TRIPS) -> lag.Lag:
-        return lag.measure(self.environment, pipeline, flow)
+        return lag.measure(self.environment, resolved_flow(flow, pipeline, self.environment.project))
 
     def plan(self, *flows: Flow, pipeline: Pipeline = TRIPS) -> lag.Plan:
-        return lag.plan(self.environment, pipeline, flows or pipeline.flows)
+        return lag.plan(self.environment, resolved(pipeline, self.environment.project), flows or pipeline.flows)
 
     def refuse(self, batch_id: int) -> None:
         """Record a refusal of silver, as the job does."""
@@ -83,7 +84,7 @@ class SampleProject:
         note = {
             "batch_id": batch_id,
             "suite_fingerprint": fingerprints.suite_fingerprint(self.suite),
-            "code_fingerprint": fingerprints.code_fingerprint("flights"),
+            "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs" / "flights.py"),
         }
         path.write_text(json.dumps(note))
 

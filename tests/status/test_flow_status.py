@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from tests.resolved import resolved
 from tests.status.sample_project import BRONZE, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import SourceError, SourceUnavailableError, SpecError, TidegateError
@@ -20,7 +21,7 @@ PERMANENT = SourceError("the folder is not there")
 def test_a_flow_that_never_ran_is_behind(project: SampleProject) -> None:
     project.land("a.csv")
     (status,) = gather(
-        project.environment, [("trips", Pipeline(name="trips", flows=(BRONZE,)))], patience=TIMEOUT_SECONDS
+        project.environment, [("trips", resolved(Pipeline(name="trips", flows=(BRONZE,))))], patience=TIMEOUT_SECONDS
     )
     assert (status.label, status.state, status.version, status.refresh) == ("trips/bronze", "behind", 1, 0)
     assert status.summary() == "1 new file in trips"
@@ -32,7 +33,7 @@ def test_a_pipeline_that_does_not_load_hides_no_other(project: SampleProject) ->
     broken = SpecError("two flows have the name silver")
     statuses = gather(
         project.environment,
-        [("broken", broken), ("trips", Pipeline(name="trips", flows=(BRONZE,)))],
+        [("broken", broken), ("trips", resolved(Pipeline(name="trips", flows=(BRONZE,))))],
         patience=TIMEOUT_SECONDS,
     )
     assert [(status.label, status.error) for status in statuses] == [("broken", broken), ("trips/bronze", None)]
@@ -44,7 +45,7 @@ def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: Sa
         environment = dataclasses.replace(project.environment, kafka=f"127.0.0.1:{silent.getsockname()[1]}")
         clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
         # With a longer wait, the probe's own timeout would be the error instead.
-        (status,) = gather(environment, [("clicks", Pipeline(name="clicks", flows=(clicks,)))], patience=0.2)
+        (status,) = gather(environment, [("clicks", resolved(Pipeline(name="clicks", flows=(clicks,))))], patience=0.2)
     assert (status.state, status.label, status.version) == ("error", "clicks/clicks", 1)
     assert isinstance(status.error, SourceUnavailableError)
     assert "did not answer within 0.2 s" in status.summary()

@@ -9,6 +9,7 @@ import pendulum
 import pytest
 
 from tests import topics
+from tests.resolved import resolved, resolved_flow
 from tests.spark.flow_context import write_table
 from tests.status.sample_project import CLICKS, PROJECT, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
@@ -39,7 +40,7 @@ def test_without_a_broker_the_error_is_transient(project: SampleProject) -> None
     environment = replace(project.environment, kafka="127.0.0.1:1")
     (flow,) = CLICKS.flows
     with pytest.raises(SourceUnavailableError) as raised:
-        lag.measure(environment, CLICKS, flow)
+        lag.measure(environment, resolved_flow(flow, CLICKS))
     assert raised.value.transient
 
 
@@ -57,7 +58,7 @@ def test_the_lag_of_a_topic_is_its_unread_offsets_and_missing_offsets_are_an_err
     pipeline = replace(CLICKS, flows=(flow,))
 
     def measure() -> lag.Lag:
-        return lag.measure(environment, pipeline, flow)
+        return lag.measure(environment, resolved_flow(flow, pipeline))
 
     with pytest.raises(SourceError, match=f"no topic '{topic}'"):
         measure()
@@ -134,10 +135,12 @@ class Clicks:
         return replace(self.flow, checkpoint_version=version)
 
     def measure(self, version: int = 1) -> lag.Lag:
-        return lag.measure(self.environment, self.pipeline(version), self.flow_of(version))
+        return lag.measure(self.environment, resolved(self.pipeline(version)).flows[0])
 
     def accept_gap(self, offsets: dict[int, tuple[int, int]], reason: str = "they were tests") -> overrides.Override:
-        return lost_messages.accept_gap(self.environment, self.pipeline(), self.flow, offsets, by="ada", reason=reason)
+        return lost_messages.accept_gap(
+            self.environment, resolved(self.pipeline()).flows[0], offsets, by="ada", reason=reason
+        )
 
 
 @pytest.fixture
@@ -160,7 +163,7 @@ def test_a_recreated_topic_is_an_error_whatever_its_length_and_the_next_version_
 
     assert (raised.value.topic, raised.value.exit_code, raised.value.transient) == (topic, 78, False)
     pipeline = clicks.pipeline()
-    (planned,) = lag.plan(clicks.environment, pipeline, pipeline.flows).lags
+    (planned,) = lag.plan(clicks.environment, resolved(pipeline), pipeline.flows).lags
     assert (planned.failed, planned.reason) == (True, raised.value.message), "it is the error of that flow"
     current = clicks.measure(version=2)
     assert (current.behind, current.ahead, current.first) == (sent, f"offsets 0:0-{sent - 1}", True)
@@ -281,7 +284,7 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
     alerts = {alert.rule: alert.message for alert in evaluate(Thresholds(), observed, now).alerts}
     assert alerts["expiring"].startswith(warning)
     without_warning = replace(clicks.flow, thresholds=Thresholds(expiry_runs=None))
-    current = lag.measure(clicks.environment, replace(CLICKS, flows=(without_warning,)), without_warning)
+    current = lag.measure(clicks.environment, resolved_flow(without_warning, CLICKS))
     assert warning not in current.reason
     clicks.project.checkpoint("bronze", dag="clicks").run(1, {topic: {"0": 30}})
     assert clicks.measure().unread == {}, "everything is read, so nothing can be lost"

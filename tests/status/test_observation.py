@@ -12,6 +12,7 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
+from tests.resolved import resolved
 from tidegate.alerting.episodes import transitions
 from tidegate.errors import SpecError
 from tidegate.ops import alert_history, metrics, plans
@@ -44,7 +45,7 @@ def observe(project: Project, pipeline: Pipeline, flow: str, now: datetime = NOW
 
 
 def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tuple[str, str]]:
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [(pipeline.name, pipeline)], now)
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [(pipeline.name, resolved(pipeline))], now)
     return {(alert.flow, alert.rule) for findings in evaluation.findings for alert in findings.alerts}
 
 
@@ -160,7 +161,7 @@ def test_an_interval_is_the_longest_between_two_runs(schedule: Any, seconds: flo
 
 def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
     (project.folder / "landing" / "orders").rmdir()
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", orders())], NOW)
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     assert [(alert.flow, alert.rule) for findings in evaluation.findings for alert in findings.alerts] == [
         ("bronze", "unreadable")
     ]
@@ -169,7 +170,7 @@ def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Pr
 
 def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
     append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", orders())], NOW)
+    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     alerts = [alert for findings in evaluation.findings for alert in findings.alerts]
     assert {alert.rule for alert in alerts} == {"unreadable"}
     assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
@@ -178,7 +179,7 @@ def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Pr
 def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:
     layout = project.layout
     (project.folder / "landing" / "orders").rmdir()
-    (before,) = observation.evaluate_pipelines(project.environment, [("orders", orders())], NOW)
+    (before,) = observation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     alert_history.append(layout, "orders", transitions((), before.findings, NOW))
     (broken,) = observation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
     alerts = observation.open_alerts(layout, broken, NOW)

@@ -16,6 +16,7 @@ from tests.cli.project import Project, orders
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import registry
 from tidegate.errors import SpecError
+from tidegate.resolution import ResolvedPipeline
 from tidegate.status import freshness
 from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
 
@@ -113,9 +114,10 @@ def test_an_edited_declaration_is_reloaded_without_a_restart(project: Project) -
 def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Project) -> None:
     project.declare(orders())
     (project.folder / "pipelines/broken.py").write_text("pipeline = (")
-    declared = declarations()
+    declared = declarations(project.environment)
     assert isinstance(declared["broken"], SpecError)
-    assert registry.load("orders") == declared["orders"]
+    assert isinstance(declared["orders"], ResolvedPipeline)
+    assert declared["orders"].pipeline == registry.load("orders")
     states = {
         snapshot.status.pipeline: snapshot.status.state for snapshot in StatusCache(project.environment).reading().flows
     }

@@ -79,7 +79,7 @@ class EvaluateAlerts(BaseOperator):
         now = pendulum.now("UTC")
         problems: list[str] = []
         histories: dict[str, tuple[Episode, ...]] = {}
-        judged = observation.evaluate_pipelines(environment, list(status_cache.declarations().items()), now)
+        judged = observation.evaluate_pipelines(environment, list(status_cache.declarations(environment).items()), now)
         for each in judged:
             if each.error is None:
                 plans.record_watched(layout, each.pipeline)

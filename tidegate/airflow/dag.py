@@ -7,6 +7,7 @@ is its setup task, so Airflow clears ``run`` with it, and Spark reads the pendin
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any
 
@@ -19,8 +20,12 @@ from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
+from tidegate.environment import Environment
 from tidegate.request import MODE_DESCRIPTIONS, MODES
+from tidegate.resolution import resolve
 from tidegate.spec import AfterTables, Flow, Pipeline
+
+log = logging.getLogger("tidegate")
 
 _DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 """In addition to the format `date`, which Airflow checks loosely."""
@@ -30,11 +35,22 @@ RETRY_DELAY = timedelta(seconds=30)
 
 
 def build_dag(pipeline: Pipeline) -> DAG:
-    """The DAG that runs a pipeline; its id is the pipeline's name. Bind it to a global name in a file under ``dags/``."""
+    """The DAG that runs a pipeline; its id is the pipeline's name. Bind it to a global name in a file under ``dags/``.
+
+    A flow without its suite or its transform does not prevent the import: it is named in the DAG's documentation and in the log
+    of the import, and fails in each run.
+
+    Raises:
+        SpecError: A table has two writers, or no flow writes a source: Airflow shows the import error.
+    """
+    resolved = resolve(pipeline, Environment.read().project)
+    for each in resolved.flows:
+        if each.error is not None:
+            log.error("%s", each.error.message)
     with DAG(
         dag_id=pipeline.name,
         description=pipeline.description or None,
-        doc_md=describe(pipeline),
+        doc_md=describe(resolved),
         schedule=_schedule(pipeline),
         start_date=pendulum.from_format(pipeline.start_date, "YYYY-MM-DD", tz=pipeline.timezone),
         catchup=False,
@@ -46,7 +62,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
         tags=_tags(pipeline),
         default_args={"owner": pipeline.owner},
     ) as dag:
-        plan = PlanRun(pipeline=pipeline, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
+        plan = PlanRun(pipeline=resolved, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
         run = RunFlows(
             label=pipeline.name,
             task_id=RUN,

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from tidegate.fingerprints import fingerprint
 from tidegate.json_codec import to_plain
+from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline
 
 
-def describe(pipeline: Pipeline) -> str:
-    """The declaration as Markdown: flows, gates, source schemas, and the fingerprint of the whole declaration."""
-    lines = [pipeline.description or f"The pipeline `{pipeline.name}`.", ""]
+def describe(resolved: ResolvedPipeline) -> str:
+    """The declaration as Markdown: errors, flows, gates, source schemas, and the fingerprint of the whole declaration."""
+    pipeline = resolved.pipeline
+    lines = [f"**`{each.flow.name}` cannot run.** {each.error.message}.\n" for each in resolved.flows if each.error]
+    lines += [pipeline.description or f"The pipeline `{pipeline.name}`.", ""]
     lines += [f"Declared in `pipelines/{pipeline.name}.py`. Runs: {_schedule(pipeline)}.", ""]
     lines += [
         "| flow | reads | transform | gate | writes | checkpoint |",

@@ -26,6 +26,7 @@ from tidegate.quarantine import decision
 from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
 from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
+from tidegate.resolution import resolve
 from tidegate.spec import Flow, Pipeline
 
 ACTIONS = ("replay", "waive", "expire", "take")
@@ -102,6 +103,8 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         if params["action"] != "replay":
             return None, decide(layout, pipeline, flow, selection, params, by=by)
         dry_run = params["dry_run"]
+        environment = Environment.read()
+        resolve(pipeline, environment.project).check_runnable([flow])
         replayable = decision.check_replay(layout, pipeline.name, flow.name, selection, dry_run=dry_run)
         if not replayable.entries and not replayable.interrupted:
             return None, f"{flow.name}: no open entries"
@@ -114,7 +117,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
             limit=params["limit"],
             dry_run=dry_run,
         )
-        return with_size(Environment.read(), pipeline, request), f"{flow.name}: {replayable.entries:,} open entries"
+        return with_size(environment, pipeline, request), f"{flow.name}: {replayable.entries:,} open entries"
 
 
 class ShowReplay(BaseOperator):

@@ -22,6 +22,7 @@ from tidegate.planning.preview import Preview, preview
 from tidegate.report import FlowReport
 from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
+from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.lag import Lag, Plan, plan
 from tidegate.window import Window
@@ -40,16 +41,21 @@ class PlanRun(BaseOperator, SkipMixin):
     the validated request for the job and pushes its id. Without work no flow's task runs, so this task sends the Asset events
     that were lost in a crash after the last batch.
 
-    If the source of a flow cannot be read, that flow's own task fails while another flow has work; otherwise this task fails.
+    If the source, the suite or the transform of a flow cannot be read, that flow's own task fails while another flow has
+    work; otherwise this task fails.
     """
 
     inherits_from_skipmixin = True
     """Makes Airflow keep a task that this one skipped in the state skipped when it is cleared without `plan`."""
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        assets = [table_asset(flow.target.name) for flow in pipeline.flows]
+    shallow_copy_attrs = ("_resolved",)
+    """It holds errors, which cannot be copied."""
+
+    def __init__(self, *, pipeline: ResolvedPipeline, **kwargs: Any) -> None:
+        assets = [table_asset(flow.target.name) for flow in pipeline.pipeline.flows]
         super().__init__(inlets=assets, outlets=assets, **kwargs)
-        self._pipeline = pipeline
+        self._resolved = pipeline
+        self._pipeline = pipeline.pipeline
 
     def execute(self, context: Context) -> str | None:
         """Decide, and return the id of the request; None when there is nothing to do.
@@ -90,8 +96,9 @@ class PlanRun(BaseOperator, SkipMixin):
         if request.mode == "incremental" and not request.dry_run:
             return self._decide_increment(environment, layout, request, flows)
         for flow in flows:
-            check_compatible(layout, self._pipeline, flow)
-        increment_plan = plan(environment, self._pipeline, flows) if request.mode == "incremental" else None
+            check_compatible(layout, self._resolved.flow(flow.name))
+        self._resolved.check_runnable([flow for flow in flows if request.applies_to(flow)])
+        increment_plan = plan(environment, self._resolved, flows) if request.mode == "incremental" else None
         run_preview = self._log_preview(
             environment, request, increment_plan.lags if increment_plan is not None else None
         )
@@ -107,7 +114,7 @@ class PlanRun(BaseOperator, SkipMixin):
         self, environment: Environment, request: RunRequest, lags: tuple[Lag, ...] | None
     ) -> Preview | None:
         try:
-            run_preview = preview(environment, self._pipeline, request, lags)
+            run_preview = preview(environment, self._resolved, request, lags)
         except Exception as error:
             if request.dry_run:
                 raise
@@ -125,14 +132,14 @@ class PlanRun(BaseOperator, SkipMixin):
         """Decide, and record the lags for the alert rules that need several plans in a row."""
         try:
             for flow in flows:
-                check_compatible(layout, self._pipeline, flow)
-            increment_plan = plan(environment, self._pipeline, flows)
+                check_compatible(layout, self._resolved.flow(flow.name))
+            increment_plan = plan(environment, self._resolved, flows)
         except TidegateError:
             plans.record_failure(layout, self._pipeline.name)
             raise
         plans.record(layout, self._pipeline.name, increment_plan.lags)
         # The run that found the schema change may not have asked: a run of the command line, or a task that was killed.
-        for schema_change_id, lines in evolution.open_schema_changes(layout, self._pipeline).items():
+        for schema_change_id, lines in evolution.open_schema_changes(layout, self._resolved).items():
             changes = [line.change.summary() for line in lines]
             breaks = sorted({name for line in lines for name in line.breaks})
             message = approval.ask(

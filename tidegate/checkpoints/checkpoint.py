@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate import __version__, json_codec, registry
+from tidegate import __version__, json_codec
 from tidegate.errors import CheckpointIncompatibleError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.layout import Layout
 from tidegate.report import now
+from tidegate.resolution import ResolvedFlow
 from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow, Pipeline
@@ -93,7 +94,7 @@ def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
     return dict(sorted(sidecars.items()))
 
 
-def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
     """Compare the declaration with the sidecar of its checkpoint version. Changes nothing, needs no JVM.
 
     Raises:
@@ -101,7 +102,8 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         SchemaChangedError: A field of the schema is missing or has another type.
         DamagedFileError: The sidecar cannot be read.
     """
-    sidecars = versions(layout, pipeline.name, flow.name)
+    flow = resolved.flow
+    sidecars = versions(layout, resolved.pipeline.name, flow.name)
     if sidecars and flow.checkpoint_version < max(sidecars):
         newest = max(sidecars)
         raise CheckpointIncompatibleError(flow.name, newest, {"checkpoint_version": (newest, flow.checkpoint_version)})
@@ -110,7 +112,7 @@ def check_compatible(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         return
     remembered, declared = sidecar.remembered, flow.remembered()
     if sidecar.fingerprint == fingerprint(declared):
-        _check_schema(layout, pipeline, flow)
+        _check_schema(layout, resolved)
         return
     names = sorted(set(remembered) | set(declared))
     changed = {
@@ -143,7 +145,7 @@ def refresh_origin(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     return json_codec.read(path, dict[str, Any]) or {}
 
 
-def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int, tuple[Change, ...]]:
+def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[Change, ...]]:
     """How the declared schema differs from the one that the flow last ran with.
 
     Returns:
@@ -153,35 +155,30 @@ def schema_changes(layout: Layout, pipeline: Pipeline, flow: Flow) -> tuple[int,
     Raises:
         DamagedFileError: The recorded schema cannot be read.
     """
-    source = registry.landing_source_of(flow, pipeline)
+    flow, source = resolved.flow, resolved.landing
     if source is None:
         return flow.checkpoint_version, ()
     for version in range(flow.checkpoint_version, 0, -1):
-        recorded = _read_schema(layout.schema(pipeline.name, flow.name, version))
+        recorded = _read_schema(layout.schema(resolved.pipeline.name, flow.name, version))
         if recorded is not None:
             return version, compare(recorded.fields, parse_ddl("schema", source.schema))
     return flow.checkpoint_version, ()
 
 
-def write_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+def write_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     """Write the schema that the flow parses with next to the checkpoint, after `check_compatible` has accepted it."""
-    source = registry.landing_source_of(flow, pipeline)
-    if source is None:
+    if resolved.landing is None:
         return
-    path = layout.schema(pipeline.name, flow.name, flow.checkpoint_version)
-    columns = parse_ddl("schema", source.schema)
+    path = layout.schema(resolved.pipeline.name, resolved.flow.name, resolved.flow.checkpoint_version)
+    columns = parse_ddl("schema", resolved.landing.schema)
     recorded = _read_schema(path)
     if recorded is None or recorded.fields != columns:
         json_codec.write(path, _Schema(fields=columns, written_at=now()))
 
 
-def readers(pipeline: Pipeline, flow: Flow) -> tuple[str, ...]:
-    """The flows that read a flow's table, as ``<pipeline>/<flow>``."""
-    return tuple(f"{each.name}/{reader.name}" for each, reader in registry.readers_of(flow.target.name, pipeline))
-
-
-def _check_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
-    version, changes = schema_changes(layout, pipeline, flow)
+def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
+    pipeline, flow = resolved.pipeline, resolved.flow
+    version, changes = schema_changes(layout, resolved)
     breaking = [change for change in changes if not change.keeps_checkpoint]
     if not breaking or version != flow.checkpoint_version:
         return
@@ -197,7 +194,7 @@ def _check_schema(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         {change.field: (change.before, change.after) for change in breaking},
         descriptions=[change.summary() for change in breaking],
         steps=steps,
-        breaks=readers(pipeline, flow),
+        breaks=resolved.readers,
     )
 
 

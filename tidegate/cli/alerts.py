@@ -33,7 +33,7 @@ def alerts(
     """
     environment = project.read()
     now = pendulum.now("UTC")
-    evaluations = evaluate_pipelines(environment, project.load_all(name), now, timeout)
+    evaluations = evaluate_pipelines(environment, project.resolve_all(environment, name), now, timeout)
     layout = Layout.of(environment)
     opened = [alert for each in evaluations for alert in open_alerts(layout, each, now)]
     if as_json:

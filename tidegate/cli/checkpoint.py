@@ -12,7 +12,7 @@ from tidegate.checkpoints import progress
 from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
 from tidegate.layout import Layout
-from tidegate.spec import Flow, Pipeline
+from tidegate.resolution import ResolvedFlow
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
 
@@ -26,8 +26,8 @@ def checkpoint(
     The exit code is 78 when the declaration no longer matches a checkpoint, or a checkpoint cannot be read.
     """
     environment = project.read()
-    pipeline, layout = project.load(name), Layout.of(environment)
-    lines = [line for flow in pipeline.flows for line in _lines(layout, pipeline, flow)]
+    resolved, layout = project.resolve(environment, name), Layout.of(environment)
+    lines = [line for flow in resolved.flows for line in _lines(layout, flow)]
     if as_json:
         console.print_json({"format": 1, "checkpoints": lines})
     elif lines:
@@ -37,8 +37,8 @@ def checkpoint(
     raise typer.Exit(EX_CONFIG if any(line["error"] for line in lines) else 0)
 
 
-def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str, Any]]:
-
+def _lines(layout: Layout, resolved: ResolvedFlow) -> Iterator[dict[str, Any]]:
+    pipeline, flow = resolved.pipeline, resolved.flow
     current = checkpoints.current(layout, pipeline, flow)
     try:
         sidecars = checkpoints.versions(layout, pipeline.name, flow.name)
@@ -52,19 +52,17 @@ def _lines(layout: Layout, pipeline: Pipeline, flow: Flow) -> Iterator[dict[str,
             in_use = (version, refresh) == (current.version, current.refresh)
             line = {**_empty(flow.name, version, refresh), "in_use": in_use}
             line |= {"fingerprint": sidecar.fingerprint, "created_at": sidecar.created_at}
-            yield line | _progress(layout, pipeline, flow, version, refresh, in_use=in_use)
+            yield line | _progress(layout, resolved, version, refresh, in_use=in_use)
 
 
-def _progress(
-    layout: Layout, pipeline: Pipeline, flow: Flow, version: int, refresh: int, *, in_use: bool
-) -> dict[str, Any]:
+def _progress(layout: Layout, resolved: ResolvedFlow, version: int, refresh: int, *, in_use: bool) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     try:
-        state = progress.read(layout.checkpoint(pipeline.name, flow.name, version, refresh))
+        state = progress.read(layout.checkpoint(resolved.pipeline.name, resolved.flow.name, version, refresh))
         values = {"last_planned": state.last_planned, "last_committed": state.last_committed}
-        if in_use or version > flow.checkpoint_version:
-            checkpoints.check_compatible(layout, pipeline, flow)
+        if in_use or version > resolved.flow.checkpoint_version:
+            checkpoints.check_compatible(layout, resolved)
     except TidegateError as error:
         values["error"] = error.message
     return values

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from tidegate import registry
 from tidegate.cli import console, project
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -25,9 +24,9 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
-    layout = _layout()
-    pipeline = project.load(name)
-    lines, waiting = evolution.read(layout, name), evolution.open_schema_changes(layout, pipeline)
+    environment = project.read()
+    layout, resolved = Layout.of(environment), project.resolve(environment, name)
+    lines, waiting = evolution.read(layout, name), evolution.open_schema_changes(layout, resolved)
     if as_json:
         changes = [dataclasses.asdict(line) for line in lines]
         console.print_json({"format": 1, "pipeline": name, "changes": changes, "waiting": list(waiting)})
@@ -71,7 +70,7 @@ def answer(
     by: Annotated[str, typer.Option(metavar="WHO", help="Who decided; by default the current user.")] = "",
 ) -> None:
     """Answer a schema change that a frozen contract refused, as in Airflow; the next run applies it. Starts no JVM."""
-    layout = _layout()
+    layout = Layout.of(project.read())
     project.load(name)
     lines = evolution.answer(layout, name, schema_change_id, answer, by or project.current_user())
     if not lines:
@@ -89,15 +88,14 @@ def promote(
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="The column's type, as in DDL.")] = "STRING",
 ) -> None:
     """Print the edits that make a field a declared column, with its history from bronze. Changes no file. Starts no JVM."""
-    layout = _layout()
-    pipeline = project.load(name)
+    environment = project.read()
+    layout, resolved = Layout.of(environment), project.resolve(environment, name)
     changes = [line for line in evolution.read(layout, name) if line.change.field == field]
     if not changes:
         fields = sorted({line.change.field for line in evolution.read(layout, name) if line.event != "declared"})
         names = ", ".join(fields) or "none"
         raise RequestError(f"no record of {name!r} has an undeclared field {field!r}; recorded fields: {names}.")
-    flow = pipeline.flow(changes[-1].flow)
-    source = registry.landing_source_of(flow, pipeline)
+    flow, source = resolved.flow(changes[-1].flow).flow, resolved.flow(changes[-1].flow).landing
     if source is None:
         raise RequestError(
             f"flow {flow.name!r} of {name!r} no longer parses records; promote the field in the flow that parses them."
@@ -119,8 +117,3 @@ def promote(
 
 def _ddl(column: Column) -> str:
     return f"{column.name} {column.type}{' NOT NULL' if column.required else ''}"
-
-
-def _layout() -> Layout:
-
-    return Layout.of(project.read())

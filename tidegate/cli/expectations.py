@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate import registry
 from tidegate.cli import console, project
 from tidegate.environment import Environment
 from tidegate.errors import EX_CONFIG, RequestError, TidegateError
@@ -18,6 +17,7 @@ from tidegate.expectations.profile import Profile
 from tidegate.expectations.proposal import propose as propose_suite
 from tidegate.layout import Layout
 from tidegate.ops.query import query
+from tidegate.resolution import ResolvedFlow, ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ def propose(
     Limits extend the observed range by half its length at each end. No rule is critical: which rules refuse a batch is your
     decision. A column with few distinct texts gets a rule that lists them.
     """
-    environment, pipeline, chosen = _load_flow(name, flow)
-    suite, path = _suite_path(environment, pipeline, chosen)
+    environment, resolved = _load_flow(name, flow)
+    chosen = resolved.flow
+    suite = chosen.gate.suite if chosen.gate is not None else f"{name}/{flow}"
+    path = resolved.suite or environment.project / "expectations" / f"{suite}.json"
     if write and not force:
         _check_absent(path)
     text = json.dumps(
@@ -77,12 +79,14 @@ def check(
     """
     environment = project.read()
     lines: list[dict[str, Any]] = []
-    for each, pipeline in project.load_all(name):
-        if isinstance(pipeline, TidegateError):
-            lines.append({"pipeline": each, "flow": None, "suite": None, "error": pipeline.message, "notes": []})
+    for each, resolved in project.resolve_all(environment, name):
+        if isinstance(resolved, TidegateError):
+            lines.append({"pipeline": each, "flow": None, "suite": None, "error": resolved.message, "notes": []})
             continue
-        lines += [_check_suite(environment, pipeline, one) for one in pipeline.flows if one.gate is not None]
-        lines += _unused_suites(environment, pipeline)
+        lines += [
+            _check_suite(environment, resolved, one, one.suite) for one in resolved.flows if one.suite is not None
+        ]
+        lines += _unused_suites(environment, resolved.pipeline)
     if as_json:
         console.print_json({"format": 1, "suites": lines})
     else:
@@ -103,12 +107,14 @@ def coverage(
     Each column is made null, too small, too large, older, truncated or of another type, and all rows are duplicated; then
     the suite judges them. A rule of severity info only records failures. Writes nothing; the exit code is always 0.
     """
-    environment, pipeline, chosen = _load_flow(name, flow)
-    if chosen.gate is None:
+    environment, resolved = _load_flow(name, flow)
+    if resolved.flow.gate is None:
         raise RequestError(f"flow {flow!r} of {name!r} has no gate; `tidegate expectations propose` drafts a suite.")
+    if resolved.error is not None:
+        raise resolved.error
     from tidegate.cli import mutants  # imports PySpark
 
-    results = mutants.measure(environment, pipeline, chosen, rows)
+    results = mutants.measure(environment, resolved, rows)
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flow": flow, "mutants": results})
         return
@@ -124,25 +130,20 @@ def coverage(
     )
 
 
-def _load_flow(name: str, flow: str) -> tuple[Environment, Pipeline, Flow]:
-    """The environment, the pipeline and its flow.
+def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:
+    """The environment and the flow.
 
     Raises:
         RequestError: The pipeline or flow does not exist, or the flow's table does not exist yet.
     """
     environment = project.read()
-    pipeline = project.load(name)
-    (chosen,) = project.choose(pipeline, [flow])
+    resolved = project.resolve(environment, name)
+    (chosen,) = project.choose(resolved.pipeline, [flow])
     if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").is_dir():
         raise RequestError(
             f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet; `tidegate run {name}` creates it."
         )
-    return environment, pipeline, chosen
-
-
-def _suite_path(environment: Environment, pipeline: Pipeline, flow: Flow) -> tuple[str, Path]:
-    suite = flow.gate.suite if flow.gate is not None else f"{pipeline.name}/{flow.name}"
-    return suite, environment.project / "expectations" / f"{suite}.json"
+    return environment, resolved.flow(flow)
 
 
 def _check_absent(path: Path) -> None:
@@ -175,11 +176,19 @@ def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     return tuple(dataclasses.replace(each, choices=few.get(each.column.name, ())) for each in profiles)
 
 
-def _check_suite(environment: Environment, pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
+def _check_suite(
+    environment: Environment, pipeline: ResolvedPipeline, resolved: ResolvedFlow, path: Path
+) -> dict[str, Any]:
     from tidegate.spark import gate  # imports Great Expectations
 
-    name, path = _suite_path(environment, pipeline, flow)
-    line: dict[str, Any] = {"pipeline": pipeline.name, "flow": flow.name, "suite": name, "error": None, "notes": []}
+    flow, name = resolved.flow, f"{path.parent.name}/{path.stem}"
+    line: dict[str, Any] = {
+        "pipeline": resolved.pipeline.name,
+        "flow": flow.name,
+        "suite": name,
+        "error": None,
+        "notes": [],
+    }
     try:
         suite = gate.load_suite(path, name)
         line["fingerprint"] = suite.fingerprint
@@ -207,12 +216,13 @@ def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list
     ]
 
 
-def _tables_missing(pipeline: Pipeline, suite: Suite) -> list[str]:
+def _tables_missing(pipeline: ResolvedPipeline, suite: Suite) -> list[str]:
 
+    declared = [each for each in pipeline.declared.values() if isinstance(each, Pipeline)]
     return [
         f"{rule.name}: no declared flow writes {rule.table!r}"
         for rule in suite.expectations
-        if rule.table is not None and registry.writer_of(rule.table, pipeline) is None
+        if rule.table is not None and not any(each.writer_of(rule.table) for each in declared)
     ]
 
 

@@ -72,10 +72,11 @@ def accept_gap(
     `tidegate plan` and `tidegate status` list the lost offsets; exactly those must be given. The ledger gets a line of
     kind `gap`. If more messages are lost by the next run, the flow stops again and lists them.
     """
-    environment, pipeline = project.read(), project.load(name)
-    (only,) = project.choose(pipeline, [flow])
+    environment = project.read()
+    resolved = project.resolve(environment, name)
+    (only,) = project.choose(resolved.pipeline, [flow])
     decision = lost_messages.accept_gap(
-        environment, pipeline, only, gap.parse(offsets), by=project.current_user(), reason=reason
+        environment, resolved.flow(only.name), gap.parse(offsets), by=project.current_user(), reason=reason
     )
     console.echo(f"{name}/{flow}: {decision.summary()}")
 

@@ -28,7 +28,7 @@ def lag(
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
     environment = project.read()
-    statuses = gather(environment, project.load_all(name), timeout)
+    statuses = gather(environment, project.resolve_all(environment, name), timeout)
     if as_json:
         console.print_json({"format": 1, "flows": [_to_json(each) for each in statuses]})
     else:

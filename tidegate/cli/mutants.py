@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress
 
-from tidegate import registry
 from tidegate.embedded import java
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.resolution import ResolvedFlow
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark import gate
 from tidegate.spark.driver.session import build_session
@@ -21,7 +21,6 @@ from tidegate.spark.gate import mutants
 from tidegate.spark.gate.lake_context import LakeContext, activate
 from tidegate.spark.gate.mutants import MutantResult
 from tidegate.spark.lake import tables
-from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,20 +30,21 @@ RECORDED = " (recorded only)"
 """Suffix of a rule that neither quarantines rows nor refuses batches."""
 
 
-def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int) -> list[dict[str, Any]]:
+def measure(environment: Environment, resolved: ResolvedFlow, rows: int) -> list[dict[str, Any]]:
     """Every mutation of every column, with the rules that catch it. Starts Spark in this process.
 
     Args:
-        flow: A flow with a gate and a table.
+        resolved: A flow with a gate and a table.
 
     Raises:
         SpecError: The suite is invalid, or no row of the table passes it.
         SetupError: Java is missing.
     """
-    assert flow.gate is not None
+    pipeline, flow = resolved.pipeline, resolved.flow
+    assert flow.gate is not None and resolved.suite is not None
     java.find()
     gate.warm_up()
-    suite = gate.load_suite(environment.project / "expectations" / f"{flow.gate.suite}.json", flow.gate.suite)
+    suite = gate.load_suite(resolved.suite, flow.gate.suite)
     layout = Layout.of(environment)
     with _progress() as start:
         spark = build_session(environment, f"tidegate coverage {pipeline.name}")
@@ -61,8 +61,8 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow, rows: int)
         for rule in suite.expectations
         if rule.severity == "info" or (not rule.of_rows and rule.severity != "critical")
     }
-    judged = [_result(pipeline, flow, each, record_only) for each in caught]
-    return [*_mistyped(layout, pipeline, flow, judged), *judged]
+    judged = [_result(resolved, each, record_only) for each in caught]
+    return [*_mistyped(layout, resolved, judged), *judged]
 
 
 def _sample(table: DataFrame, rows: int) -> DataFrame:
@@ -70,37 +70,37 @@ def _sample(table: DataFrame, rows: int) -> DataFrame:
     return not_deleted.select(*[column for column in table.columns if not column.startswith("_")]).limit(rows)
 
 
-def _result(pipeline: Pipeline, flow: Flow, caught: MutantResult, record_only: set[str]) -> dict[str, Any]:
+def _result(resolved: ResolvedFlow, caught: MutantResult, record_only: set[str]) -> dict[str, Any]:
     mutant = caught.mutant
     rules = [name + RECORDED if name in record_only else name for name in caught.rules]
-    built_in = _built_in(pipeline, flow, mutant.column, mutant.change)
+    built_in = _built_in(resolved, mutant.column, mutant.change)
     return {"column": mutant.column, "change": mutant.change, "caught_by": [*built_in, *rules]}
 
 
-def _built_in(pipeline: Pipeline, flow: Flow, column: str, change: str) -> list[str]:
+def _built_in(resolved: ResolvedFlow, column: str, change: str) -> list[str]:
     """The built-in rules that catch a mutation without a suite."""
-    keys, sequence = flow.target.keys, flow.target.sequence_by
+    keys, sequence = resolved.flow.target.keys, resolved.flow.target.sequence_by
     if change == "null" and column in keys:
         return [f"null_key({column})"]
     if change == "null" and column in sequence:
         return [f"null_sequence({column})"]
-    if change == "null" and column in {field.name for field in _landed(pipeline, flow) if field.required}:
+    if change == "null" and column in {field.name for field in _landed(resolved) if field.required}:
         return [f"required({column})"]
     if change == "doubled rows" and keys:
         return ["deduplicated by its keys"]
     return []
 
 
-def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _mistyped(layout: Layout, resolved: ResolvedFlow, judged: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Text in a column of another type: the built-in rule refuses the row, or the contract keeps it.
 
     A row that is kept has NULL in that column, so the rules that catch NULL catch it.
     """
-    source = registry.landing_source_of(flow, pipeline)
-    typed = [field.name for field in _landed(pipeline, flow) if field.type.upper() != "STRING"]
+    source = resolved.landing
+    typed = [field.name for field in _landed(resolved) if field.type.upper() != "STRING"]
     if source is None or not typed:
         return []
-    terms = evolution.terms(layout, pipeline.name, flow.name, source)
+    terms = evolution.terms(layout, resolved.pipeline.name, resolved.flow.name, source)
     nulls = {line["column"]: line["caught_by"] for line in judged if line["change"] == "null"}
     return [
         {
@@ -113,10 +113,9 @@ def _mistyped(layout: Layout, pipeline: Pipeline, flow: Flow, judged: Sequence[d
     ]
 
 
-def _landed(pipeline: Pipeline, flow: Flow) -> tuple[Column, ...]:
+def _landed(resolved: ResolvedFlow) -> tuple[Column, ...]:
     """The declared fields of the landing source that a flow parses; empty if it reads another table."""
-    source = registry.landing_source_of(flow, pipeline)
-    return () if source is None else parse_ddl("schema", source.schema)
+    return () if resolved.landing is None else parse_ddl("schema", resolved.landing.schema)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tidegate.layout import Layout
 from tidegate.planning.preview import preview
 from tidegate.report import describe_error
 from tidegate.request import RunRequest
+from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 from tidegate.status import flow_status, lag
 from tidegate.status.lag import Lag, Plan
@@ -40,18 +41,19 @@ def plan(
     The exit code is 0 whether there is work or not, or that of an error that would stop the run or one of its flows.
     """
     environment = project.read()
-    pipeline = project.load(name)
+    resolved = project.resolve(environment, name)
+    pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
     request = project.build_request(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
-        _print_preview(environment, pipeline, request, as_json=as_json)
+        _print_preview(environment, resolved, request, as_json=as_json)
         return
     try:
-        run_plan = decide(environment, pipeline, flows)
+        run_plan = decide(environment, resolved, flows)
     except TidegateError:
-        raise typer.Exit(_print_errors(environment, pipeline, flows, as_json=as_json)) from None
+        raise typer.Exit(_print_errors(environment, resolved, flows, as_json=as_json)) from None
 
-    expected = preview(environment, pipeline, request, run_plan.lags)
+    expected = preview(environment, resolved, request, run_plan.lags)
     if as_json:
         console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json()})
     else:
@@ -63,18 +65,21 @@ def plan(
         raise typer.Exit(run_plan.errors[0].exit_code)
 
 
-def _print_preview(environment: Environment, pipeline: Pipeline, request: RunRequest, *, as_json: bool) -> None:
+def _print_preview(environment: Environment, resolved: ResolvedPipeline, request: RunRequest, *, as_json: bool) -> None:
 
-    expected = preview(environment, pipeline, request)
+    name, expected = resolved.pipeline.name, preview(environment, resolved, request)
     if as_json:
-        console.print_json({"format": 1, "pipeline": pipeline.name, "mode": request.mode, **expected.to_json()})
-        return
-    console.echo(f"{pipeline.name}: {request.summary()}")
-    for line in expected.lines():
-        console.echo(f"  {line}")
+        console.print_json({"format": 1, "pipeline": name, "mode": request.mode, **expected.to_json()})
+    else:
+        console.echo(f"{name}: {request.summary()}")
+        for line in expected.lines():
+            console.echo(f"  {line}")
+    for each in expected.flows:
+        if (error := resolved.flow(each.flow).error) is not None:
+            raise typer.Exit(error.exit_code)
 
 
-def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) -> Plan:
+def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:
     """Check the lake and the declarations against their checkpoints, then measure the sources.
 
     Raises:
@@ -84,8 +89,8 @@ def decide(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]
     if (layout.lake / "lake.json").exists():
         layout.open()
     for flow in flows:
-        checkpoint.check_compatible(layout, pipeline, flow)
-    return lag.plan(environment, pipeline, flows)
+        checkpoint.check_compatible(layout, resolved.flow(flow.name))
+    return lag.plan(environment, resolved, flows)
 
 
 def print_plan(lags: tuple[Lag, ...]) -> None:
@@ -120,26 +125,26 @@ def _to_json(pipeline: Pipeline, run_plan: Plan) -> dict[str, Any]:
     return {"format": 1, "pipeline": pipeline.name, "work": run_plan.work, "small": run_plan.small, "flows": flows}
 
 
-def _print_errors(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...], *, as_json: bool) -> int:
+def _print_errors(
+    environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...], *, as_json: bool
+) -> int:
     """Show the status of each selected flow, so that one that fails does not hide the others."""
-    names = {flow.name for flow in flows}
-    statuses = [
-        each for each in flow_status.gather(environment, [(pipeline.name, pipeline)], _PATIENCE) if each.flow in names
-    ]
+    name, names = resolved.pipeline.name, {flow.name for flow in flows}
+    statuses = [each for each in flow_status.gather(environment, [(name, resolved)], _PATIENCE) if each.flow in names]
     if as_json:
         flow_values = [
             (each.lag.to_json() if each.lag else {"flow": each.flow})
             | {"error": describe_error(each.error) if each.error else None}
             for each in statuses
         ]
-        console.print_json({"format": 1, "pipeline": pipeline.name, "work": None, "small": None, "flows": flow_values})
+        console.print_json({"format": 1, "pipeline": name, "work": None, "small": None, "flows": flow_values})
     else:
         rows = []
         for each in statuses:
             work = "error" if each.error is not None else "yes" if each.lag is not None and each.lag.has_work else "no"
             rows.append((each.flow, work, *lag_cells(each), each.summary()))
         console.print_table(_HEADERS, rows, right=("rows", "bytes"))
-        console.echo(f"{pipeline.name}: a run would stop at the errors above", style="error")
+        console.echo(f"{name}: a run would stop at the errors above", style="error")
     return flow_status.exit_code(statuses)
 
 

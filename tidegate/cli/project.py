@@ -14,11 +14,12 @@ from pathlib import Path
 
 import typer
 
-from tidegate import registry
+from tidegate import registry, resolution
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, TidegateError
 from tidegate.report import now
 from tidegate.request import RunRequest
+from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 
 MODE = typer.Option(
@@ -69,15 +70,25 @@ def load(name: str) -> Pipeline:
     return registry.load(name)
 
 
-def load_all(name: str | None) -> list[tuple[str, Pipeline | TidegateError]]:
-    """The named pipeline, or all; a file that does not load is returned as its error and does not hide the others.
+def resolve(environment: Environment, name: str) -> ResolvedPipeline:
+    """The resolved pipeline of that name.
+
+    Raises:
+        RequestError: There is none; the message suggests the closest name.
+        SpecError: Its file does not load, two flows write one table, or no flow writes a source.
+    """
+    return resolution.load(name, environment.project)
+
+
+def resolve_all(environment: Environment, name: str | None) -> list[tuple[str, ResolvedPipeline | TidegateError]]:
+    """The named pipeline, or all; one that cannot be resolved is returned as its error and does not hide the others.
 
     Raises:
         RequestError: There is no pipeline of the given name.
     """
     if name is not None and name not in registry.names():
         load(name)  # raises the error that lists the existing pipelines
-    return [(each, declaration) for each, declaration in registry.declarations().items() if name in (None, each)]
+    return [(each, one) for each, one in resolution.load_all(environment.project).items() if name in (None, each)]
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:

@@ -41,9 +41,11 @@ def replay(
     """
     selection = Selection.check(rule=rule, since=since, until=until)
     environment = project.read()
-    pipeline = project.load(name)
+    resolved = project.resolve(environment, name)
+    pipeline = resolved.pipeline
     (only,) = project.choose(pipeline, [flow])
     layout = Layout.of(environment)
+    resolved.check_runnable([only])
     replayable = decision.check_replay(layout, name, only.name, selection, dry_run=dry_run)
     if not replayable.entries and not replayable.interrupted:
         console.echo(

@@ -33,20 +33,22 @@ def run(
 ) -> None:
     """Run one increment of each flow of a pipeline, without Airflow.
 
-    If nothing is new, no JVM is started. A flow whose source cannot be read fails, together with its downstream flows;
-    the others run. Ctrl-C stops the job; the next run finishes the pending batch.
+    If nothing is new, no JVM is started. A flow whose source, suite or transform cannot be read fails, and its downstream
+    flows are skipped; the others run. Ctrl-C stops the job; the next run finishes the pending batch.
 
     Exit codes: 0 success or nothing to do; 65 a gate refused a batch; the code of the error if a flow or the whole job
     failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
     """
     environment = project.read()
-    pipeline = project.load(name)
+    resolved = project.resolve(environment, name)
+    pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
     request = project.build_request(pipeline, mode, flow, first, last)
     if request.mode != "incremental":
+        resolved.check_runnable([each for each in flows if request.applies_to(each)])
         console.echo(f"{name}: {request.summary()}")
         raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
-    run_plan = decide(environment, pipeline, flows)
+    run_plan = decide(environment, resolved, flows)
     plans.record(Layout.of(environment), name, run_plan.lags)
     print_plan(run_plan.lags)
     if not run_plan.work and not force:

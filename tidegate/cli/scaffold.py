@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal
 
-from tidegate.cli.project import load_all
+from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.layout import Layout
@@ -97,7 +97,7 @@ def _render(template: str, name: str) -> str:
 def _writers_of(tables: set[str]) -> dict[str, str]:
     """Table to the declared pipeline that writes it, for those of the given tables that are written."""
     writers: dict[str, str] = {}
-    for name, pipeline in load_all(None):
+    for name, pipeline in registry.declarations().items():
         if not isinstance(pipeline, TidegateError):
             writers |= {flow.target.name: name for flow in pipeline.flows if flow.target.name in tables}
     return writers

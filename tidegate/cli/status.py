@@ -30,7 +30,7 @@ def status(
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
     environment = project.read()
-    statuses = gather(environment, project.load_all(name), timeout)
+    statuses = gather(environment, project.resolve_all(environment, name), timeout)
     if as_json:
         console.print_json({"format": 1, "flows": [each.to_json() for each in statuses]})
     elif statuses:

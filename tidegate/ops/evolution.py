@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
 
-from tidegate import json_codec, registry
+from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.errors import RequestError
 from tidegate.fingerprints import fingerprint
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from tidegate.layout import Layout
-    from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
+    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+    from tidegate.spec import FileSource, KafkaSource
 
 Event = Literal["declared", "observed", "refused", "answered"]
 """``declared``: the declared schema changed. ``observed``: a batch has the change, and the contract decided. ``refused``: the
@@ -106,31 +107,30 @@ def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSo
     return Terms(contract=source.contract, evolved=evolved, added=frozenset(added), answers=answers, columns=columns)
 
 
-def open_schema_changes(layout: Layout, pipeline: Pipeline) -> dict[str, list[Line]]:
+def open_schema_changes(layout: Layout, resolved: ResolvedPipeline) -> dict[str, list[Line]]:
     """The refused schema changes for whose answer a batch waits: id to the lines of the change."""
-    ids = {open_schema_change(layout, pipeline, flow) for flow in pipeline.flows} - {None}
+    ids = {open_schema_change(layout, flow) for flow in resolved.flows} - {None}
     lines: dict[str, list[Line]] = {}
-    for line in read(layout, pipeline.name) if ids else ():
+    for line in read(layout, resolved.pipeline.name) if ids else ():
         if line.event == "refused" and line.schema_change_id in ids:
             lines.setdefault(line.schema_change_id, []).append(line)
     return lines
 
 
-def open_schema_change(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
+def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     """The id of the schema change for whose answer a flow's pending batch waits; None if the next run tries the batch.
 
     A refused batch no longer waits once its schema change is answered, or the schema or contract that refused it has changed.
     The refusal is recorded in a small file, so the check is cheap when nothing waits.
     """
-    ref = checkpoint.current(layout, pipeline, flow)
+    ref = checkpoint.current(layout, resolved.pipeline, resolved.flow)
     recorded = refusal.recorded(layout, ref)
     if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(ref.path(layout)).pending_batch:
         return None
-    source = registry.landing_source_of(flow, pipeline)
-    if source is None or recorded.get("declared") != declared_fingerprint(source):
+    if resolved.landing is None or recorded.get("declared") != declared_fingerprint(resolved.landing):
         return None
     schema_change_id = str(recorded["schema_change_id"])
-    return None if is_answered(layout, pipeline.name, schema_change_id) else schema_change_id
+    return None if is_answered(layout, resolved.pipeline.name, schema_change_id) else schema_change_id
 
 
 def is_answered(layout: Layout, pipeline: str, schema_change_id: str) -> bool:

@@ -6,11 +6,9 @@ Other pipelines whose declaration does not load are listed and left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate import registry
 from tidegate.checkpoints import lease
 from tidegate.errors import TidegateError
 from tidegate.formatting import count
@@ -26,6 +24,7 @@ from tidegate.status.lag import Lag, measure
 if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.request import RunRequest
+    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.window import Window
 
 
@@ -109,7 +108,7 @@ class Preview:
 
 
 def preview(
-    environment: Environment, pipeline: Pipeline, request: RunRequest, lags: tuple[Lag, ...] | None = None
+    environment: Environment, resolved: ResolvedPipeline, request: RunRequest, lags: tuple[Lag, ...] | None = None
 ) -> Preview:
     """What a request would do.
 
@@ -120,13 +119,12 @@ def preview(
         SourceError: A landing folder or a topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
     """
-    layout = Layout.of(environment)
-    declared = registry.declarations() | {pipeline.name: pipeline}
+    layout, pipeline = Layout.of(environment), resolved.pipeline
     flows = (
-        tuple(_of_increment(layout, pipeline, declared, lag, lags) for lag in lags if lag.has_work)
+        tuple(_of_increment(layout, resolved, lag, lags) for lag in lags if lag.has_work)
         if lags is not None
         else tuple(
-            _of_mode(environment, layout, pipeline, declared, flow, request)
+            _of_mode(environment, layout, resolved, flow, request)
             for flow in request.selected(pipeline)
             if request.applies_to(flow)
         )
@@ -134,17 +132,14 @@ def preview(
     return Preview(
         flows=flows,
         commands=commands(pipeline, request),
-        unknown=tuple(name for name, declaration in declared.items() if isinstance(declaration, TidegateError)),
+        unknown=tuple(
+            name for name, declaration in resolved.declared.items() if isinstance(declaration, TidegateError)
+        ),
     )
 
 
-def _of_increment(
-    layout: Layout,
-    pipeline: Pipeline,
-    declared: Mapping[str, Pipeline | TidegateError],
-    lag: Lag,
-    lags: tuple[Lag, ...],
-) -> FlowPreview:
+def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tuple[Lag, ...]) -> FlowPreview:
+    pipeline = resolved.pipeline
     flow = pipeline.flow(lag.flow)
     above = pipeline.upstream_of(flow)
     rows = lag.rows
@@ -163,7 +158,7 @@ def _of_increment(
         rewrites=_of_rows(flow, rows),
         keys=None,
         before="",
-        downstream=downstream_of(flow.target.name, declared),
+        downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, "incremental", rows),
     )
@@ -184,13 +179,9 @@ def _of_rows(flow: Flow, rows: int | None) -> str:
 
 
 def _of_mode(
-    environment: Environment,
-    layout: Layout,
-    pipeline: Pipeline,
-    declared: Mapping[str, Pipeline | TidegateError],
-    flow: Flow,
-    request: RunRequest,
+    environment: Environment, layout: Layout, resolved: ResolvedPipeline, flow: Flow, request: RunRequest
 ) -> FlowPreview:
+    pipeline = resolved.pipeline
     reads = source_extent(environment, layout, pipeline.name, flow, request.window)
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
     keys, rows = None, reads.rows
@@ -212,17 +203,17 @@ def _of_mode(
         reads=reads,
         rewrites=rewrites,
         keys=keys,
-        before=_before(environment, pipeline, flow, windowed=request.window is not None),
-        downstream=downstream_of(flow.target.name, declared),
+        before=_before(environment, resolved.flow(flow.name), windowed=request.window is not None),
+        downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, request.mode, rows),
     )
 
 
-def _before(environment: Environment, pipeline: Pipeline, flow: Flow, *, windowed: bool) -> str:
+def _before(environment: Environment, resolved: ResolvedFlow, *, windowed: bool) -> str:
     """The increment that runs before a window is read; without a window everything is read anyway."""
     try:
-        lag = measure(environment, pipeline, flow)
+        lag = measure(environment, resolved)
     except TidegateError as error:
         return f"it would fail: {error.message}"
     return f"an increment, {lag.reason}" if lag.has_work and windowed else ""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate import identity
 from tidegate.checkpoints import progress, refusal
@@ -18,7 +18,8 @@ from tidegate.pages import Batch
 from tidegate.pages import publish as publish_page
 from tidegate.report import BatchRecord, FlowReport, Verdict, now
 from tidegate.request import RunRequest
-from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline
+from tidegate.resolution import ResolvedFlow
+from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,16 +52,10 @@ class FlowContext:
     layout: Layout
     kafka: str
     """Bootstrap servers."""
-    pipeline: Pipeline
-    flow: Flow
+    resolved: ResolvedFlow
     ref: CheckpointRef
     target: Path
     """Where batches are written: the live table, or the staging table of a full refresh."""
-    landing: FileSource | KafkaSource | None
-    """The landing source of the bronze table that this flow reads; None for landing flows and for sources with keys."""
-    source_keys: tuple[str, ...]
-    """Keys of the table that the change feed belongs to; empty for bronze."""
-    source_table: Path | None
     transform: Transform | None
     gate: SuiteGate | None
     request: RunRequest
@@ -76,6 +71,21 @@ class FlowContext:
     """DataFrames that the current batch persisted; `release` unpersists them."""
     replay: Replay | None = None
     """Set while quarantined entries are processed instead of new rows of the source."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The flow's pipeline."""
+        return self.resolved.pipeline
+
+    @property
+    def flow(self) -> Flow:
+        """The declaration of the flow."""
+        return self.resolved.flow
+
+    @property
+    def source_table(self) -> Path | None:
+        """The table whose change feed the flow reads; None for landing flows."""
+        return self.layout.table(self.flow.source.table) if isinstance(self.flow.source, ChangeFeed) else None
 
     @property
     def run_key(self) -> str:
@@ -189,18 +199,15 @@ class FlowContext:
             self.persisted.pop().unpersist()
 
 
-def resolve_transform(name: str) -> Transform:
-    """The function ``module:function`` of the package ``spark_jobs``.
+def import_transform(name: str) -> Transform:
+    """The function ``module:function`` of the package ``spark_jobs``, which `tidegate.resolution` has checked.
 
     Raises:
-        SpecError: The module or the function does not exist, or importing it fails.
+        SpecError: Importing the module fails.
     """
     module_name, _, function_name = name.partition(":")
     try:
-        module: Any = importlib.import_module(f"spark_jobs.{module_name}")
+        module = importlib.import_module(f"spark_jobs.{module_name}")
+        return getattr(module, function_name)  # type: ignore[no-any-return]  # what it returns is checked per batch
     except Exception as error:
         raise SpecError(f"transform {name!r}: spark_jobs/{module_name}.py cannot be imported ({error})") from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise SpecError(f"transform {name!r}: spark_jobs/{module_name}.py has no function {function_name!r}")
-    return function  # type: ignore[no-any-return]  # any callable; what it returns is checked per batch

@@ -70,7 +70,7 @@ def run_flow(context: FlowContext) -> None:
 
 def _prepare(context: FlowContext) -> None:
     """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
-    checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
+    checkpoint.check_compatible(context.layout, context.resolved)
     if swap.is_past_replacement(context):
         context.refresh(swap.next_refresh(context.ref))
     else:

@@ -12,15 +12,15 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from tidegate import fingerprints, registry
+from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.embedded import bytecode
 from tidegate.environment import Environment
-from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, SpecError, TidegateError
+from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.resolution import ResolvedFlow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,23 +54,25 @@ class _Job:
         self.path = self.layout.report(request.dag_id, request.run_key, attempt)
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
         self.suites: dict[str, Suite] = {}
-        self.suite_error: Exception | None = None
+        self.loading_error: Exception | None = None
         self.switched_off: dict[str, Override] = {}
         self.blocked: dict[str, TidegateError] = {}
 
     def run(self) -> RunReport:
         started = time.monotonic()
         try:
-            pipeline = registry.load(self.request.dag_id)
-            flows = self.request.selected(pipeline)
+            pipeline = resolution.load(self.request.dag_id, self.environment.project)
+            flows = tuple(pipeline.flow(flow.name) for flow in self.request.selected(pipeline.pipeline))
             self.report.flows = [
-                FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=flow.checkpoint_version)
-                for flow in flows
+                FlowReport(
+                    flow=each.flow.name, target=each.flow.target.name, checkpoint_version=each.flow.checkpoint_version
+                )
+                for each in flows
             ]
             with _Timer(self.report, "preflight"):
-                self._preflight(pipeline, flows)
+                self._preflight(flows)
             self.write_report()
-            if not self._runnable(pipeline, flows):
+            if not self._runnable(flows):
                 self._block_all()
                 return self.report
             loading = self._load_suites(flows)
@@ -79,10 +81,10 @@ class _Job:
             if loading is not None:
                 with _Timer(self.report, "gx_wait"):
                     loading.join()
-            if self.suite_error is not None:
-                raise self.suite_error
+            if self.loading_error is not None:
+                raise self.loading_error
             with _Timer(self.report, "flows"):
-                self._run_flows(spark, pipeline, flows)
+                self._run_flows(spark, flows)
         except Exception as error:
             self.report.error = describe_error(error)
             raise
@@ -112,10 +114,10 @@ class _Job:
         with contextlib.suppress(LakeUnwritableError):
             self.write_report()
 
-    def _load_suites(self, flows: tuple[Flow, ...]) -> threading.Thread | None:
+    def _load_suites(self, flows: tuple[ResolvedFlow, ...]) -> threading.Thread | None:
         """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
-        gates = {flow.name: flow.gate.suite for flow in flows if flow.gate is not None}
-        if not gates:
+        judged = [each for each in flows if each.suite is not None and each.flow.name not in self.blocked]
+        if not judged:
             return None
 
         # Both threads need pyspark; concurrent imports of one package can deadlock, so it is imported before.
@@ -130,31 +132,34 @@ class _Job:
                 if not bytecode.is_compiled(sys.modules["great_expectations"]):
                     self.report.notes.append(_NO_BYTECODE)
                     log.warning(_NO_BYTECODE)
-                for name, suite in gates.items():
-                    path = self.environment.project / "expectations" / f"{suite}.json"
-                    self.suites[name] = gate.load_suite(path, suite)
+                for each in judged:
+                    assert each.suite is not None and each.flow.gate is not None
+                    try:
+                        self.suites[each.flow.name] = gate.load_suite(each.suite, each.flow.gate.suite)
+                    except TidegateError as error:
+                        self.blocked[each.flow.name] = error
             except Exception as error:
-                self.suite_error = error
+                self.loading_error = error
 
         thread = threading.Thread(target=load, name="load-suites", daemon=True)
         thread.start()
         return thread
 
-    def _preflight(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
+    def _preflight(self, flows: tuple[ResolvedFlow, ...]) -> None:
         """Check declarations and sources before the session starts; an error is recorded for its flow."""
         from tidegate.status import lag
 
         self.layout.open()
-        for flow, flow_report in zip(flows, self.report.flows, strict=True):
+        for each, flow_report in zip(flows, self.report.flows, strict=True):
             try:
-                override = overrides.switched_off(self.layout, pipeline.name, flow.name)
+                override = overrides.switched_off(self.layout, self.request.dag_id, each.flow.name)
                 if override is not None:
-                    self.switched_off[flow.name] = override
+                    self.switched_off[each.flow.name] = override
                     continue
-                checkpoint.check_compatible(self.layout, pipeline, flow)
-                flow_report.lag_before = lag.measure(self.environment, pipeline, flow).to_json()
+                checkpoint.check_compatible(self.layout, each)
+                flow_report.lag_before = lag.measure(self.environment, each).to_json()
             except TidegateError as error:
-                self.blocked[flow.name] = error
+                self.blocked[each.flow.name] = error
 
     def _session(self) -> SparkSession:
         from tidegate.spark.driver.session import build_session
@@ -166,13 +171,13 @@ class _Job:
         self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")
         return spark
 
-    def _runnable(self, pipeline: Pipeline, flows: tuple[Flow, ...]) -> bool:
+    def _runnable(self, flows: tuple[ResolvedFlow, ...]) -> bool:
         """Whether any flow can run: one that is not blocked, and whose upstream flows are not."""
         stopped: set[str] = set(self.blocked)
-        for flow in flows:
-            upstream = pipeline.upstream_of(flow)
+        for each in flows:
+            upstream = each.pipeline.upstream_of(each.flow)
             if upstream is not None and upstream.name in stopped:
-                stopped.add(flow.name)
+                stopped.add(each.flow.name)
         return len(stopped) < len(flows)
 
     def _block_all(self) -> None:
@@ -184,11 +189,12 @@ class _Job:
             if error is not None:
                 log.error("%s: %s", flow_report.flow, error.message)
 
-    def _run_flows(self, spark: SparkSession, pipeline: Pipeline, flows: tuple[Flow, ...]) -> None:
+    def _run_flows(self, spark: SparkSession, flows: tuple[ResolvedFlow, ...]) -> None:
         stopped: dict[str, str] = {}
-        for flow in flows:
+        for each in flows:
+            flow = each.flow
             flow_report = self.report.flow(flow.name)
-            upstream = pipeline.upstream_of(flow)
+            upstream = each.pipeline.upstream_of(flow)
             if upstream is not None and upstream.name in stopped:
                 flow_report.state, stopped[flow.name] = "skipped", flow.name
                 log.info("%s: skipped, because flow %s did not finish", flow.name, upstream.name)
@@ -200,19 +206,20 @@ class _Job:
                 continue
             flow_report.state = "running"
             self.write_report()
-            if not self._run_one(spark, pipeline, flow, flow_report):
+            if not self._run_one(spark, each, flow_report):
                 stopped[flow.name] = flow.name
             self.write_report()
 
-    def _run_one(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, flow_report: FlowReport) -> bool:
+    def _run_one(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> bool:
         from tidegate.spark.flow import record_refusal, run_flow
         from tidegate.spark.reprocessing.replay import replay_entries
 
+        flow = resolved.flow
         log.info("%s: started", flow.name)
         try:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
-            context = self._context(spark, pipeline, flow, flow_report)
+            context = self._context(spark, resolved, flow_report)
             if self.request.selection is not None:
                 replay_entries(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
             else:
@@ -226,8 +233,8 @@ class _Job:
         except Exception as error:
             flow_report.state, flow_report.error = "failed", describe_error(error)
             log.error("%s: %s", flow.name, flow_report.error["message"])
-            self._write_failure(flow, error)
-        self._measure_lag_after(pipeline, flow, flow_report)
+            self._write_failure(flow.name, error)
+        self._measure_lag_after(resolved, flow_report)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",
             flow.name,
@@ -238,63 +245,43 @@ class _Job:
         )
         return flow_report.state in ("done", "idle")
 
-    def _write_failure(self, flow: Flow, error: Exception) -> None:
+    def _write_failure(self, flow: str, error: Exception) -> None:
         """Write the traceback next to the report. It may quote data, so it is not logged."""
         if isinstance(error, TidegateError) and error.__cause__ is None:
             return
-        path = self.path.with_name(f"failure-{flow.name}.txt")
+        path = self.path.with_name(f"failure-{flow}.txt")
         with contextlib.suppress(OSError):
             path.write_text("".join(traceback.format_exception(error)))
-            log.error("%s: the traceback is in %s", flow.name, path)
+            log.error("%s: the traceback is in %s", flow, path)
 
-    def _measure_lag_after(self, pipeline: Pipeline, flow: Flow, flow_report: FlowReport) -> None:
+    def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
         from tidegate.status import lag
 
         try:
-            flow_report.lag_after = lag.measure(self.environment, pipeline, flow).to_json()
+            flow_report.lag_after = lag.measure(self.environment, resolved).to_json()
         except TidegateError as error:
             flow_report.lag_after = {"reason": error.message}
 
-    def _context(self, spark: SparkSession, pipeline: Pipeline, flow: Flow, flow_report: FlowReport) -> FlowContext:
-        from tidegate.spark.context import FlowContext, resolve_transform
+    def _context(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> FlowContext:
+        from tidegate.spark.context import FlowContext, import_transform
         from tidegate.spark.gate import LakeContext, SuiteGate
 
+        pipeline, flow = resolved.pipeline, resolved.flow
         ref = checkpoint.current(self.layout, pipeline, flow)
         flow_report.refresh = ref.refresh
-        landing: FileSource | KafkaSource | None = None
-        source_keys: tuple[str, ...] = ()
-        source_table = None
-        if isinstance(flow.source, ChangeFeed):
-            source_table = self.layout.table(flow.source.table)
-            writer = registry.writer_of(flow.source.table, pipeline)
-            if writer is None:
-                raise SpecError(f"flow {flow.name!r}: no declared flow writes its source table {flow.source.table!r}")
-            upstream = writer[1]
-            source_keys = upstream.target.keys
-            if not source_keys:
-                if isinstance(upstream.source, ChangeFeed):
-                    raise SpecError(
-                        f"flow {flow.name!r}: its source {flow.source.table!r} is neither a bronze table nor keyed; give it keys"
-                    )
-                landing = upstream.source
         gate = None
         if flow.gate is not None:
-            module = (flow.transform or "").partition(":")[0]
-            code = fingerprints.code_fingerprint(module) if module else ""
-            gate = SuiteGate(self.suites[flow.name], code, LakeContext(self.layout, pipeline.name, flow.name))
+            lake = LakeContext(self.layout, pipeline.name, flow.name)
+            gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
         return FlowContext(
             spark=spark,
             layout=self.layout,
             kafka=self.environment.kafka,
             registry=self.environment.registry,
-            pipeline=pipeline,
-            flow=flow,
+            resolved=resolved,
             ref=ref,
             target=self.layout.table(flow.target.name),
-            landing=landing,
-            source_keys=source_keys,
-            source_table=source_table,
-            transform=resolve_transform(flow.transform) if flow.transform else None,
+            transform=import_transform(flow.transform) if flow.transform else None,
             gate=gate,
             request=self.request,
             attempt=self.attempt,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.layout import Layout
     from tidegate.quarantine.lifecycle import EntryCounts
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.status.lag import Lag
 
 PATIENCE = 1.5
@@ -113,7 +113,7 @@ class _Reading:
 
 
 def gather(
-    environment: Environment, pipelines: Sequence[tuple[str, Pipeline | TidegateError]], patience: float
+    environment: Environment, pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]], patience: float
 ) -> list[FlowStatus]:
     """The statuses of the flows of some pipelines, in graph order.
 
@@ -133,7 +133,7 @@ def gather(
         if isinstance(pipeline, TidegateError):
             readings.append(_Reading(FlowStatus(pipeline=name, error=pipeline), lambda _: None))
             continue
-        readings += [_reading(environment, layout, pipeline, flow) for flow in pipeline.flows]
+        readings += [_reading(environment, layout, flow) for flow in pipeline.flows]
     return _read_all(readings, patience)
 
 
@@ -143,7 +143,8 @@ def exit_code(statuses: Sequence[FlowStatus]) -> int:
     return min(errors, key=lambda error: error.transient).exit_code if errors else 0
 
 
-def _reading(environment: Environment, layout: Layout, pipeline: Pipeline, flow: Flow) -> _Reading:
+def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow) -> _Reading:
+    pipeline, flow = resolved.pipeline, resolved.flow
     status = FlowStatus(
         pipeline=pipeline.name, flow=flow.name, target=flow.target.name, version=flow.checkpoint_version
     )
@@ -164,8 +165,8 @@ def _reading(environment: Environment, layout: Layout, pipeline: Pipeline, flow:
         status.last_planned, status.last_committed = state.last_planned, state.last_committed
         if state.last_committed is not None:
             status.planned_ms = progress.planned_batch(ref.path(layout), state.last_committed).timestamp_ms
-        checkpoint.check_compatible(layout, pipeline, flow)
-        status.lag = measure(environment, pipeline, flow)
+        checkpoint.check_compatible(layout, resolved)
+        status.lag = measure(environment, resolved)
 
     return _Reading(status, read)
 

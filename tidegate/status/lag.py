@@ -14,7 +14,7 @@ import pendulum
 from tidegate import fingerprints, identity, json_codec
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal
-from tidegate.errors import SpecError, TidegateError
+from tidegate.errors import TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import evolution, plans
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
+    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.backlog import Backlog
 
@@ -113,22 +114,25 @@ class Plan:
         return tuple(sorted(errors, key=lambda error: error.transient))
 
 
-def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
+def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     """The lag of one flow behind its own source; rows that upstream flows have yet to write are not counted.
 
     Raises:
+        SpecError: The flow's suite or transform is missing or cannot be read.
         SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
         OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    layout = Layout.of(environment)
+    if resolved.error is not None:
+        raise resolved.error
+    layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     ref = checkpoint.current(layout, pipeline, flow)
     folder = ref.path(layout)
     state = progress.read(folder)
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
     pending = _backlog(environment, layout, flow, ref, committed)
-    refused = None if state.pending_batch is None else _refused(environment, pipeline, flow, ref, state.pending_batch)
+    refused = None if state.pending_batch is None else _refused(layout, resolved, ref, state.pending_batch)
     swap_pending = _swap_pending(layout, pipeline, flow, ref)
     quarantined_whole = (
         state.pending_batch is not None and refusal.decision(layout, ref, state.pending_batch) is not None
@@ -172,7 +176,7 @@ def measure(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
     )
 
 
-def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) -> Plan:
+def plan(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:
     """Decide whether a run of these flows has work.
 
     A flow downstream of a flow with work has work too. A flow downstream of a refused or failing flow has none, because
@@ -181,11 +185,12 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
     lags: dict[str, Lag] = {}
     blocked: set[str] = set()
     swap = False
-    layout = Layout.of(environment)
-    for flow in pipeline.flows:
+    layout, pipeline = Layout.of(environment), resolved.pipeline
+    for each in resolved.flows:
+        flow = each.flow
         if flow not in flows:
             continue
-        lag = _measured(environment, pipeline, flow)
+        lag = _measured(environment, each)
         upstream = pipeline.upstream_of(flow)
         if lag.refused or lag.failed:
             blocked.add(flow.name)
@@ -212,12 +217,12 @@ def plan(environment: Environment, pipeline: Pipeline, flows: tuple[Flow, ...]) 
     )
 
 
-def _measured(environment: Environment, pipeline: Pipeline, flow: Flow) -> Lag:
+def _measured(environment: Environment, resolved: ResolvedFlow) -> Lag:
     """The flow's lag; an error of the measurement is stored in it."""
-    off = None
+    flow, off = resolved.flow, None
     try:
-        off = overrides.switched_off(Layout.of(environment), pipeline.name, flow.name)
-        return measure(environment, pipeline, flow)
+        off = overrides.switched_off(Layout.of(environment), resolved.pipeline.name, flow.name)
+        return measure(environment, resolved)
     except TidegateError as error:
         return Lag(
             flow=flow.name,
@@ -251,9 +256,8 @@ def _backlog(
             return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
 
 
-def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, batch_id: int) -> str | None:
+def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_id: int) -> str | None:
     """Why the pending batch waits, if another attempt would be refused for the same reason; else None."""
-    layout = Layout.of(environment)
     if refusal.decision(layout, ref, batch_id) is not None:
         return None
     try:
@@ -261,23 +265,23 @@ def _refused(environment: Environment, pipeline: Pipeline, flow: Flow, ref: Chec
         if note.get("batch_id") != batch_id:
             return None
         if "schema_change_id" in note:
-            schema_change_id = evolution.open_schema_change(layout, pipeline, flow)
+            schema_change_id = evolution.open_schema_change(layout, resolved)
             wait = f"waits: batch {batch_id} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
             return wait if schema_change_id is not None else None
-        if flow.gate is None:
+        if resolved.flow.gate is None or resolved.suite is None:
             return None
-        module = (flow.transform or "").partition(":")[0]
-        suite = environment.project / "expectations" / f"{flow.gate.suite}.json"
         current = {
-            "suite_fingerprint": fingerprints.suite_fingerprint(suite),
-            "code_fingerprint": fingerprints.code_fingerprint(module) if module else "",
+            "suite_fingerprint": fingerprints.suite_fingerprint(resolved.suite),
+            "code_fingerprint": resolved.code_fingerprint(),
         }
-    except (OSError, ValueError, SpecError):
-        # The suite or the transform is missing: the job raises the error that names it.
+    except (OSError, ValueError):
+        # A file changed after the flow was resolved: the next plan has the error.
         return None
     if any(note.get(name) != value for name, value in current.items()):
         return None
-    return f"waits: batch {batch_id} was refused by {flow.gate.suite}; fix the suite, the transform or the data"
+    return (
+        f"waits: batch {batch_id} was refused by {resolved.flow.gate.suite}; fix the suite, the transform or the data"
+    )
 
 
 def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:

@@ -15,16 +15,16 @@ from tidegate.status import lag
 if TYPE_CHECKING:
     from tidegate.checkpoints.overrides import Override
     from tidegate.environment import Environment
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.resolution import ResolvedFlow
 
 
 def accept_gap(
-    environment: Environment, pipeline: Pipeline, flow: Flow, offsets: gap.Offsets, *, by: str, reason: str
+    environment: Environment, resolved: ResolvedFlow, offsets: gap.Offsets, *, by: str, reason: str
 ) -> Override:
     """Accept a gap under the flow's lease: records the decision, then a ledger line.
 
     Args:
-        flow: A flow that reads a topic.
+        resolved: A flow that reads a topic.
         offsets: The lost offsets that are accepted; must be exactly those that are missing and not accepted yet.
 
     Raises:
@@ -33,13 +33,14 @@ def accept_gap(
         LeaseHeldError: A run works on the flow. Transient.
         SourceError: The topic does not exist, was created again, or no broker answers.
     """
+    pipeline, flow = resolved.pipeline, resolved.flow
     if not isinstance(flow.source, KafkaSource):
         raise RequestError(f"flow {flow.name!r} reads no topic, so it has no gap to accept")
     layout = Layout.of(environment)
     resource = lease.checkpoint_resource(pipeline.name, flow.name)
     with lease.hold(layout, (resource,), what=f"accept-gap of {pipeline.name}/{flow.name}, by {by}"):
-        checkpoint.check_compatible(layout, pipeline, flow)
-        missing = _missing_offsets(environment, pipeline, flow)
+        checkpoint.check_compatible(layout, resolved)
+        missing = _missing_offsets(environment, resolved)
         if missing != offsets:
             state = (
                 f"missing and not accepted: {gap.format_offsets(missing)}"
@@ -55,9 +56,9 @@ def accept_gap(
     return decision
 
 
-def _missing_offsets(environment: Environment, pipeline: Pipeline, flow: Flow) -> gap.Offsets:
+def _missing_offsets(environment: Environment, resolved: ResolvedFlow) -> gap.Offsets:
     try:
-        lag.measure(environment, pipeline, flow)
+        lag.measure(environment, resolved)
     except GapError as error:
         return {int(partition): (first, last) for partition, (first, last) in error.lost.items()}
     return {}

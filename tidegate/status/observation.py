@@ -19,6 +19,7 @@ from tidegate.status import flow_status, freshness
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
+    from tidegate.resolution import ResolvedPipeline
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.flow_status import FlowStatus
     from tidegate.status.lag import Lag
@@ -69,7 +70,7 @@ class PipelineAlerts:
 
 def evaluate_pipelines(
     environment: Environment,
-    pipelines: Sequence[tuple[str, Pipeline | TidegateError]],
+    pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]],
     now: datetime,
     patience: float = PATIENCE,
 ) -> list[PipelineAlerts]:
@@ -82,18 +83,19 @@ def evaluate_pipelines(
     statuses = flow_status.gather(environment, pipelines, patience)
     layout = Layout.of(environment)
     results = []
-    for name, pipeline in pipelines:
+    for name, resolved in pipelines:
         by_flow = {status.flow: status for status in statuses if status.pipeline == name}
-        if isinstance(pipeline, TidegateError):
-            alert = Alert(flow="", rule="unreadable", message=" ".join(pipeline.message.split()))
+        if isinstance(resolved, TidegateError):
+            alert = Alert(flow="", rule="unreadable", message=" ".join(resolved.message.split()))
             results.append(
                 PipelineAlerts(
                     pipeline=name,
                     findings=(Findings(flow="", alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}),),
-                    error=pipeline,
+                    error=resolved,
                 )
             )
             continue
+        pipeline = resolved.pipeline
         evaluated = [_evaluate_flow(layout, pipeline, flow, by_flow[flow.name], now) for flow in pipeline.flows]
         results.append(
             PipelineAlerts(

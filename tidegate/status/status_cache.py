@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidegate import registry
+from tidegate import registry, resolution
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import journal
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.environment import Environment
-    from tidegate.spec import Pipeline
+    from tidegate.resolution import ResolvedPipeline
     from tidegate.status.flow_status import FlowStatus
 
 _INGESTED = "_ingested_at"
@@ -55,8 +55,8 @@ class Reading:
 
     at: float
     """Seconds since 1970."""
-    declared: Mapping[str, Pipeline | TidegateError] = field(default_factory=dict)
-    """Each pipeline by name, or the error why its declaration does not load."""
+    declared: Mapping[str, ResolvedPipeline | TidegateError] = field(default_factory=dict)
+    """Each pipeline by name, or the error of its declaration."""
     flows: tuple[FlowSnapshot, ...] = ()
     """Ordered by pipeline, then in graph order."""
 
@@ -100,7 +100,7 @@ class StatusCache:
         self._reading = self._read()
 
     def _read(self) -> Reading:
-        declared = declarations()
+        declared = declarations(self._environment)
         layout = Layout.of(self._environment)
         flows = []
         for status in flow_status.gather(self._environment, list(declared.items()), flow_status.PATIENCE):
@@ -108,11 +108,13 @@ class StatusCache:
             flows.append(FlowSnapshot(status, _open_entries(layout, status), newest, is_event))
         return Reading(self._clock(), declared, tuple(flows))
 
-    def _newest_of(self, layout: Layout, pipeline: Pipeline | TidegateError, flow: str) -> tuple[datetime | None, bool]:
+    def _newest_of(
+        self, layout: Layout, resolved: ResolvedPipeline | TidegateError, flow: str
+    ) -> tuple[datetime | None, bool]:
         """The newest time in a flow's table, and whether it is an event time."""
-        if isinstance(pipeline, TidegateError):
+        if isinstance(resolved, TidegateError):
             return None, False
-        target = pipeline.flow(flow).target
+        target = resolved.flow(flow).flow.target
         path, column = layout.table(target.name), target.event_time or _INGESTED
         try:
             # Only a commit changes the value, and every commit adds a file to this folder.
@@ -127,9 +129,9 @@ class StatusCache:
         return cached[1], target.event_time is not None
 
 
-def declarations() -> dict[str, Pipeline | TidegateError]:
-    """Every declared pipeline, reloaded if its file changed, or the error why it does not load."""
-    return registry.declarations(registry.reload)
+def declarations(environment: Environment) -> dict[str, ResolvedPipeline | TidegateError]:
+    """Every declared pipeline, reloaded if its file changed, or the error of its declaration."""
+    return resolution.load_all(environment.project, registry.reload)
 
 
 def _open_entries(layout: Layout, status: FlowStatus) -> int | None:

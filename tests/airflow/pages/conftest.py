@@ -185,6 +185,6 @@ def _set_status(lake: Lake) -> None:
     refusal = {
         "batch_id": 15,
         "suite_fingerprint": fingerprints.suite_fingerprint(PROJECT / "expectations/flights/silver.json"),
-        "code_fingerprint": fingerprints.code_fingerprint("flights"),
+        "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs/flights.py"),
     }
     lake.layout.refusal("flights", "silver", 1, 0).write_text(json.dumps(refusal))

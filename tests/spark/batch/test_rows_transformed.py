@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.spark.batch.splits import NEW, Open, counts, refused, split, stored, write
-from tests.spark.flow_context import SILVER, landed
+from tests.spark.flow_context import SILVER, landed, reading
 from tidegate.errors import ContractRefusedError, LedgerImbalanceError, SpecError
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
@@ -119,7 +118,7 @@ def test_a_batch_that_a_frozen_contract_refuses_writes_no_split(spark: SparkSess
     source = FileSource(
         path="orders", format="json", schema="id INT, at INT, amount INT", contract=Contract(mode="freeze")
     )
-    context = dataclasses.replace(latest(flow=SILVER), landing=source)
+    context = reading(latest(flow=SILVER), source)
 
     with pytest.raises(ContractRefusedError):
         split_rows(context, landed(spark, '{"id": 1, "at": 1, "gate": "B12"}'), 0, NEW)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.deployment import Deployment
-from tidegate import registry
+from tidegate import resolution
 from tidegate.status import lag
 
 pytestmark = pytest.mark.jvm
@@ -45,5 +45,5 @@ def test_files_with_old_and_future_modification_times_are_read_in_any_order(depl
     assert names_in_bronze(deployment) == {"now.csv", "future.csv", "later.csv", "epoch.csv"}
     (batch,) = bronze.batches
     assert (batch.files_listed, batch.files_opened, batch.rules) == (3, 2, {"not_a_file": 1})
-    pipeline = registry.load("flights")
-    assert lag.measure(deployment.environment, pipeline, pipeline.flow("bronze")).has_work is False
+    resolved = resolution.load("flights", deployment.environment.project)
+    assert lag.measure(deployment.environment, resolved.flow("bronze")).has_work is False

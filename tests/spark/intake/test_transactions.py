@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tidegate.embedded.broker import Broker
 from tidegate.environment import Environment
@@ -80,7 +81,7 @@ def test_aborted_messages_are_read_only_with_read_uncommitted(
         }
     )
     pipeline = Pipeline(name=context.pipeline.name, flows=(flow,))
-    assert lag.measure(environment, pipeline, flow).has_work is False
+    assert lag.measure(environment, resolved_flow(flow, pipeline)).has_work is False
 
 
 def test_messages_of_an_open_transaction_are_pending_only_after_its_commit(

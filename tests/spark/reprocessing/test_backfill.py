@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.deployment import Deployment
+from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tidegate.errors import SpecError
 from tidegate.ops import store
@@ -62,7 +63,9 @@ def context_of(place: Path, flow: Flow, transform: Transform | None = None, **pa
 
     context = orders.flow_context(SparkSession.active(), place, flow, transform=transform, **params)
     flows = tuple(SILVER if each.name == "silver" else each for each in context.pipeline.flows)
-    return dataclasses.replace(context, pipeline=dataclasses.replace(context.pipeline, flows=flows))
+    return dataclasses.replace(
+        context, resolved=resolved_flow(flow, dataclasses.replace(context.pipeline, flows=flows))
+    )
 
 
 def land(place: Path, name: str, *records: tuple[int | None, int, int]) -> None:

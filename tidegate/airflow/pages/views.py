@@ -17,6 +17,7 @@ from tidegate.layout import Layout, run_key
 from tidegate.ops import alert_history, journal, query
 from tidegate.ops.journal import TREND, Journal, Line, Summary
 from tidegate.report import RunReport
+from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 from tidegate.status.status_cache import FlowSnapshot, StatusCache
 
@@ -49,8 +50,8 @@ class Views:
 
     def is_flow(self, dag_id: str, name: str) -> bool:
         """Whether a task is the task of a flow."""
-        pipeline = self._statuses.reading().declared.get(dag_id)
-        return isinstance(pipeline, Pipeline) and any(flow.name == name for flow in pipeline.flows)
+        pipeline = _loaded(self._statuses.reading().declared.get(dag_id))
+        return pipeline is not None and any(flow.name == name for flow in pipeline.flows)
 
     def overview(self, permitted: set[str], text: str, state: str) -> dict[str, Any]:
         """The overview: every flow of the pipelines that the user may see.
@@ -265,8 +266,8 @@ class Views:
         return [(each["flow"], each["rule"]) for each in alerts if each["resolved_at"] == "open"]
 
 
-def _loaded(declared: Pipeline | TidegateError | None) -> Pipeline | None:
-    return declared if isinstance(declared, Pipeline) else None
+def _loaded(declared: ResolvedPipeline | TidegateError | None) -> Pipeline | None:
+    return declared.pipeline if isinstance(declared, ResolvedPipeline) else None
 
 
 def _add_alerts(rows: list[dict[str, Any]], alerts: Mapping[str, list[tuple[str, str]] | None]) -> None:

@@ -43,8 +43,12 @@ def split_rows(
         ContractRefusedError: The records have schema changes that a frozen contract refuses.
     """
     feed = _changed_rows(context, batch)
-    schema_changes = contracts.SchemaChanges(context) if context.landing is not None else None
-    records = schema_changes.parse(feed) if schema_changes is not None else parse.keyed_feed(feed, context.source_keys)
+    schema_changes = contracts.SchemaChanges(context) if context.resolved.landing is not None else None
+    records = (
+        schema_changes.parse(feed)
+        if schema_changes is not None
+        else parse.keyed_feed(feed, context.resolved.source_keys)
+    )
     output = _transform(context, records).persist()
     context.persisted.append(output)
     before, after = _measure(records if schema_changes is None else feed, output, schema_changes)
@@ -120,14 +124,14 @@ def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
         SpecError: The transform drops a column that it must return, or does not return the keys.
     """
     feed = _changed_rows(context, batch)
-    if context.landing is not None:
+    if context.resolved.landing is not None:
         return _transform(context, contracts.SchemaChanges(context).parse(feed))
-    return _transform(context, parse.keyed_feed(feed, context.source_keys))
+    return _transform(context, parse.keyed_feed(feed, context.resolved.source_keys))
 
 
 def _changed_rows(context: FlowContext, batch: DataFrame) -> DataFrame:
     """The changes to process: of a bronze table the inserts, of a keyed table all but pre-images."""
-    if context.landing is not None:
+    if context.resolved.landing is not None:
         return batch.where("_change_type = 'insert'")
     return batch.where("_change_type <> 'update_preimage'")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from tidegate.errors import SpecError
+from tidegate.expectations import suite_file
 from tidegate.fingerprints import suite_fingerprint
 from tidegate.report import Severity
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, short_name
@@ -72,8 +72,7 @@ def load_suite(path: Path, name: str) -> Suite:
         SpecError: The file is missing or not a suite, or an expectation is unknown, invalid or not usable in a gate.
             The message names the file, the expectation and what is allowed.
     """
-    where = f"suite {name!r} ({path.parent.name}/{path.name})"
-    entries = _entries(path, where)
+    where, entries = suite_file.label(path, name), suite_file.read_entries(path, name)
     rules: list[Rule] = []
     uses: Counter[str] = Counter()
     for number, entry in enumerate(entries, start=1):
@@ -83,24 +82,6 @@ def load_suite(path: Path, name: str) -> Suite:
             rule = Rule(**{**vars(rule), "name": f"{rule.name}#{uses[rule.name]}"})
         rules.append(rule)
     return Suite(name=name, fingerprint=suite_fingerprint(path), expectations=tuple(rules))
-
-
-def _entries(path: Path, where: str) -> list[Any]:
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError(
-            f"{where} does not exist. Write it as Great Expectations' JSON, or remove the gate from the declaration."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{where} cannot be read ({type(error).__name__}): it must be a UTF-8 text file.") from error
-    except json.JSONDecodeError as error:
-        raise SpecError(f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
-    if not isinstance(plain, dict) or not isinstance(plain.get("expectations"), list):
-        raise SpecError(f'{where} is not a suite; allowed: an object {{"name": …, "expectations": […]}}.')
-    if not plain["expectations"]:
-        raise SpecError(f"{where} contains no expectation: add one, or remove the gate from the declaration.")
-    return list(plain["expectations"])
 
 
 def _rule(entry: Any, where: str) -> Rule:

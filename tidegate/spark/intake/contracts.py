@@ -46,33 +46,32 @@ def record_declared(context: FlowContext) -> None:
 
     Call it after `tidegate.checkpoints.checkpoint.check_compatible`, which refuses changes that need a new checkpoint version.
     """
-    pipeline, flow = context.pipeline, context.flow
-    version, changes = checkpoint.schema_changes(context.layout, pipeline, flow)
+    version, changes = checkpoint.schema_changes(context.layout, context.resolved)
     lines = [
         evolution.Line(
-            flow=flow.name,
+            flow=context.flow.name,
             event="declared",
             change=change,
             decision="keep_checkpoint" if version == context.ref.version else "new_version",
             version_before=version,
             version_after=context.ref.version,
-            breaks=() if change.keeps_checkpoint else checkpoint.readers(pipeline, flow),
+            breaks=() if change.keeps_checkpoint else context.resolved.readers,
             run_key=context.run_key,
         )
         for change in changes
     ]
     if lines:
-        evolution.record(context.layout, pipeline.name, lines)
-    checkpoint.write_schema(context.layout, pipeline, flow)
+        evolution.record(context.layout, context.pipeline.name, lines)
+    checkpoint.write_schema(context.layout, context.resolved)
 
 
 class SchemaChanges:
     """The schema changes in one batch of a flow that parses records."""
 
     def __init__(self, context: FlowContext) -> None:
-        assert context.landing is not None
+        assert context.resolved.landing is not None
         self.context = context
-        self.source = context.landing
+        self.source = context.resolved.landing
         self.columns = parse_ddl("schema", self.source.schema)
         self.terms = evolution.terms(context.layout, context.pipeline.name, context.flow.name, self.source)
         self.lines: list[evolution.Line] = []
@@ -266,7 +265,7 @@ class SchemaChanges:
             decision=self.terms.outcome(change, action),
             version_before=context.ref.version,
             version_after=context.ref.version,
-            breaks=() if change.keeps_checkpoint else checkpoint.readers(context.pipeline, context.flow),
+            breaks=() if change.keeps_checkpoint else context.resolved.readers,
             app_id=context.app_id,
             batch_id=batch_id,
             run_key=context.run_key,

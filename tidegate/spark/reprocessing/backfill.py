@@ -166,13 +166,15 @@ def _source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Da
     names = list(context.flow.target.keys)
     ids = transform_records(context, feed).join(keys, names, "left_semi").select("_row_id").distinct().persist()
     context.persisted.append(ids)
-    if context.landing is not None:
+    if context.resolved.landing is not None:
         return feed.join(ids, "_row_id", "left_semi")
     # A row of a keyed source gets its `_row_id` only when it is parsed.
     source_keys = (
-        parse.keyed_feed(feed, context.source_keys).join(ids, "_row_id", "left_semi").select(*context.source_keys)
+        parse.keyed_feed(feed, context.resolved.source_keys)
+        .join(ids, "_row_id", "left_semi")
+        .select(*context.resolved.source_keys)
     )
-    return feed.join(source_keys, list(context.source_keys), "left_semi")
+    return feed.join(source_keys, list(context.resolved.source_keys), "left_semi")
 
 
 def _as_feed(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:

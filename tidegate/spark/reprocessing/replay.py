@@ -108,7 +108,7 @@ def finish_interrupted(context: FlowContext) -> None:
 
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
-    checkpoint.check_compatible(context.layout, context.pipeline, context.flow)
+    checkpoint.check_compatible(context.layout, context.resolved)
     if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
         return
     if context.app_id not in tables.transactions(context.spark, context.live):

@@ -41,7 +41,7 @@ def read(context: FlowContext, session: SparkSession) -> DataFrame:
     if context.source_table is None:
         return session.range(0).toDF("_row_id")
     ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
-    if context.landing is None:
+    if context.resolved.landing is None:
         rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
     else:
         bronze = tables.read(session, context.source_table).where(_skipping_condition(context, entries))
@@ -56,7 +56,7 @@ def _skipping_condition(context: FlowContext, entries: Sequence[Mapping[str, str
     from pyspark.sql import functions as F
 
     sources = [json.loads(entry["source"]) for entry in entries]
-    if isinstance(context.landing, FileSource):
+    if isinstance(context.resolved.landing, FileSource):
         paths = sorted({source["path"] for source in sources})
         return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
     offsets = [source["offset"] for source in sources]
@@ -74,7 +74,9 @@ def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versio
     assert path is not None
 
     def of_entries(rows: DataFrame) -> DataFrame:
-        return rows.withColumn("_row_id", parse.change_id(context.source_keys)).join(ids, "_row_id", "left_semi")
+        return rows.withColumn("_row_id", parse.change_id(context.resolved.source_keys)).join(
+            ids, "_row_id", "left_semi"
+        )
 
     def feed(first: int, last: int) -> DataFrame:
         return (

@@ -1,0 +1,151 @@
+"""A declaration is resolved before anything runs; a meaningless graph is an error of the pipeline, a file of its flow."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import SpecError, TidegateError
+from tidegate.resolution import ResolvedPipeline, resolve
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+
+FILES = FileSource(path="trips", format="csv", schema="id INT")
+BRONZE = Flow(name="bronze", source=FILES, target=Table("bronze.trips"))
+SILVER = Flow(
+    name="silver",
+    source=ChangeFeed("bronze.trips"),
+    transform="trips:clean",
+    target=Table("silver.trips", keys=("id",), sequence_by=("at",)),
+    gate=Gate("trips/silver"),
+)
+GOLD = Flow(
+    name="gold",
+    source=ChangeFeed("silver.trips"),
+    transform="trips:daily",
+    target=Table("gold.trips", keys=("day",)),
+)
+TRIPS = Pipeline(name="trips", flows=(BRONZE, SILVER, GOLD))
+REPORTS = Pipeline(name="reports", flows=(replace(GOLD, target=Table("gold.reports", keys=("day",))),))
+SUITE = '{"name": "trips/silver", "expectations": [{"type": "expect_column_to_exist"}]}'
+CODE = "raise RuntimeError('never imported')\n\ndef clean(rows): ...\n\nif True:\n    from elsewhere import daily\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the suite and the transforms of `TRIPS`."""
+    import spark_jobs
+
+    for path, content in (("expectations/trips/silver.json", SUITE), ("spark_jobs/trips.py", CODE)):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(content)
+    monkeypatch.setattr(spark_jobs, "__path__", [str(tmp_path / "spark_jobs")])
+    return tmp_path
+
+
+def resolved(
+    project: Path, pipeline: Pipeline = TRIPS, *others: Pipeline | tuple[str, TidegateError]
+) -> ResolvedPipeline:
+    declared = dict((each.name, each) if isinstance(each, Pipeline) else each for each in others)
+    return resolve(pipeline, project, declared)
+
+
+def errors(pipeline: ResolvedPipeline) -> dict[str, str]:
+    return {each.flow.name: each.error.message for each in pipeline.flows if each.error is not None}
+
+
+def test_each_flow_has_its_writer_landing_source_keys_readers_suite_and_code(project: Path) -> None:
+    bronze, silver, gold = resolved(project, TRIPS, REPORTS).flows
+
+    assert (bronze.writer, bronze.landing, bronze.source_keys, bronze.readers) == (None, None, (), ("trips/silver",))
+    assert (silver.writer, silver.landing, silver.source_keys) == (BRONZE, FILES, ())
+    assert silver.readers == ("trips/gold", "reports/gold")
+    assert (gold.writer, gold.landing, gold.source_keys, gold.readers) == (SILVER, None, ("id",), ())
+    assert silver.suite == project / "expectations/trips/silver.json"
+    assert (bronze.code, silver.code) == (None, project / "spark_jobs/trips.py")
+    assert (bronze.error, silver.error, gold.error) == (None, None, None)
+    assert "spark_jobs.trips" not in sys.modules
+
+
+def test_a_source_may_be_written_by_another_pipeline(project: Path) -> None:
+    assert resolved(project, REPORTS, TRIPS).flow("gold").writer == SILVER
+
+
+def test_a_source_that_no_flow_writes_is_an_error_of_the_pipeline(project: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"pipelines/reports\.py, flow 'gold': no declared flow writes .*'silver\.trips'"
+    ):
+        resolved(project, REPORTS)
+
+
+def test_a_source_that_a_pipeline_may_write_that_does_not_load_is_an_error_of_the_flow(project: Path) -> None:
+    with_file = resolved(project, REPORTS, ("trips", SpecError("line 3")))
+    assert errors(with_file)["gold"].endswith("or correct pipelines/trips.py")
+
+
+def test_two_writers_of_a_table_are_an_error_of_both_pipelines(project: Path) -> None:
+    other = Pipeline(name="other", flows=(replace(BRONZE, name="copy"),))
+    with pytest.raises(
+        SpecError, match=r"flow 'bronze': flow 'copy' in pipelines/other\.py writes 'bronze\.trips' too"
+    ):
+        resolved(project, TRIPS, other)
+    with pytest.raises(
+        SpecError, match=r"flow 'copy': flow 'bronze' in pipelines/trips\.py writes 'bronze\.trips' too"
+    ):
+        resolved(project, other, TRIPS)
+
+
+def test_a_source_without_keys_that_is_not_bronze_is_an_error_of_the_pipeline(project: Path) -> None:
+    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="id INT"), target=Table("bronze.clicks"))
+    log = Flow(name="log", source=ChangeFeed("bronze.clicks"), transform="trips:clean", target=Table("silver.log"))
+    behind = Flow(name="behind", source=ChangeFeed("silver.log"), transform="trips:clean", target=Table("silver.b"))
+    with pytest.raises(SpecError, match=r"flow 'behind': its source 'silver\.log' is neither a bronze table nor keyed"):
+        resolved(project, Pipeline(name="clicks", flows=(clicks, log, behind)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist"),
+        ("{", "is not JSON: .* in line 1"),
+        ("[]", "is not a suite"),
+        ('{"expectations": []}', "contains no expectation"),
+    ],
+)
+def test_a_suite_that_cannot_be_read_is_an_error_of_its_flow(project: Path, content: str | None, message: str) -> None:
+    suite = project / "expectations/trips/silver.json"
+    suite.unlink() if content is None else suite.write_text(content)
+
+    pipeline = resolved(project)
+
+    assert list(errors(pipeline)) == ["silver"]
+    where = r"pipelines/trips\.py, flow 'silver': suite 'trips/silver' \(trips/silver\.json\)"
+    with pytest.raises(SpecError, match=f"^{where} {message}"):
+        pipeline.check_runnable([SILVER, GOLD])
+    pipeline.check_runnable([BRONZE, SILVER, GOLD])
+    pipeline.check_runnable([GOLD])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"spark_jobs/trips\.py does not exist"),
+        ("def clean(rows): ...\n\ndef daily(rows:\n", r"spark_jobs/trips\.py cannot be read \(line 3\)"),
+        ("def clean(rows):\n    def daily(rows): ...\n\ndaily\n", r"spark_jobs/trips\.py has no function 'daily'"),
+    ],
+)
+def test_a_transform_that_does_not_exist_is_an_error_of_its_flow(
+    project: Path, content: str | None, message: str
+) -> None:
+    code = project / "spark_jobs/trips.py"
+    code.unlink() if content is None else code.write_text(content)
+
+    with pytest.raises(SpecError, match=rf"^pipelines/trips\.py, flow 'gold': transform 'trips:daily': {message}"):
+        resolved(project).check_runnable([GOLD])
+
+
+def test_a_transform_may_come_from_an_import_of_all_names(project: Path) -> None:
+    (project / "spark_jobs/trips.py").write_text("from elsewhere import *\n")
+    assert errors(resolved(project)) == {}

@@ -1,0 +1,44 @@
+"""Reads the file of a suite and checks its outline. The rules themselves are checked by `tidegate.spark.gate.load_suite`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read_entries(path: Path, name: str) -> list[Any]:
+    """The expectations of a suite, unchecked.
+
+    Args:
+        path: The JSON file, in the format of Great Expectations.
+        name: Its name in the declaration, ``<pipeline>/<flow>``.
+
+    Raises:
+        SpecError: The file is missing or not a suite, or it contains no expectation.
+    """
+    where = label(path, name)
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError(
+            f"{where} does not exist. Write it as Great Expectations' JSON, or remove the gate from the declaration."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{where} cannot be read ({type(error).__name__}): it must be a UTF-8 text file.") from error
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
+    if not isinstance(plain, dict) or not isinstance(plain.get("expectations"), list):
+        raise SpecError(f'{where} is not a suite; allowed: an object {{"name": …, "expectations": […]}}.')
+    if not plain["expectations"]:
+        raise SpecError(f"{where} contains no expectation: add one, or remove the gate from the declaration.")
+    return list(plain["expectations"])
+
+
+def label(path: Path, name: str) -> str:
+    """The suite and its file, as errors name them."""
+    return f"suite {name!r} ({path.parent.name}/{path.name})"

@@ -1,0 +1,232 @@
+"""Resolves a pipeline's declaration before anything runs: who writes its sources, its suites, its transforms.
+
+A graph without meaning is an error of the pipeline: a table with two writers, or a source that no flow writes. A suite or a
+transform that cannot be used is the error of its flow, so that flows that do not depend on it run. No transform is imported
+and no suite is checked by Great Expectations: the files are only parsed, because DAG files are read many times a minute.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import symtable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate import fingerprints, registry
+from tidegate.errors import SpecError, TidegateError
+from tidegate.expectations import suite_file
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedFlow:
+    """A flow with what its declaration refers to."""
+
+    pipeline: Pipeline
+    flow: Flow
+    writer: Flow | None
+    """The flow, of any pipeline, that writes the source table; None for a landing flow."""
+    readers: tuple[str, ...]
+    """The flows of all pipelines that read its table, as ``<pipeline>/<flow>``; those of its own pipeline come first."""
+    suite: Path | None
+    """The file of the suite; None without a gate."""
+    code: Path | None
+    """The file of the transform; None without one."""
+    error: SpecError | None
+    """Why the flow cannot run."""
+
+    @property
+    def source_keys(self) -> tuple[str, ...]:
+        """The keys of the source table; empty for bronze and for landing flows."""
+        return () if self.writer is None else self.writer.target.keys
+
+    @property
+    def landing(self) -> FileSource | KafkaSource | None:
+        """The source of the bronze table whose records the flow parses; None for other flows."""
+        if self.writer is None or self.source_keys or isinstance(self.writer.source, ChangeFeed):
+            return None
+        return self.writer.source
+
+    def code_fingerprint(self) -> str:
+        """The fingerprint of the transform's module; empty without a transform.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return "" if self.code is None else fingerprints.code_fingerprint(self.code)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedPipeline:
+    """A pipeline whose graph has a meaning, with its resolved flows."""
+
+    pipeline: Pipeline
+    flows: tuple[ResolvedFlow, ...]
+    """In graph order."""
+    declared: Mapping[str, Pipeline | TidegateError]
+    """Every pipeline of the project by name, or the error of its file."""
+
+    def flow(self, name: str) -> ResolvedFlow:
+        """The flow of that name.
+
+        Raises:
+            SpecError: There is none.
+        """
+        return self.flows[self.pipeline.flows.index(self.pipeline.flow(name))]
+
+    def check_runnable(self, flows: Collection[Flow]) -> None:
+        """Check that at least one of these flows does not fail and is not behind one that fails.
+
+        Raises:
+            SpecError: The error of the first flow that fails.
+        """
+        stopped: dict[str, SpecError] = {}
+        for each in self.flows:
+            if each.flow not in flows:
+                continue
+            upstream = self.pipeline.upstream_of(each.flow)
+            error = each.error or (stopped.get(upstream.name) if upstream is not None else None)
+            if error is None:
+                return
+            stopped[each.flow.name] = error
+        for error in stopped.values():
+            raise error
+
+
+def load(name: str, project: Path) -> ResolvedPipeline:
+    """The pipeline of that name.
+
+    Raises:
+        RequestError: There is no such pipeline; the message lists those that exist.
+        SpecError: Its file does not load, or its graph has no meaning.
+    """
+    return resolve(registry.load(name), project)
+
+
+def load_all(
+    project: Path, get: Callable[[str], Pipeline] = registry.load
+) -> dict[str, ResolvedPipeline | TidegateError]:
+    """Every declared pipeline by name, or the error of its file or of its graph.
+
+    Args:
+        project: The project's folder.
+        get: `registry.load`, or `registry.reload` in a process that runs on while files are edited.
+    """
+    declared = registry.declarations(get)
+    resolved: dict[str, ResolvedPipeline | TidegateError] = {}
+    for name, pipeline in declared.items():
+        try:
+            resolved[name] = pipeline if isinstance(pipeline, TidegateError) else resolve(pipeline, project, declared)
+        except TidegateError as error:
+            resolved[name] = error
+    return resolved
+
+
+def resolve(
+    pipeline: Pipeline, project: Path, declared: Mapping[str, Pipeline | TidegateError] | None = None
+) -> ResolvedPipeline:
+    """Resolve a declaration.
+
+    Args:
+        pipeline: The declaration.
+        project: The project's folder, with ``expectations/``.
+        declared: Every pipeline of the project, as `registry.declarations` returns them; by default they are loaded.
+
+    Raises:
+        SpecError: A table has two writers, no flow writes a source, or a source is neither a bronze table nor keyed.
+    """
+    declared = {**(registry.declarations() if declared is None else declared), pipeline.name: pipeline}
+    flows = tuple(_resolve_flow(pipeline, flow, project, declared) for flow in pipeline.flows)
+    return ResolvedPipeline(pipeline=pipeline, flows=flows, declared=declared)
+
+
+def _resolve_flow(
+    pipeline: Pipeline, flow: Flow, project: Path, declared: Mapping[str, Pipeline | TidegateError]
+) -> ResolvedFlow:
+    where = f"pipelines/{pipeline.name}.py, flow {flow.name!r}"
+    others = [each for each in declared.values() if isinstance(each, Pipeline) and each is not pipeline]
+    for other in others:
+        if (second := other.writer_of(flow.target.name)) is not None:
+            raise SpecError(
+                f"{where}: flow {second.name!r} in pipelines/{other.name}.py writes {flow.target.name!r} too; a table has one "
+                "writer: give one of the two flows another target"
+            )
+    suite = None if flow.gate is None else project / "expectations" / f"{flow.gate.suite}.json"
+    code = None if flow.transform is None else _file_of(flow.transform)
+    error = None
+    unloadable = [f"pipelines/{name}.py" for name, each in declared.items() if not isinstance(each, Pipeline)]
+    writer = _writer(flow, (pipeline, *others), where, certain=not unloadable)
+    try:
+        if writer is None and isinstance(flow.source, ChangeFeed):
+            raise SpecError(_NO_WRITER.format(flow.source.table) + f", or correct {', '.join(unloadable)}")
+        if suite is not None and flow.gate is not None:
+            suite_file.read_entries(suite, flow.gate.suite)
+        if flow.transform is not None:
+            _check_transform(flow.transform, code)
+    except SpecError as cause:
+        error = SpecError(f"{where}: {cause.message}")
+    return ResolvedFlow(
+        pipeline=pipeline,
+        flow=flow,
+        writer=writer,
+        readers=tuple(
+            f"{each.name}/{reader.name}"
+            for each in (pipeline, *others)
+            for reader in each.flows
+            if isinstance(reader.source, ChangeFeed) and reader.source.table == flow.target.name
+        ),
+        suite=suite,
+        code=code,
+        error=error,
+    )
+
+
+def _writer(flow: Flow, pipelines: Sequence[Pipeline], where: str, *, certain: bool) -> Flow | None:
+    """The flow that writes the source table.
+
+    Args:
+        flow: The flow that reads it.
+        pipelines: Those that load.
+        where: The flow's file and name.
+        certain: Whether every pipeline loads; if not, one that does not load may write the table.
+    """
+    if not isinstance(flow.source, ChangeFeed):
+        return None
+    table = flow.source.table
+    writer = next((each for pipeline in pipelines if (each := pipeline.writer_of(table)) is not None), None)
+    if writer is None and certain:
+        raise SpecError(f"{where}: {_NO_WRITER.format(table)}")
+    if writer is not None and not writer.target.keys and isinstance(writer.source, ChangeFeed):
+        raise SpecError(f"{where}: its source {table!r} is neither a bronze table nor keyed; give it keys")
+    return writer
+
+
+_NO_WRITER = "no declared flow writes its source table {!r}; correct the source, or declare the flow that writes it"
+
+
+def _file_of(transform: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(f"spark_jobs.{transform.partition(':')[0]}")
+    except ModuleNotFoundError:
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+def _check_transform(transform: str, code: Path | None) -> None:
+    module, _, function = transform.partition(":")
+    file = f"spark_jobs/{module}.py"
+    if code is None:
+        raise SpecError(f"transform {transform!r}: {file} does not exist; create it, or correct the transform")
+    try:
+        source = code.read_bytes()
+        names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
+    except (OSError, SyntaxError, ValueError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        raise SpecError(f"transform {transform!r}: {file} cannot be read{line}: {error}; correct the file") from error
+    # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
+    defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]
+    if function not in defined and b"import *" not in source:
+        raise SpecError(
+            f"transform {transform!r}: {file} has no function {function!r}; add it, or correct the transform"
+        )
