@@ -16,7 +16,8 @@ from tidegate.airflow.alerts import build_alerts_dag
 from tidegate.airflow.approval import build_schema_approval
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.airflow.retry import ReportRetryPolicy
-from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
+from tidegate.errors import SpecError
+from tidegate.spec import AfterTables, ChangeFeed, Flow, Gate, Pipeline, Table
 from tidegate.spec.pipeline import SHARED_DAGS, SHARED_TASKS
 
 pytestmark = pytest.mark.airflow
@@ -126,6 +127,32 @@ def test_the_documentation_contains_the_declaration() -> None:
     assert doc is not None
     for text in ("`silver.flights`: upsert by flight_id", "`flights/silver`", "`flights:clean`", "dep_delay INT", "v1"):
         assert text in doc
+
+
+def test_a_table_with_two_writers_or_a_source_that_no_flow_writes_is_an_import_error() -> None:
+    copy = dataclasses.replace(flights, name="copy")
+    with pytest.raises(SpecError, match=r"flow 'bronze': flow 'bronze' in pipelines/flights\.py writes .* too"):
+        build_dag(copy)
+    lost = dataclasses.replace(flights.flows[2], source=ChangeFeed("silver.lost"))
+    with pytest.raises(SpecError, match=r"flow 'gold': no declared flow writes its source table 'silver\.lost'"):
+        build_dag(dataclasses.replace(flights, flows=(*flights.flows[:2], lost)))
+
+
+def test_a_missing_suite_or_transform_is_in_the_documentation_and_the_log_and_the_dag_is_imported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bronze, silver, gold = flights.flows
+    silver = dataclasses.replace(silver, gate=Gate("flights/lost"))
+    gold = dataclasses.replace(gold, transform="flights:lost")
+
+    dag = build_dag(dataclasses.replace(flights, flows=(bronze, silver, gold)))
+
+    doc = str(dag.doc_md)
+    assert "**`silver` cannot run.** pipelines/flights.py, flow 'silver': suite 'flights/lost'" in doc
+    assert "**`gold` cannot run.** pipelines/flights.py, flow 'gold': transform 'flights:lost'" in doc
+    assert "suite 'flights/lost' (flights/lost.json) does not exist" in caplog.text
+    assert "cannot run" not in str(build_dag(flights).doc_md)
+    assert set(dag.partial_subset("gold", include_upstream=True).task_dict) >= {"plan", "run", "gold"}
 
 
 @pytest.mark.parametrize(

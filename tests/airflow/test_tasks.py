@@ -20,7 +20,7 @@ from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.request import RunRequest
-from tidegate.spec import FileSource, Flow, KafkaSource, Pipeline, Table
+from tidegate.spec import FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -207,8 +207,24 @@ def mixed(landed: Lake, monkeypatch: pytest.MonkeyPatch) -> Any:
     bronze = pipeline.flow("bronze")
     source = FileSource(path="lost", format="csv", schema="a INT")
     lost = dataclasses.replace(bronze, name="lost", source=source, target=Table("bronze.lost"))
-    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
-    return build_dag(Pipeline(name="mixed", flows=(lost, clicks, bronze)))
+    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.c"))
+    files = dataclasses.replace(bronze, target=Table("bronze.mixed"))
+    return build_dag(Pipeline(name="mixed", flows=(lost, clicks, files)))
+
+
+def test_a_missing_suite_fails_plan_only_if_no_other_flow_has_work(landed: Lake) -> None:
+    bronze, silver, gold = pipeline.flows
+    flows = (bronze, dataclasses.replace(silver, gate=Gate("flights/lost")), gold)
+    dag = build_dag(dataclasses.replace(pipeline, flows=flows))
+    run = InProcessRun(dag)
+    assert run.execute("plan") == "success"
+    reason = run.xcom("plan", "reason")
+    assert "bronze: 1 new file in flights" in reason
+    assert "suite 'flights/lost' (flights/lost.json) does not exist" in reason
+    for conf in ({"flows": ["silver", "gold"]}, {"mode": "full_refresh"}):
+        run = InProcessRun(dag, conf)
+        assert run.execute("plan") == "failed"
+        assert "pipelines/flights.py, flow 'silver': suite 'flights/lost'" in run.message
 
 
 def test_an_unreadable_source_does_not_stop_a_run_with_work_in_other_flows(mixed: Any, landed: Lake) -> None:

@@ -88,7 +88,7 @@ class Project:
 
     @classmethod
     def make(cls, folder: Path, kafka: str = "127.0.0.1:9") -> Project:
-        for package in ("pipelines", "spark_jobs", "expectations"):
+        for package in ("pipelines", "spark_jobs"):
             (folder / package).mkdir(parents=True)
             (folder / package / "__init__.py").touch()
         (folder / "landing").mkdir()
@@ -175,7 +175,7 @@ class Project:
         path = self.folder / "expectations" / f"{name}.json"
         if not path.exists():
             rule = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "order_id"}}
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"name": name, "expectations": [rule]}))
 
     def land(self, name: str, content: str, folder: str = "orders") -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ DELETED = "ADA"
 
 @pytest.fixture
 def filled(project: Project) -> Project:
-    """A silver table with a hundred orders and a deleted one."""
+    """A silver table with a hundred orders and a deleted one; the suite of its flow is missing."""
     project.declare(orders())
+    shutil.rmtree(project.folder / "expectations")
     rows: list[dict[str, Any]] = [
         {
             "order_id": f"o{number:03d}",

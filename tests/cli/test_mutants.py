@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.resolved import resolved
 from tidegate.cli.mutants import _mistyped
 from tidegate.layout import Layout
 from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Gate, Pipeline, Table
@@ -28,8 +29,8 @@ def mistyped(folder: Path, contract: Contract) -> dict[str, Any]:
         {"column": "amount", "change": "null", "caught_by": ["not_null(amount)"]},
         {"column": "pieces", "change": "null", "caught_by": []},
     ]
-    pipeline = orders(contract)
-    lines = _mistyped(Layout(folder / "lake", folder / "landing"), pipeline, pipeline.flow("silver"), nulls)
+    silver = resolved(orders(contract)).flow("silver")
+    lines = _mistyped(Layout(folder / "lake", folder / "landing"), silver, nulls)
     return {line["column"]: line["caught_by"] for line in lines}
 
 

@@ -40,7 +40,7 @@ def test_a_new_pipeline_has_all_its_files_and_loads(project: Project, source: st
         "tests/spark_jobs/test_sample.py",
     }
     landed = {"landing/sample/sample_sample.csv"} if source == "files" else set()
-    assert files(project) - {"pipelines/__init__.py"} == created | landed
+    assert files(project) - {"pipelines/__init__.py", "spark_jobs/__init__.py"} == created | landed
     assert "tidegate run sample" in result.out
     flows = project.run("status", "sample", "--json").json["flows"]
     assert [flow["target"] for flow in flows] == ["bronze.sample", "silver.sample", "gold.sample"]
@@ -83,7 +83,6 @@ def test_the_suite_has_the_name_that_the_declaration_uses(project: Project) -> N
 
 def test_existing_files_are_not_overwritten_but_listed(project: Project) -> None:
     mine = project.folder / "spark_jobs" / "sample.py"
-    mine.parent.mkdir()
     mine.write_text("mine")
     before = files(project)
     result = project.run("new", "sample")
@@ -112,6 +111,8 @@ def test_a_name_whose_tables_another_pipeline_writes_is_refused(project: Project
     pipeline = project.folder / "pipelines" / "shop.py"
     project.declare(orders())
     (project.folder / "pipelines" / "orders.py").rename(pipeline)
+    (project.folder / "spark_jobs" / "orders.py").unlink()
+    shutil.rmtree(project.folder / "expectations")
     pipeline.write_text(pipeline.read_text().replace("Pipeline(name='orders'", "Pipeline(name='shop'"))
     result = project.run("new", "orders")
     assert result.code == 64

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.project import Project, append, orders
 from tidegate.checkpoints import lease
 from tidegate.report import BatchRecord
-from tidegate.spec import Pipeline
+from tidegate.spec import Pipeline, Table
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 1), date(2026, 3, 2)]
 
@@ -74,7 +74,9 @@ def test_an_increment_lists_its_files_and_counts_those_that_it_skips(tmp_path: P
 
 
 def test_the_preview_of_an_increment_is_complete(filled: Project) -> None:
-    mail = filled.declare(Pipeline(name="mail", flows=(orders().flow("bronze"),)))
+    mail = filled.declare(
+        Pipeline(name="mail", flows=(dataclasses.replace(orders().flow("bronze"), target=Table("bronze.mail")),))
+    )
     path = filled.folder / "pipelines" / f"{mail.name}.py"
     path.write_text(path.read_text().replace("schedule=None", "schedule=AfterTables('gold.orders')"))
     increment = filled.run("plan", "orders", "--json").json["preview"]

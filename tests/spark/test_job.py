@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import importlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,15 +68,16 @@ def test_a_flow_is_blocked_only_by_its_upstream_flow(orders: Orders) -> None:
 def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_damaged_overrides_fail_their_flow(
     orders: Orders,
 ) -> None:
-    pipeline, layout = registry.load("orders"), orders.deployment.layout
+    layout, environment = orders.deployment.layout, orders.deployment.environment
+    flows = resolution.load("orders", environment.project).flows
     overrides.switch(layout, "orders", "bronze", on=False, by="ada", reason="the folder has moved")
     damaged = layout.overrides("orders", "gold")
     damaged.parent.mkdir(parents=True)
     damaged.write_text('{"act": "off", "by"')
-    job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
-    job.report.flows = [FlowReport(flow=f.name, target=f.target.name, checkpoint_version=1) for f in pipeline.flows]
+    job = _Job(environment, orders.deployment.request("orders"), "a1")
+    job.report.flows = [FlowReport(flow=each.flow.name, target="", checkpoint_version=1) for each in flows]
 
-    job._preflight(pipeline, pipeline.flows)
+    job._preflight(flows)
 
     assert job.switched_off.keys() == {"bronze"}
     assert {name: type(error).__name__ for name, error in job.blocked.items()} == {"gold": "DamagedFileError"}
@@ -164,6 +166,31 @@ def test_a_flow_with_an_incompatible_declaration_fails_and_its_downstream_flows_
     written = report_in_lake(orders, report)
     assert [flow["state"] for flow in written["flows"]] == ["done", "failed", "skipped"]
     assert {"preflight", "session", "flows", "total"} <= written["parts"].keys()
+
+
+@pytest.mark.jvm
+def test_a_flow_without_its_transform_fails_alone(orders: Orders, spark: Any, tmp_path: Path) -> None:
+    orders.land(row(1))
+    code = tmp_path / "spark_jobs" / "orders.py"
+    code.write_text(code.read_text().replace("def daily", "def weekly"))
+
+    report = orders.run("bronze", "silver", "gold")
+
+    assert states(report) == {"bronze": "done", "silver": "done", "gold": "failed"}
+    error = report.flow("gold").error
+    assert error is not None and "spark_jobs/orders.py has no function 'daily'" in error["message"]
+
+
+def test_a_suite_that_great_expectations_refuses_blocks_only_its_flow(deployment: Deployment) -> None:
+    deployment.edit_suite("flights/silver", [{"type": "expect_nothing"}])
+    job = _Job(deployment.environment, deployment.request(), "a1")
+
+    loading = job._load_suites(resolution.load("flights", deployment.environment.project).flows)
+
+    assert loading is not None
+    loading.join()
+    assert (job.loading_error, list(job.blocked)) == (None, ["silver"])
+    assert "expect_nothing" in job.blocked["silver"].message
 
 
 @pytest.mark.jvm
