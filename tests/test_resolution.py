@@ -132,7 +132,7 @@ def test_a_suite_that_cannot_be_read_is_an_error_of_its_flow(project: Path, cont
     ("content", "message"),
     [
         (None, r"spark_jobs/trips\.py does not exist"),
-        ("def clean(rows): ...\n\ndef daily(rows:\n", r"spark_jobs/trips\.py cannot be read \(line 3\)"),
+        ("def clean(rows): ...\n\ndef daily(rows:\n", r"spark_jobs/trips\.py cannot be read: .*line 3"),
         ("def clean(rows):\n    def daily(rows): ...\n\ndaily\n", r"spark_jobs/trips\.py has no function 'daily'"),
     ],
 )

@@ -222,8 +222,7 @@ def _check_transform(transform: str, code: Path | None) -> None:
         source = code.read_bytes()
         names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
     except (OSError, SyntaxError, ValueError) as error:
-        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
-        raise SpecError(f"transform {transform!r}: {file} cannot be read{line}: {error}; correct the file") from error
+        raise SpecError(f"transform {transform!r}: {file} cannot be read: {error}; correct the file") from error
     # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
     defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]
     if function not in defined and b"import *" not in source:
