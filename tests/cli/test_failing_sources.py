@@ -21,7 +21,8 @@ def test_a_missing_folder_and_an_unavailable_broker_do_not_stop_other_flows(tmp_
     source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
     lost = replace(files, name="lost", source=source, target=Table("bronze.lost"))
     below = Flow(name="below", source=ChangeFeed("bronze.lost"), transform="sample:clean", target=Table("silver.lost"))
-    project.declare(Pipeline(name="mixed", flows=(lost, below, replace(topic, name="clicks"), files)))
+    visits = replace(topic, name="clicks", target=Table("bronze.visits"))
+    project.declare(Pipeline(name="mixed", flows=(lost, below, visits, files)))
     project.land("1.csv", "order_id,amount\nA-1,1.0\nA-2,2.5\n")
 
     result = project.run("run", "mixed")
@@ -30,7 +31,7 @@ def test_a_missing_folder_and_an_unavailable_broker_do_not_stop_other_flows(tmp_
     assert DeltaTable(str(project.layout.table("bronze.orders"))).to_pyarrow_table().num_rows == 2
     assert result.row("lost -> bronze.lost: failed")
     assert result.row("below -> silver.lost: skipped")
-    assert result.row("clicks -> bronze.clicks: failed")
+    assert result.row("clicks -> bronze.visits: failed")
     assert result.row("bronze -> bronze.orders: done")
     (path,) = project.layout.reports("mixed").glob("*/*/report.json")
     report = RunReport.read(path)
