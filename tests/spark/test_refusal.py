@@ -13,7 +13,6 @@ from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
-from tidegate.errors import SpecError
 from tidegate.report import RunReport
 from tidegate.status import lag
 
@@ -143,12 +142,19 @@ def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> N
     assert [path for path in files if CANARY in path.read_text(errors="replace")] == []
 
 
-def test_an_invalid_suite_fails_the_run_before_anything_is_read(deployment: Deployment, spark: Any) -> None:
+def test_an_invalid_suite_fails_its_flow_and_no_other_flow_that_does_not_follow_it(deployment: Deployment, spark: Any) -> None:
     path: Path = deployment.environment.project / "expectations" / "flights" / "silver.json"
     path.write_text("{not json")
     deployment.land("one.csv", flights_feed._csv(canaries()[:1]))
 
-    with pytest.raises(SpecError, match=r"flights/silver"):
-        deployment.run()
+    report = deployment.run()
 
-    assert not (deployment.environment.lake / "tables").exists()
+    assert [(flow.flow, flow.state) for flow in report.flows] == [
+        ("bronze", "done"),
+        ("silver", "failed"),
+        ("gold", "skipped"),
+    ]
+    error = report.flow("silver").error
+    assert error is not None and error["kind"] == "SpecError"
+    assert "pipelines/flights.py, flow 'silver'" in error["message"] and "flights/silver" in error["message"]
+    assert not deployment.layout.table("silver.flights").exists()

@@ -81,8 +81,8 @@ class Clicks:
 
     def accept_gap(self, version: int, first: int, last: int) -> None:
         flow = self.flow(version)
-        pipeline = Pipeline(name="orders", flows=(flow,))
-        lost_messages.accept_gap(self.environment(), pipeline, flow, {0: (first, last)}, by="ada", reason="tests")
+        resolved = resolved_flow(flow, Pipeline(name="orders", flows=(flow,)))
+        lost_messages.accept_gap(self.environment(), resolved, {0: (first, last)}, by="ada", reason="tests")
 
 
 @pytest.fixture
