@@ -142,7 +142,9 @@ def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> N
     assert [path for path in files if CANARY in path.read_text(errors="replace")] == []
 
 
-def test_an_invalid_suite_fails_its_flow_and_no_other_flow_that_does_not_follow_it(deployment: Deployment, spark: Any) -> None:
+def test_an_invalid_suite_fails_its_flow_and_no_other_flow_that_does_not_follow_it(
+    deployment: Deployment, spark: Any
+) -> None:
     path: Path = deployment.environment.project / "expectations" / "flights" / "silver.json"
     path.write_text("{not json")
     deployment.land("one.csv", flights_feed._csv(canaries()[:1]))
