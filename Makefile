@@ -31,8 +31,8 @@ status: setup-python ## Print which parts of `make up` run, their addresses, and
 test: setup ## Run all tests except the nightly matrix; print the slowest twenty and the time of each tier.
 	@$(BIN)/pytest $(PARALLEL) -m "not nightly" --durations=20
 
-test-fast: setup-python ## Run the tests that need no JVM, no database of Airflow and no browser.
-	@$(BIN)/pytest $(PARALLEL) -m "not jvm and not airflow and not browser and not nightly"
+test-fast: setup-python ## Run the tests without a JVM, a database of Airflow, Great Expectations and a browser.
+	@$(BIN)/pytest $(PARALLEL) -m "not jvm and not airflow and not gx and not browser and not nightly"
 
 test-nightly: setup ## Run all tests, including the long matrix of kills, components and browsers.
 	@$(BIN)/pytest $(PARALLEL) --durations=20

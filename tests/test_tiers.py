@@ -23,6 +23,8 @@ PROJECT = Path(__file__).parents[1]
         ("tests/airflow/test_dag.py::test_a", {"airflow"}, "airflow"),
         ("tests/live/test_console.py::test_a", {"live", "airflow", "jvm"}, "programs"),
         ("tests/docs/test_guides.py::test_a", {"jvm"}, "programs"),
+        ("tests/spark/gate/test_suite.py::test_a", {"gx"}, "spark"),
+        ("tests/cli/test_expectations.py::test_a", {"gx"}, "programs"),
         ("tests/pages/test_in_browser.py::test_a", {"browser"}, "programs"),
         ("tests/airflow/pages/test_browser.py::test_a", {"airflow", "browser"}, "airflow"),
     ],

@@ -13,8 +13,8 @@ TIERS = ("programs", "airflow", "spark", "fast")
 MEANING = {
     "programs": "whole programs: a live Airflow, the demo, the guides, the command line with its Spark applications, a browser",
     "airflow": "Airflow's operators, DAGs and pages, without a scheduler",
-    "spark": "Spark, Delta and Kafka in the test's own process",
-    "fast": "no JVM, no database of Airflow, no browser",
+    "spark": "Spark, Delta, Kafka and Great Expectations in the test's own process",
+    "fast": "no JVM, no database of Airflow, no Great Expectations, no browser",
 }
 _PROGRAMS = ("tests/live/", "tests/demo/", "tests/docs/", "tests/cli/")
 
@@ -26,13 +26,13 @@ def tier_of(nodeid: str, marks: Any) -> str:
         nodeid: Path and name of the test.
         marks: A container with the names of its markers.
     """
-    if not any(mark in marks for mark in ("jvm", "airflow", "browser")):
+    if not any(mark in marks for mark in ("jvm", "airflow", "gx", "browser")):
         return "fast"
     if nodeid.startswith(_PROGRAMS) or "live" in marks:
         return "programs"
     if "airflow" in marks:
         return "airflow"
-    return "spark" if "jvm" in marks else "programs"
+    return "programs" if "browser" in marks else "spark"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -36,6 +36,7 @@ def filled(project: Project) -> Project:
     return project
 
 
+@pytest.mark.gx
 def test_a_proposal_is_a_valid_suite(filled: Project) -> None:
     result = filled.run("expectations", "propose", "orders", "--flow", "silver")
     assert result.code == 0, result.err
@@ -54,6 +55,7 @@ def test_a_proposal_is_a_valid_suite(filled: Project) -> None:
     assert suite["row_rules"] + suite["batch_rules"] == len(result.json["expectations"])
 
 
+@pytest.mark.gx
 def test_an_existing_suite_is_not_overwritten_without_force(filled: Project) -> None:
     path = filled.folder / "expectations" / "orders" / "silver.json"
     path.parent.mkdir(parents=True)
@@ -66,6 +68,7 @@ def test_an_existing_suite_is_not_overwritten_without_force(filled: Project) -> 
     assert json.loads(path.read_text())["name"] == "orders/silver"
 
 
+@pytest.mark.gx
 def test_the_output_shows_how_to_add_a_gate_to_a_flow_without_one(filled: Project) -> None:
     filled.table("gold.orders", [{"day": "a", "orders": 1}])
     result = filled.run("expectations", "propose", "orders", "--flow", "gold", "--write")
@@ -73,6 +76,7 @@ def test_the_output_shows_how_to_add_a_gate_to_a_flow_without_one(filled: Projec
     assert filled.run("expectations", "coverage", "orders", "--flow", "gold").code == 64
 
 
+@pytest.mark.gx
 def test_propose_needs_an_existing_table(project: Project) -> None:
     project.declare(orders())
     result = project.run("expectations", "propose", "orders", "--flow", "silver")
@@ -80,6 +84,7 @@ def test_propose_needs_an_existing_table(project: Project) -> None:
     assert "`tidegate run orders` creates it" in result.err
 
 
+@pytest.mark.gx
 def test_check_reports_errors_and_notes(filled: Project) -> None:
     folder = filled.folder / "expectations" / "orders"
     folder.mkdir(parents=True)

@@ -181,6 +181,7 @@ def test_a_flow_without_its_transform_fails_alone(orders: Orders, spark: Any, tm
     assert error is not None and "spark_jobs/orders.py has no function 'daily'" in error["message"]
 
 
+@pytest.mark.gx
 def test_a_suite_that_great_expectations_refuses_blocks_only_its_flow(deployment: Deployment) -> None:
     deployment.edit_suite("flights/silver", [{"type": "expect_nothing"}])
     job = _Job(deployment.environment, deployment.request(), "a1")

@@ -9,6 +9,8 @@ import pytest
 from tests.spark.gate.test_contract import BATCH_KWARGS, ROW_KWARGS
 from tidegate.spark.gate.conditions import build_expectation, describe
 
+pytestmark = pytest.mark.gx
+
 
 def description(kind: str, **kwargs: Any) -> str:
     return describe(build_expectation(kind, kwargs, "critical", None))

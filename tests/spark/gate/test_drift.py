@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.gx
+
 
 @pytest.mark.parametrize(
     ("observed", "earlier", "tolerance", "relative", "success"),

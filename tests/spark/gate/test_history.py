@@ -17,6 +17,8 @@ from tidegate.spark.gate import LakeContext, history
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
+pytestmark = pytest.mark.gx
+
 RULE = "row_count_near_earlier_batches"
 OWN = "flights/silver/v2/0"
 

@@ -24,6 +24,8 @@ from tidegate.spark.gate.rules import (
     short_name,
 )
 
+pytestmark = pytest.mark.gx
+
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "origin"}, "severity": "critical"}
 ONLY_JFK = {"type": "comparison", "column": {"name": "origin"}, "operator": "==", "parameter": "JFK"}
 
