@@ -27,6 +27,8 @@ def test_the_stream_of_a_backfill_is_that_of_its_checkpoint() -> None:
         (STREAM, None, "batch 3"),
         (STREAM, "swap", "swap"),
         (f"{STREAM}/window", "backfill", "backfill 3"),
+        (f"{STREAM}/window", "recompute", "backfill 3"),
+        (f"{STREAM}/window", "append", "reingest 3"),
         ("flights/silver/replay", "replay", "replay 3"),
         ("flights/silver/decision", "waive", "waive"),
         ("flights/silver/decision", None, "decision"),

@@ -39,7 +39,7 @@ def is_decision(kind: str | None) -> bool:
 
 
 def label(app_id: str, number: int, kind: str | None = None) -> str:
-    """The name shown to users: ``batch 3``, ``backfill 3``, ``replay 3``, ``swap``, ``waive``.
+    """The name shown to users: ``batch 3``, ``backfill 3``, ``reingest 3``, ``replay 3``, ``swap``, ``waive``.
 
     Args:
         kind: The ``kind`` of the ledger line; None for a verdict without line.
@@ -51,5 +51,6 @@ def label(app_id: str, number: int, kind: str | None = None) -> str:
     if app_id.endswith(f"/{DECISION}"):
         return kind or DECISION
     if app_id.endswith(f"/{WINDOW}"):
-        return f"backfill {number}"
+        # Only landing flows append to a window: they read its files or messages again.
+        return f"reingest {number}" if kind == "append" else f"backfill {number}"
     return f"batch {number}" if is_stream(app_id) else f"replay {number}"

@@ -335,7 +335,7 @@ def _reason(
     if swap_pending:
         parts.append("a full refresh waits to be swapped in")
     if backfill is not None:
-        parts.append(f"backfill {backfill} is half-written and will be finished first")
+        parts.append(f"backfill or reingest {backfill} is half-written and will be finished first")
     if claimed:
         parts.append("a replay of its quarantine was interrupted and will be finished or undone first")
     if pending.has_data or not parts:
