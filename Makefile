@@ -3,6 +3,8 @@
 BIN := .venv/bin
 # A test mostly waits for one thread of the process that it starts. Tests of one file run in one worker: they share fixtures.
 WORKERS ?= 2
+# Folders without a fast test; importing their modules takes seconds.
+HEAVY := airflow chaos live
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup setup-python demo up down status test test-fast test-nightly faults benchmark-gate lint format lock clean
@@ -31,8 +33,9 @@ status: setup-python ## Print which parts of `make up` run, their addresses, and
 test: setup ## Run all tests except the nightly matrix; print the slowest twenty and the time of each tier.
 	@$(BIN)/pytest $(PARALLEL) -m "not nightly" --durations=20
 
+# Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
 test-fast: setup-python ## Run the tests without a JVM, a database of Airflow, Great Expectations and a browser.
-	@$(BIN)/pytest $(PARALLEL) -m "not jvm and not airflow and not gx and not browser and not nightly"
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not nightly"
 
 test-nightly: setup ## Run all tests, including the long matrix of kills, components and browsers.
 	@$(BIN)/pytest $(PARALLEL) --durations=20
