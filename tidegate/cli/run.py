@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tidegate import launch
-from tidegate.cli import child, console, progress_view, project, report_text
+from tidegate.cli import child, console, progress_view, project, run_result
 from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.embedded import java
 from tidegate.environment import Environment
@@ -73,7 +73,7 @@ def attempt(environment: Environment, request: RunRequest) -> int:
             show,
         )
     _print_report(environment, report, returned, log)
-    return report_text.exit_code(report, returned)
+    return run_result.exit_code(report, returned)
 
 
 def _print_report(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:
@@ -81,21 +81,21 @@ def _print_report(environment: Environment, report: RunReport | None, returned: 
     for flow in report.flows if report is not None else ():
         for label, text in flow_lines(flow):
             console.echo(f"  {label:<12} {text}" if label else text, style="" if label else flow.state)
-    if report is None or report_text.crashed(report):
+    if report is None or run_result.crashed(report):
         console.echo()
-        for line in report_text.log_tail(log):
+        for line in run_result.log_tail(log):
             console.echo(f"  {line}")
         console.print_error(
             f"the job crashed: it ended with exit code {returned} and without a final report. Its log: {log}"
         )
         return
-    for line in report_text.location_lines(environment, report):
+    for line in run_result.location_lines(environment, report):
         console.echo(line)
     parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.parts.items() if name != "total")
     console.echo(f"{report.dag_id}: {report.parts.get('total', 0.0):.1f} s in the job ({parts})")
     if report.error is not None:
         console.print_error(f"{report.error['message']} (its log: {log})")
-    elif returned and not report_text.failed(report):
+    elif returned and not run_result.failed(report):
         console.print_error(
             f"the report is complete, but the job's process ended with exit code {returned}; its log: {log}"
         )

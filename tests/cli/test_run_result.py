@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli import report_text
+from tidegate.cli import run_result
 from tidegate.cli.progress_view import Lines
 from tidegate.errors import LeaseHeldError, OffsetsExpiredError, SpecError, TidegateError
 from tidegate.report import BatchRecord, FlowReport, RunReport, describe_error
@@ -51,14 +51,14 @@ def report(*flows: FlowReport, error: TidegateError | None = None, ended: bool =
     ],
 )
 def test_the_exit_code_follows_from_the_report(run_report: RunReport | None, returned: int, code: int) -> None:
-    assert report_text.exit_code(run_report, returned) == code
+    assert run_result.exit_code(run_report, returned) == code
 
 
 def test_the_log_tail_is_the_last_lines_of_the_log(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
     log.write_text("".join(f"line {number}\n" for number in range(40_000)))
-    assert report_text.log_tail(log) == [f"line {number}" for number in range(39_985, 40_000)]
-    assert report_text.log_tail(tmp_path / "none.log") == []
+    assert run_result.log_tail(log) == [f"line {number}" for number in range(39_985, 40_000)]
+    assert run_result.log_tail(tmp_path / "none.log") == []
 
 
 def test_each_change_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
