@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from demo import clicks_feed, flights_feed
-from demo.services import check_set_up
+from demo.services import check_set_up, exclusive
 from tidegate.embedded import jars, paths
 from tidegate.embedded.airflow_server import PORT, USER, AirflowServer
 from tidegate.embedded.broker import Broker
@@ -39,6 +37,7 @@ _QUIET_SECONDS = 30.0
 _LANDED_SECONDS = 60.0
 _ANSWER_SECONDS = 60.0
 _POLL_SECONDS = 0.5
+_RUNNING = "Another `make up` or `make down` is running in this project: wait until it ends."
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def up(services: Services) -> None:
         SetupError: A prerequisite is missing, or a service does not start; services that this call started are stopped.
     """
     check_set_up(services.project)
-    with _locked(services.data), contextlib.ExitStack() as undo:
+    with exclusive(services.data / "console.lock", _RUNNING), contextlib.ExitStack() as undo:
         broker = services.broker()
         if not broker.take_over():
             services.console.print("Kafka broker …", end=" ")
@@ -165,7 +164,7 @@ def _wait_until_ready(services: Services, airflow: AirflowServer, started: list[
 
 def down(services: Services) -> None:
     """Stop all services that `up` started, with the running tasks and Spark applications of Airflow."""
-    with _locked(services.data):
+    with exclusive(services.data / "console.lock", _RUNNING):
         airflow = services.airflow.stop()
         feeder = stop([services.feeder], grace=5.0)
         # Last, because Spark may still read from it.
@@ -232,19 +231,6 @@ def _relative(path: Path) -> Path:
     """The path relative to the working directory, if it is below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "console.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SetupError(
-                "Another `make up` or `make down` is running in this project: wait until it ends."
-            ) from None
-        yield
 
 
 def main() -> int:

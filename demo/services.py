@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from demo import clicks_feed, flights_feed
 from demo.runs import DagRuns, check_installed
@@ -28,6 +27,7 @@ from tidegate.processes import Process
 _REPLACED = ("lake", "landing", "broker", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""
 _MARKER = "made-by-the-demo"
+_RUNNING = "Another demo is running in this project: wait until it ends, or stop it with Ctrl-C."
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
     Raises:
         SetupError: Another demo is running, the folder contains files that no demo created, or a service does not start.
     """
-    with _locked(folder):
+    with exclusive(folder / "running", _RUNNING):
         _clean(folder)
         airflow_variables = _airflow(project, folder)
         broker = Broker(folder / "broker", class_path=jars.class_path(project, "broker"))
@@ -110,16 +110,19 @@ def _airflow(project: Path, folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[IO[str]]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "running").open("a+") as lock:
+def exclusive(path: Path, refusal: str) -> Iterator[None]:
+    """Hold a lock file, so that no other process works in its folder.
+
+    Raises:
+        SetupError: Another process holds it; the message is ``refusal``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SetupError(
-                "Another demo is running in this project: wait until it ends, or stop it with Ctrl-C."
-            ) from None
-        yield lock
+            raise SetupError(refusal) from None
+        yield
 
 
 def _clean(folder: Path) -> None:
