@@ -1,7 +1,8 @@
 """Applies the faults of ``faults.toml`` one at a time, runs the tests of the patched module, and prints which test fails.
 
 ``python -m tests.faults`` runs the tests of `make test`; ``--nightly`` adds the nightly tier. Each fault is patched into the
-tree itself, so that every process of a test has it, and reverted afterwards. A run takes one to two hours.
+tree itself, so that every process of a test has it, and reverted afterwards. The test that detected a fault last time
+(``outcomes.jsonl``) runs first, so a run takes about an hour. ``--record`` replaces the outcomes and the table in README.md.
 """
 
 from __future__ import annotations
@@ -13,34 +14,33 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from tests.faults.fault import Fault, load
+from tests.faults.fault import OUTCOMES, Fault, Outcome, load, outcomes
 
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 1800
 """Time limit for the tests of one fault."""
+HEAD = """# Faults and the tests that detect them
+
+`python -m tests.faults --record` writes this table: each fault of [faults.toml](faults.toml), and the first test of
+`make test` that fails with it. CONTRIBUTING.md, "Faults", says how to add one.
+
+| fault | module | detected by |
+|---|---|---|
+"""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of the tests with one fault."""
+def try_fault(fault: Fault, root: Path, *, nightly: bool, first: str = "") -> Outcome:
+    """Run the tests of one fault, up to the first failure.
 
-    fault: str
-    file: str
-    caught_by: str
-    """The first failed test; empty when all passed."""
-    why: str
-    """The error line of the failure."""
-    seconds: int
-
-
-def try_fault(fault: Fault, root: Path, *, nightly: bool) -> Outcome:
-    """Run the tests of one fault, up to the first failure."""
+    Args:
+        first: The test file to run before all others.
+    """
     python = root / ".venv" / "bin" / "python"
     command = [str(python if python.exists() else sys.executable), "-m", "pytest", "-x", "-q", "--tb=short"]
-    command += [*([] if nightly else ["-m", "not nightly"]), *fault.tests_in(root)]
+    command += [*([] if nightly else ["-m", "not nightly"]), *fault.tests_in(root, first)]
     started = time.monotonic()
     with fault.applied_in(root):
         try:
@@ -69,8 +69,21 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool) -> Outcome:
     )
 
 
+def table(recorded: list[Outcome]) -> str:
+    """The table of all outcomes, in Markdown."""
+    rows = (
+        f"| {outcome.fault} | `{outcome.file.removeprefix('tidegate/')}` | {_test(outcome)} |\n" for outcome in recorded
+    )
+    return HEAD + "".join(rows)
+
+
+def _test(outcome: Outcome) -> str:
+    """The name of the test without its parameters, which may contain ``|``."""
+    return f"`{outcome.caught_by.removeprefix('tests/').partition('[')[0]}`" if outcome.caught_by else "no test"
+
+
 def main() -> int:
-    """Try the faults; the exit code is the number of faults that no test detected."""
+    """Try the faults; the exit code is the number of faults that no test detected, or that have no outcome."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree to patch and test")
     parser.add_argument("--only", default="", help="only faults whose name or file contains this text")
@@ -81,15 +94,22 @@ def main() -> int:
         type=Path,
         help="append each outcome to this file as a line of JSON; faults that it contains are skipped",
     )
+    parser.add_argument(
+        "--record", action="store_true", help="record the outcomes of --results in tests/faults; try nothing"
+    )
     arguments = parser.parse_args()
     first, step = map(int, arguments.part.split("/"))
     faults = [fault for fault in load() if arguments.only in f"{fault.name} {fault.file}"][first - 1 :: step]
-    done = {json.loads(line)["fault"] for line in _lines(arguments.results)}
+    done = {outcome.fault for outcome in outcomes(arguments.results)}
+    if arguments.record:
+        return _record(outcomes(arguments.results))
+    detected = {outcome.fault: outcome.caught_by.partition("::")[0] for outcome in outcomes(OUTCOMES)}
     missed = 0
     for number, fault in enumerate(faults, start=1):
         if fault.name in done:
             continue
-        outcome = try_fault(fault, arguments.root, nightly=arguments.nightly)
+        known = detected.get(fault.name, "")
+        outcome = try_fault(fault, arguments.root, nightly=arguments.nightly, first=known)
         missed += not outcome.caught_by
         print(
             f"{number:2}/{len(faults)} {outcome.seconds:4} s  {fault.name}: {outcome.caught_by or 'NOT DETECTED'}",
@@ -101,8 +121,13 @@ def main() -> int:
     return missed
 
 
-def _lines(path: Path | None) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+def _record(results: list[Outcome]) -> int:
+    """Write the outcomes and their table in the order of ``faults.toml``; returns the number of faults without an outcome."""
+    by_name = {outcome.fault: outcome for outcome in [*outcomes(OUTCOMES), *results]}
+    recorded = [by_name[fault.name] for fault in load() if fault.name in by_name]
+    OUTCOMES.write_text("".join(f"{json.dumps(asdict(outcome))}\n" for outcome in recorded), encoding="utf-8")
+    OUTCOMES.with_name("README.md").write_text(table(recorded), encoding="utf-8")
+    return len(load()) - len(recorded)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""A small fault in the product: a patch of a line or two, and the tests of the patched module."""
+"""A small fault in the product: a patch of a line or two, the tests of the patched module, and the test that detected it."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("faults.toml")
+OUTCOMES = Path(__file__).with_name("outcomes.jsonl")
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,17 @@ class Fault:
         finally:
             path.write_text(text, encoding="utf-8")
 
-    def tests_in(self, root: Path) -> list[str]:
-        """The tests to run, in this order: those of the module, those of the entry, those of the module's package."""
+    def tests_in(self, root: Path, first: str = "") -> list[str]:
+        """The tests to run, in this order: ``first``, those of the module, those of the entry, those of the module's package."""
         module = Path(self.file)
         mirror = Path("tests", *module.parts[1:]) if module.parts[0] == "tidegate" else Path("tests", *module.parts)
         folders = [folder for folder in mirror.parents if folder not in (Path("tests"), Path())]
-        candidates = [str(mirror.with_name(f"test_{module.name}")), *self.tests, *map(str, folders)]
+        candidates = [
+            *([first] if first else []),
+            str(mirror.with_name(f"test_{module.name}")),
+            *self.tests,
+            *map(str, folders),
+        ]
         return [path for path in dict.fromkeys(candidates) if (root / path).exists()]
 
 
@@ -58,3 +65,23 @@ def load() -> list[Fault]:
     """All faults of the table."""
     entries = tomllib.loads(TABLE.read_text(encoding="utf-8"))["fault"]
     return [Fault(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of the tests with one fault."""
+
+    fault: str
+    file: str
+    caught_by: str
+    """The first failed test; empty when all passed."""
+    why: str
+    """The error line of the failure."""
+    seconds: int
+
+
+def outcomes(path: Path | None) -> list[Outcome]:
+    """The outcomes in a file, a line of JSON each; none when there is no file."""
+    if path is None or not path.exists():
+        return []
+    return [Outcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.__main__ import try_fault
-from tests.faults.fault import Fault, load
+from tests.faults.__main__ import table, try_fault
+from tests.faults.fault import OUTCOMES, Fault, load, outcomes
 
 PROJECT = Path(__file__).parents[2]
 FAULTS = load()
@@ -31,6 +31,23 @@ def test_there_are_forty_faults_and_most_are_in_the_core_packages() -> None:
     core = ("tidegate/spark", "tidegate/checkpoints", "tidegate/quarantine")
     assert len(FAULTS) >= 40
     assert sum(fault.file.startswith(core) for fault in FAULTS) >= 25
+
+
+def test_a_test_that_still_exists_detected_each_fault() -> None:
+    recorded = outcomes(OUTCOMES)
+    assert [outcome.fault for outcome in recorded] == [fault.name for fault in FAULTS]
+    missing = [
+        outcome.caught_by
+        for outcome in recorded
+        if not _has_test(PROJECT / outcome.caught_by.partition("::")[0], outcome.caught_by)
+    ]
+    assert missing == []
+    assert OUTCOMES.with_name("README.md").read_text(encoding="utf-8") == table(recorded)
+
+
+def _has_test(file: Path, name: str) -> bool:
+    function = name.rpartition("::")[2].partition("[")[0]
+    return file.is_file() and f"def {function}(" in file.read_text(encoding="utf-8")
 
 
 @pytest.fixture
