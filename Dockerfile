@@ -23,8 +23,8 @@ RUN python -m venv /home/airflow/venv \
 COPY --chown=airflow:0 . .
 # The jars are fetched and the class data archive is trained here, so that a container starts without a network.
 RUN pip install --no-cache-dir --compile --no-deps --no-build-isolation . \
-    && python -m tidegate.embedded.bytecode \
-    && python -m tidegate.embedded.jars \
-    && python -c "from pathlib import Path; from tidegate.embedded import archive; archive.build(Path.cwd())"
+    && python -m tidegate.runtime.bytecode \
+    && python -m devstack.fetch_jars \
+    && python -c "from pathlib import Path; from devstack import build_archive; build_archive.build(Path.cwd())"
 
 ENTRYPOINT ["tini", "--", "airflow"]

@@ -20,14 +20,15 @@ from rich.console import Console
 
 from demo import clicks_feed, flights_feed
 from demo.services import check_set_up, exclusive
-from tidegate.embedded import jars, paths
-from tidegate.embedded.airflow_server import PORT, USER, AirflowServer
-from tidegate.embedded.broker import Broker
-from tidegate.embedded.ports import is_free
-from tidegate.embedded.service import Service, stop
+from devstack import airflow_home
+from devstack.airflow_server import PORT, USER, AirflowServer
+from devstack.broker import Broker
+from devstack.ports import is_free
+from devstack.service import Service, stop
 from tidegate.environment import Environment
 from tidegate.errors import AirflowUnavailableError, SetupError, TidegateError
 from tidegate.process_exit import exit_now
+from tidegate.runtime import jars
 
 EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092
@@ -188,7 +189,7 @@ def status(services: Services) -> None:
                 f"              does not run: {', '.join(not_running)}; `make up` starts it again", style="yellow"
             )
         _list_pipelines(services)
-        print_line(f"Commands      source {_relative(paths.airflow_home(services.project) / 'env')}")
+        print_line(f"Commands      source {_relative(airflow_home.folder(services.project) / 'env')}")
         print_line("              makes `airflow` and `tidegate` in a shell those of this project")
     else:
         print_line("Airflow       does not run")

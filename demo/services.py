@@ -17,12 +17,13 @@ from pathlib import Path
 
 from demo import clicks_feed, flights_feed
 from demo.runs import DagRuns, check_installed
-from tidegate.embedded import airflow_home, jars, java
-from tidegate.embedded.broker import Broker
+from devstack import airflow_home
+from devstack.broker import Broker
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.layout import Layout
 from tidegate.processes import Process
+from tidegate.runtime import jars, java
 
 _REPLACED = ("lake", "landing", "broker", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""

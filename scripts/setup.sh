@@ -64,7 +64,7 @@ else
     base=$python
 fi
 if [ "${1:-all}" = all ]; then
-    "$base" -m tidegate.embedded.java || exit
+    "$base" -m tidegate.runtime.java || exit
 fi
 
 if [ "$base" != "$python" ]; then
@@ -78,7 +78,7 @@ if ! stamped packages requirements.txt "$("$python" -V)"; then
     done_with packages
 fi
 # uv does not compile packages. Runs every time, because bytecode may have been deleted since.
-"$python" -m tidegate.embedded.bytecode
+"$python" -m tidegate.runtime.bytecode
 if ! stamped project pyproject.toml "$PWD"; then
     log "installing the project itself, editable"
     # Without build isolation: the build backend is pinned in the lock, so nothing else is downloaded.
@@ -86,5 +86,5 @@ if ! stamped project pyproject.toml "$PWD"; then
     done_with project
 fi
 if [ "${1:-all}" = all ]; then
-    exec "$python" -m tidegate.embedded
+    exec "$python" -m devstack
 fi

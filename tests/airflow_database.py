@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tidegate.embedded import airflow_home, paths
+from devstack import airflow_home
 
 PROJECT = Path(__file__).parents[1]
 
@@ -22,6 +22,6 @@ def migrated_database() -> Path:
             airflow_home.ensure(Path(folder))
             # Replaced atomically, because several test workers may do this at the same time.
             draft = migrated.with_suffix(f".{os.getpid()}")
-            shutil.copyfile(paths.airflow_home(Path(folder)) / "airflow.db", draft)
+            shutil.copyfile(airflow_home.folder(Path(folder)) / "airflow.db", draft)
             draft.replace(migrated)
     return migrated

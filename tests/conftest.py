@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
-    from tidegate.embedded.broker import Broker
+    from devstack.broker import Broker
 
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
 
@@ -111,8 +111,8 @@ def deployment(tmp_path: Path, no_settings: None) -> Deployment:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real Kafka broker for all tests of this worker. Mark its tests ``kafka``; use names from the fixture ``topic``."""
-    from tidegate.embedded.broker import Broker
-    from tidegate.embedded.jars import class_path
+    from devstack.broker import Broker
+    from tidegate.runtime.jars import class_path
 
     with Broker(tmp_path_factory.mktemp("broker"), class_path=class_path(PROJECT, "broker")) as running:
         yield running

@@ -30,10 +30,10 @@ from airflow_client.client.models import (
 )
 from urllib3 import Retry
 
+from devstack.airflow_server import AirflowServer
 from tests.live.console import Console
 from tests.live.project import declare_people, land_day, make_project
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.airflow_server import AirflowServer
 from tidegate.errors import AirflowUnavailableError
 from tidegate.layout import Layout, run_key
 from tidegate.processes import end, living

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from devstack.broker import Broker
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.broker import Broker
 from tidegate.errors import SourceError
 from tidegate.probes import kafka
 

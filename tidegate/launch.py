@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidegate.embedded import archive, jars
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.request import RunRequest
+from tidegate.runtime import archive, jars
 
 _LOOPBACK = "127.0.0.1"
 # Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing

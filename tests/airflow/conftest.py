@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from devstack import airflow_home
 from tests.airflow.entry_points import airflow_app, airflow_command
 from tests.airflow_database import migrated_database
-from tidegate.embedded import airflow_home
 
 PROJECT = Path(__file__).parents[2]
 HOME = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))

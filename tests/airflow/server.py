@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
+from devstack.ports import free_port
 from tests.waiting import wait_until
-from tidegate.embedded.ports import free_port
 from tidegate.processes import end_group
 
 USERS = {"admin": "admin", "viewer": "viewer"}

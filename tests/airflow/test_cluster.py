@@ -19,12 +19,12 @@ import psutil
 import pytest
 
 from demo import checks, flights_feed, recompute
+from devstack.ports import LOOPBACK, free_port, listens
 from pipelines.flights import pipeline
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded import paths as embedded
-from tidegate.embedded.ports import LOOPBACK, free_port, listens
 from tidegate.layout import Layout
 from tidegate.processes import end_group
+from tidegate.runtime import paths
 
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -35,7 +35,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     master, started = f"spark://{LOOPBACK}:{free_port()}", []
 
     def start(role: str, *arguments: str) -> None:
-        command = [str(embedded.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
+        command = [str(paths.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
         environment = {**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "256m"}
         with (tmp_path / "cluster.log").open("ab") as log:
             started.append(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.embedded import airflow_home
+from devstack import airflow_home
 
 pytestmark = pytest.mark.airflow
 

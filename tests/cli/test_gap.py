@@ -7,10 +7,10 @@ import shlex
 
 import pytest
 
+from devstack.broker import Broker
 from tests import topics
 from tests.cli.project import Project
 from tests.spark_files import Checkpoint
-from tidegate.embedded.broker import Broker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 

@@ -17,7 +17,7 @@ from tests.cli.project import Project, orders
 from tidegate.cli.new import message_command, topic_command
 
 if TYPE_CHECKING:
-    from tidegate.embedded.broker import Broker
+    from devstack.broker import Broker
 
 ROOT = Path(__file__).parents[2]
 

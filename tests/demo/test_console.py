@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from demo import console
-from tidegate.embedded.ports import LOOPBACK
+from devstack.ports import LOOPBACK
 
 ANSWERS = {
     "/auth/token": {"access_token": "t"},

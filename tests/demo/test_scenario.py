@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from devstack import airflow_home
 from tests.airflow_database import migrated_database
-from tidegate.embedded import airflow_home, paths
 
 PROJECT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ PROJECT = Path(__file__).parents[2]
 def folder(tmp_path: Path) -> Path:
     """The folder of a demo, with the Airflow home of an earlier one."""
     folder = tmp_path / "demo"
-    home = paths.airflow_home(folder)
+    home = airflow_home.folder(folder)
     home.mkdir(parents=True, mode=0o700)
     shutil.copyfile(migrated_database(), home / "airflow.db")
     (home / "migrated.txt").write_text(importlib.metadata.version("apache-airflow-core"))

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from devstack.airflow_server import PORT
+from devstack.ports import LOOPBACK, is_free
 from tests.docs import guides
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.airflow_server import PORT
-from tidegate.embedded.ports import LOOPBACK, is_free
 from tidegate.processes import Process, end, living
 
 GUIDE = guides.GUIDES / "scheduling.md"

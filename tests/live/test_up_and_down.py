@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from devstack.airflow_server import PORT, AirflowServer
+from devstack.ports import LOOPBACK
 from tests.docs import guides
 from tests.live.console import Console
 from tests.live_airflow import accessible_to_others
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.airflow_server import PORT, AirflowServer
-from tidegate.embedded.ports import LOOPBACK
 
 if TYPE_CHECKING:
     from tests.live.conftest import Refused

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from devstack.broker import Broker
 from tests.waiting import TIMEOUT_SECONDS
-from tidegate.embedded.broker import Broker
 from tidegate.errors import SourceError, SourceUnavailableError
 from tidegate.probes.kafka import end_offsets, offset_bounds
 

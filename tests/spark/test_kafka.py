@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from demo import clicks_feed, recompute
+from devstack.broker import Broker
 from tests import topics
 from tests.deployment import Deployment
-from tidegate.embedded.broker import Broker
-from tidegate.embedded.jars import class_path
+from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 

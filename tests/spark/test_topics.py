@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from devstack.broker import Broker
 from tests import topics
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tidegate.checkpoints import checkpoint
-from tidegate.embedded.broker import Broker
-from tidegate.embedded.jars import class_path
 from tidegate.environment import Environment
 from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError
 from tidegate.ops import store
+from tidegate.runtime.jars import class_path
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import run_flow
 from tidegate.spark.intake import sources

@@ -8,6 +8,7 @@ from pathlib import Path
 import pendulum
 import pytest
 
+from devstack.broker import Broker
 from tests import topics
 from tests.resolved import resolved, resolved_flow
 from tests.spark.flow_context import write_table
@@ -16,8 +17,6 @@ from tests.waiting import TIMEOUT_SECONDS
 from tidegate.alerting.alerts import evaluate
 from tidegate.checkpoints import checkpoint, lease, overrides
 from tidegate.checkpoints import topic as checkpoint_topic
-from tidegate.embedded.broker import Broker
-from tidegate.embedded.jars import class_path
 from tidegate.errors import (
     GapError,
     LeaseHeldError,
@@ -30,6 +29,7 @@ from tidegate.errors import (
 )
 from tidegate.ops import plans, store
 from tidegate.probes import kafka
+from tidegate.runtime.jars import class_path
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import lag, lost_messages, observation

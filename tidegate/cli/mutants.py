@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress
 
-from tidegate.embedded import java
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.resolution import ResolvedFlow
+from tidegate.runtime import java
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark import gate
 from tidegate.spark.driver.session import build_session

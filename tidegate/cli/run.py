@@ -11,7 +11,6 @@ import typer
 from tidegate import launch
 from tidegate.cli import child, console, progress_view, project, run_result
 from tidegate.cli.plan import conclusion, decide, print_plan
-from tidegate.embedded import java
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import plans
@@ -19,6 +18,7 @@ from tidegate.planning.extent import with_size
 from tidegate.report import RunReport
 from tidegate.report_lines import flow_lines
 from tidegate.request import RunRequest, fresh_id
+from tidegate.runtime import java
 
 
 def run(

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
-from tidegate.embedded import bytecode
 from tidegate.environment import Environment
 from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
+from tidegate.runtime import bytecode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
-_NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `python -m tidegate.embedded.bytecode`"
+_NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `python -m tidegate.runtime.bytecode`"
 
 
 def run_job(environment: Environment, request: RunRequest, attempt: str) -> RunReport:

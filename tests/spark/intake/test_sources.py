@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from devstack.broker import Broker
 from tests import topics
 from tests.spark import flow_context as orders
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import checkpoint, gap
 from tidegate.checkpoints import topic as topics_of_checkpoints
-from tidegate.embedded.broker import Broker
 from tidegate.errors import GapError, TopicReplacedError
 from tidegate.probes import kafka
 from tidegate.spark.intake import sources

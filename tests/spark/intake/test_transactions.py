@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from devstack.broker import Broker
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
-from tidegate.embedded.broker import Broker
 from tidegate.environment import Environment
 from tidegate.probes import kafka
 from tidegate.spark.flow import run_flow

@@ -24,7 +24,7 @@ from tidegate.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.embedded.broker import Broker
+    from devstack.broker import Broker
 
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)
 WINDOW = Window.of_dates("2026-03-01", "2026-03-02", "UTC")

@@ -1,6 +1,6 @@
 """Finds the Java for Spark and the Kafka broker.
 
-``python -m tidegate.embedded.java`` prints what to install if there is none. It needs only the standard library, because
+``python -m tidegate.runtime.java`` prints what to install if there is none. It needs only the standard library, because
 set-up runs it first.
 """
 

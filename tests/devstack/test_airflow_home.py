@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.embedded import airflow_home
+from devstack import airflow_home
 from tidegate.errors import SetupError
 
 

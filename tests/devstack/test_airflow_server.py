@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import airflow_home
-from tidegate.embedded.airflow_server import AirflowServer
-from tidegate.embedded.service import Service
+from devstack import airflow_home
+from devstack.airflow_server import AirflowServer
+from devstack.service import Service
 from tidegate.errors import AirflowUnavailableError, SetupError
 
 

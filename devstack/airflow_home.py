@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.embedded import paths
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -21,6 +20,11 @@ if TYPE_CHECKING:
 _MIGRATED = "migrated.txt"
 _DATABASE = "airflow.db"
 _SPARK_CONNECTION = {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
+
+
+def folder(project_root: Path) -> Path:
+    """The folder of the home, separate from the user's own."""
+    return project_root / ".airflow"
 
 
 def environment(project_root: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -73,7 +77,7 @@ def write_shell_file(project_root: Path, variables: Mapping[str, str]) -> Path:
             if name not in variables
         ),
     ]
-    path = paths.airflow_home(root) / "env"
+    path = folder(root) / "env"
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -96,12 +100,12 @@ def _defaults() -> dict[str, str]:
 
 def _fixed(root: Path) -> dict[str, str]:
     return {
-        "AIRFLOW_HOME": str(paths.airflow_home(root)),
+        "AIRFLOW_HOME": str(folder(root)),
         "AIRFLOW__CORE__DAGS_FOLDER": str(root / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         # Overrides the shell's variable: the database of another Airflow must not be migrated.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{paths.airflow_home(root) / _DATABASE}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder(root) / _DATABASE}",
         "AIRFLOW__API__HOST": "127.0.0.1",
     }
 
@@ -117,7 +121,7 @@ def is_ready(project_root: Path) -> bool:
     Raises:
         SetupError: Airflow is not installed.
     """
-    home = paths.airflow_home(project_root)
+    home = folder(project_root)
     try:
         migrated = (home / _MIGRATED).read_text(encoding="utf-8").strip()
     except OSError:
@@ -136,7 +140,7 @@ def ensure(project_root: Path) -> bool:
     """
     if is_ready(project_root):
         return False
-    home, version = paths.airflow_home(project_root), _installed_version()
+    home, version = folder(project_root), _installed_version()
     with _owner_only():
         home.mkdir(parents=True, exist_ok=True)
         # The folder may exist with wider permissions.

@@ -1,4 +1,4 @@
-"""The configuration of the embedded Kafka broker: one node, loopback only, all files in its own folder."""
+"""The configuration of the Kafka broker: one node, loopback only, all files in its own folder."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import java
-from tidegate.embedded.java import Java
 from tidegate.errors import MissingJavaError
+from tidegate.runtime import java
+from tidegate.runtime.java import Java
 
 
 def _install(folder: Path, *, release: str | None = None, script: str = "exit 1") -> Path:

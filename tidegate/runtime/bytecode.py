@@ -1,7 +1,7 @@
 """Compiles the installed packages to bytecode. Without it, every process compiles its imports again.
 
 uv does not compile packages, and with ``PYTHONDONTWRITEBYTECODE`` Python does not store the bytecode of its imports: each
-import of Great Expectations then takes 14 s of CPU instead of 6. ``python -m tidegate.embedded.bytecode`` compiles what is
+import of Great Expectations then takes 14 s of CPU instead of 6. ``python -m tidegate.runtime.bytecode`` compiles what is
 not compiled yet; `scripts/setup.sh` runs it at every set-up.
 """
 
@@ -15,7 +15,7 @@ import sysconfig
 from importlib.util import cache_from_source
 from pathlib import Path
 
-log = logging.getLogger("tidegate.embedded")
+log = logging.getLogger(__name__)
 
 COMPLETE = 0.99
 """Share of compiled source files that counts as complete. Some packages ship templates ``*.py`` that are not Python."""

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tidegate.embedded import ivy
+from devstack import ivy
 
 # Its arguments end with -settings FILE -ivy FILE. The file `only` contains the coordinates that it can download, `from` the
 # number of the first run that downloads anything, and `runs` one letter per run.

@@ -9,13 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import ivy, jars
+from devstack import fetch_jars, ivy
 from tidegate.errors import SetupError
+from tidegate.runtime import jars
 
 PROJECT = Path(__file__).parents[2]
 DELTA, POOL, KAFKA = "io.delta:delta:4.4.0", "org.apache.commons:pool:2.1", "org.apache.kafka:kafka_2.13:4.1.1"
@@ -73,23 +73,23 @@ def _present(root: Path) -> list[str]:
 
 
 def test_fetching_fills_the_folder_of_each_set(root: Path, central: Central) -> None:
-    assert jars.fetch(root) == 3
+    assert fetch_jars.fetch(root) == 3
     assert _present(root) == ["broker/kafka_2.13-4.1.1.jar", "spark/delta-4.4.0.jar", "spark/pool-2.1.jar"]
     assert (root / "jars/spark/delta-4.4.0.jar").read_bytes() == central.content[DELTA]
 
 
 def test_existing_jars_are_not_fetched_again(root: Path, central: Central) -> None:
-    jars.fetch(root)
-    assert jars.fetch(root) == 0
+    fetch_jars.fetch(root)
+    assert fetch_jars.fetch(root) == 0
     assert len(central.requests) == 1
 
 
 def test_another_clone_uses_the_cache(root: Path, central: Central, tmp_path: Path) -> None:
-    jars.fetch(root)
+    fetch_jars.fetch(root)
     other = tmp_path / "other"
     other.mkdir()
     (other / "jars.lock.json").write_bytes((root / "jars.lock.json").read_bytes())
-    assert jars.fetch(other) == 3
+    assert fetch_jars.fetch(other) == 3
     assert len(central.requests) == 1
 
 
@@ -97,7 +97,7 @@ def test_a_jar_that_was_copied_into_the_cache_is_not_downloaded(root: Path, cent
     by_hand = tmp_path / "cache/jars/io.delta/delta-4.4.0.jar"
     by_hand.parent.mkdir(parents=True)
     by_hand.write_bytes(central.content[DELTA])
-    jars.fetch(root)
+    fetch_jars.fetch(root)
     assert central.requests == [[POOL, KAFKA]]
 
 
@@ -106,7 +106,7 @@ def test_the_error_for_a_wrong_checksum_names_the_jar_and_no_jar_is_installed(
 ) -> None:
     central.content[DELTA] = b"something else"
     with pytest.raises(SetupError, match=rf"{DELTA} has sha256 {hashlib.sha256(b'something else').hexdigest()}"):
-        jars.fetch(root)
+        fetch_jars.fetch(root)
     assert _present(root) == []
     cached = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert sorted(cached) == ["kafka_2.13-4.1.1.jar", "pool-2.1.jar"]
@@ -115,21 +115,21 @@ def test_the_error_for_a_wrong_checksum_names_the_jar_and_no_jar_is_installed(
 def test_the_error_for_a_failed_download_names_the_jar_and_the_others_are_cached(root: Path, central: Central) -> None:
     content = central.content.pop(DELTA)
     with pytest.raises(SetupError, match=f"{DELTA} could not be downloaded"):
-        jars.fetch(root)
+        fetch_jars.fetch(root)
     assert _present(root) == []
     central.content[DELTA] = content
-    assert jars.fetch(root) == 3
+    assert fetch_jars.fetch(root) == 3
     assert central.requests[1] == [DELTA]
 
 
 def test_a_changed_jar_of_the_same_size_is_replaced(root: Path, central: Central) -> None:
-    jars.fetch(root)
+    fetch_jars.fetch(root)
     target = root / "jars/spark/pool-2.1.jar"
     content = target.read_bytes()
     target.unlink()
     target.write_bytes(content[::-1])
     assert jars.missing(root) == []
-    assert jars.fetch(root) == 1
+    assert fetch_jars.fetch(root) == 1
     assert target.read_bytes() == content
 
 
@@ -137,66 +137,15 @@ def test_a_changed_jar_in_the_cache_is_downloaded_again(root: Path, central: Cen
     cached = tmp_path / "cache/jars/io.delta/delta-4.4.0.jar"
     cached.parent.mkdir(parents=True)
     cached.write_bytes(b"rotten")
-    jars.fetch(root)
+    fetch_jars.fetch(root)
     assert cached.read_bytes() == central.content[DELTA]
 
 
 def test_jars_of_an_earlier_version_are_removed(root: Path, central: Central) -> None:
-    jars.fetch(root)
+    fetch_jars.fetch(root)
     _pin(root, central, spark=[DELTA], broker=[KAFKA])
-    jars.fetch(root)
+    fetch_jars.fetch(root)
     assert _present(root) == ["broker/kafka_2.13-4.1.1.jar", "spark/delta-4.4.0.jar"]
-
-
-def test_missing_lists_absent_and_truncated_jars(root: Path) -> None:
-    assert jars.missing(root) == ["spark/delta-4.4.0.jar", "spark/pool-2.1.jar", "broker/kafka_2.13-4.1.1.jar"]
-    jars.fetch(root)
-    assert jars.missing(root) == []
-    target = root / "jars/spark/delta-4.4.0.jar"
-    target.unlink()
-    target.write_bytes(b"half")
-    assert jars.missing(root) == ["spark/delta-4.4.0.jar"]
-
-
-def test_a_class_path_is_absolute_and_sorted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jars.fetch(root)
-    expected = os.pathsep.join(str(root / "jars/spark" / name) for name in ("delta-4.4.0.jar", "pool-2.1.jar"))
-    assert jars.class_path(root, "spark") == expected
-    monkeypatch.chdir(root)
-    assert jars.class_path(Path(), "spark") == expected
-
-
-def test_a_project_that_links_to_the_jars_of_another_has_the_same_class_path(root: Path, tmp_path: Path) -> None:
-    jars.fetch(root)
-    linked = tmp_path / "linked"
-    linked.mkdir()
-    for name in ("jars", "jars.lock.json"):
-        (linked / name).symlink_to(root / name)
-    assert jars.class_path(linked, "spark") == jars.class_path(root, "spark")
-
-
-def test_the_error_for_a_missing_jar_names_the_command(root: Path) -> None:
-    with pytest.raises(SetupError, match=r"2 jars are missing, for example spark/delta-4\.4\.0\.jar: run `make setup`"):
-        jars.class_path(root, "spark")
-
-
-def test_the_error_for_an_unknown_set_lists_the_existing_ones(root: Path) -> None:
-    with pytest.raises(SetupError, match="no set 'flink'; it has: broker, spark"):
-        jars.class_path(root, "flink")
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", '{"spark": {}}', '{"spark": {"jars": [{"coordinate": "a:b", "sha256": "", "bytes": 1}]}}']
-)
-def test_an_invalid_lock_file_is_an_error(root: Path, content: str) -> None:
-    (root / "jars.lock.json").write_text(content)
-    with pytest.raises(SetupError, match="cannot be read"):
-        jars.pinned(root)
-
-
-def test_a_folder_without_a_lock_file_is_not_a_project(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="not the root of a Tidegate project"):
-        jars.pinned(tmp_path)
 
 
 def test_progress_reports_every_jar_and_its_size(root: Path, central: Central) -> None:
@@ -209,30 +158,16 @@ def test_progress_reports_every_jar_and_its_size(root: Path, central: Central) -
         def downloaded(self, coordinate: str, size: int) -> None:
             reports.append((coordinate, size))
 
-    jars.fetch(root, Recorder())
+    fetch_jars.fetch(root, Recorder())
     sizes = {coordinate: len(content) for coordinate, content in central.content.items()}
     assert reports[0] == (3, sum(sizes.values()))
     assert dict(reports[1:]) == sizes  # type: ignore[arg-type]
 
 
-def test_the_projects_own_lock_file_matches_the_installed_python_packages() -> None:
-    pinned = {jar.file_name for jar in jars.pinned(PROJECT)["spark"]}
-    assert f"delta-spark_4.2_2.13-{version('delta-spark')}.jar" in pinned
-    assert f"delta-storage-{version('delta-spark')}.jar" in pinned
-    assert f"spark-sql-kafka-0-10_2.13-{version('pyspark')}.jar" in pinned
-    assert version("pyspark") == version("pyspark-client")
-
-
-@pytest.mark.parametrize("set_name", ["spark", "broker"])
-def test_the_projects_own_lock_file_lists_each_jar_once_with_a_complete_checksum(set_name: str) -> None:
-    pinned = jars.pinned(PROJECT)[set_name]
-    artifacts = [jar.coordinate.rsplit(":", 1)[0] for jar in pinned]
-    assert len(artifacts) == len(set(artifacts))
-    assert {len(bytes.fromhex(jar.sha256)) for jar in pinned} == {32}
-
-
 def test_the_command_prints_nothing_when_no_jar_is_missing(root: Path) -> None:
-    jars.fetch(root)
-    command = [sys.executable, "-m", "tidegate.embedded.jars"]
-    process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    fetch_jars.fetch(root)
+    command = [sys.executable, "-m", "devstack.fetch_jars"]
+    process = subprocess.run(
+        command, cwd=root, env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, check=False
+    )
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -19,10 +19,11 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
-from tidegate.embedded import broker_files, java
-from tidegate.embedded.ports import free_port, is_free, listens
+from devstack import broker_files
+from devstack.ports import free_port, is_free, listens
 from tidegate.errors import SetupError
 from tidegate.processes import Process
+from tidegate.runtime import java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

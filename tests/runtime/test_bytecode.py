@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded import bytecode
+from tidegate.runtime import bytecode
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_file_that_is_not_python_does_not_stop_the_compilation(packages: Path)
 def test_a_module_loaded_from_bytecode_is_recognised(packages: Path, compiled: bool) -> None:
     if compiled:
         bytecode.ensure(packages, workers=1)
-    program = "import shop; from tidegate.embedded import bytecode; print(bytecode.is_compiled(shop))"
+    program = "import shop; from tidegate.runtime import bytecode; print(bytecode.is_compiled(shop))"
     process = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"},

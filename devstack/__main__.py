@@ -1,6 +1,6 @@
 """Fetches the jars and creates the Airflow home and the class data archive, where they are missing.
 
-``python -m tidegate.embedded``, the second half of ``scripts/setup.sh``.
+``python -m devstack``, the second half of ``scripts/setup.sh``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import logging
 import sys
 from pathlib import Path
 
-from tidegate.embedded import airflow_home, archive, ivy, jars
+from devstack import airflow_home, build_archive, fetch_jars, ivy
 from tidegate.errors import TidegateError
+from tidegate.runtime import jars
 
-log = logging.getLogger("tidegate.embedded")
+log = logging.getLogger(__name__)
 
 
 def main(project_root: Path) -> int:
@@ -22,13 +23,13 @@ def main(project_root: Path) -> int:
         if jars.missing(project_root):
             log.info("fetching the pinned jars")
         with ivy.progress_for(sys.stderr) as progress:
-            jars.fetch(project_root, progress)
+            fetch_jars.fetch(project_root, progress)
         if not airflow_home.is_ready(project_root):
             log.info("creating the Airflow home in .airflow")
             airflow_home.ensure(project_root)
-        if not archive.is_complete(project_root):
+        if not build_archive.is_complete(project_root):
             log.info("creating the class data archive, with which jobs start in half the time")
-            archive.build(project_root)
+            build_archive.build(project_root)
     except TidegateError as error:
         log.error("%s", error)
         return error.exit_code

@@ -13,8 +13,8 @@ import subprocess
 from typing import IO, TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
-from tidegate.embedded import java, paths
 from tidegate.errors import SetupError
+from tidegate.runtime import java, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

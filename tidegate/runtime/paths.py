@@ -1,9 +1,8 @@
-"""Paths of the embedded services: git-ignored folders of the project, and one shared cache outside of it."""
+"""Paths of the jars, the class data archive and the Spark installation."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 
 from tidegate.errors import SetupError
@@ -26,21 +25,6 @@ def jars_dir(project_root: Path, set_name: str) -> Path:
 def archive_dir(project_root: Path) -> Path:
     """The folder of the class data archive, next to the jars that it was created from."""
     return (project_root / "jars").resolve() / "archive"
-
-
-def airflow_home(project_root: Path) -> Path:
-    """The project's own Airflow home, separate from the user's."""
-    return project_root / ".airflow"
-
-
-def cache_dir() -> Path:
-    """The cache that all clones on this machine share: ``$TIDEGATE_CACHE``, else the user's own cache folder."""
-    chosen = os.environ.get("TIDEGATE_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    # The XDG specification says to ignore relative paths.
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "tidegate"
 
 
 def spark_home() -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidegate.embedded.ports import LOOPBACK, free_port, is_free, listens
+from devstack.ports import LOOPBACK, free_port, is_free, listens
 
 
 @pytest.fixture

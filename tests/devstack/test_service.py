@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devstack.service import Service, stop
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.embedded.service import Service, stop
 from tidegate.processes import Process
 
 FAMILY = """
@@ -103,7 +103,7 @@ def test_a_service_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 def test_a_service_outlives_the_process_that_started_it(tmp_path: Path) -> None:
     starter = f"""
 import os, pathlib, sys
-from tidegate.embedded.service import Service
+from devstack.service import Service
 folder = pathlib.Path({str(tmp_path)!r})
 Service(name="family", command=(sys.executable, "-c", {FAMILY!r}), folder=folder).start(dict(os.environ), folder)
 """

@@ -1,116 +1,34 @@
-"""Fetches the pinned jars at set-up and builds class paths from them. Jobs download nothing.
+"""Fetches the pinned jars at set-up. Jobs download nothing.
 
 The jars are downloaded from Maven Central with Apache Ivy, whose own jar ships with PySpark, so only Java has to be
 installed. They are stored in a cache that all clones share and linked into the git-ignored ``jars/spark`` and
 ``jars/broker``. Each fetch compares every jar with the sha256 in ``jars.lock.json``. On a machine without a network, the jars
 can be copied into the cache by hand.
 
-Usable as ``python -m tidegate.embedded.jars``.
+Usable as ``python -m devstack.fetch_jars``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.embedded import ivy, paths
+from devstack import ivy
 from tidegate.errors import SetupError, TidegateError
+from tidegate.runtime import jars, paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidegate.runtime.jars import Jar
+
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Jar:
-    """One pinned jar."""
-
-    coordinate: str
-    """``group:artifact:version``, as Maven writes it."""
-    sha256: str
-    """The checksum of the file, in hex."""
-    size: int
-    """Bytes."""
-
-    @property
-    def file_name(self) -> str:
-        """The name of its file in the class path folder."""
-        _, artifact, version = self.coordinate.split(":")
-        return f"{artifact}-{version}.jar"
-
-    @property
-    def cached(self) -> Path:
-        """Its file in the shared cache."""
-        return paths.cache_dir() / "jars" / self.coordinate.split(":")[0] / self.file_name
-
-
-def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
-    """The sets of ``jars.lock.json``: ``spark`` and ``broker``, each sorted by file name.
-
-    Raises:
-        SetupError: The file is missing or cannot be parsed.
-    """
-    path = paths.lock_file(project_root)
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        sets = {name: part["jars"] for name, part in stored.items() if isinstance(part, dict)}
-        return {name: tuple(sorted(map(_jar, jars), key=lambda jar: jar.file_name)) for name, jars in sets.items()}
-    except FileNotFoundError as error:
-        raise SetupError(f"{path} is missing: {project_root} is not the root of a Tidegate project.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise SetupError(f"{path} cannot be read ({error!r}): restore it from git.") from error
-
-
-def _jar(entry: dict[str, object]) -> Jar:
-    jar = Jar(coordinate=str(entry["coordinate"]), sha256=str(entry["sha256"]), size=int(str(entry["bytes"])))
-    if jar.coordinate.count(":") != 2:
-        raise ValueError(f"{jar.coordinate} is not group:artifact:version")
-    return jar
-
-
-def class_path(project_root: Path, set_name: str) -> str:
-    """The jars of one set as a class path of absolute paths, sorted by name, so that it is the same in every process.
-
-    Args:
-        set_name: ``spark`` or ``broker``.
-
-    Raises:
-        SetupError: There is no such set, or one of its jars is missing.
-    """
-    sets = pinned(project_root)
-    if set_name not in sets:
-        raise SetupError(f"jars.lock.json has no set {set_name!r}; it has: {', '.join(sorted(sets))}.")
-    absent = [name for name in missing(project_root) if name.startswith(f"{set_name}/")]
-    if absent:
-        raise SetupError(f"{len(absent)} jars are missing, for example {absent[0]}: run `make setup`.")
-    folder = paths.jars_dir(project_root, set_name)
-    return os.pathsep.join(str(folder / jar.file_name) for jar in sets[set_name])
-
-
-def missing(project_root: Path) -> list[str]:
-    """The pinned jars that are missing or have another size, as ``set/file``. Only ``fetch`` compares checksums."""
-    return [
-        f"{set_name}/{jar.file_name}"
-        for set_name, jars in pinned(project_root).items()
-        for jar in jars
-        if not _has_size(paths.jars_dir(project_root, set_name) / jar.file_name, jar.size)
-    ]
-
-
-def _has_size(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False
 
 
 def fetch(project_root: Path, progress: ivy.Progress | None = None) -> int:
@@ -127,17 +45,33 @@ def fetch(project_root: Path, progress: ivy.Progress | None = None) -> int:
     Raises:
         SetupError: A jar cannot be downloaded, or has another checksum.
     """
-    sets = pinned(project_root)
+    sets = jars.pinned(project_root)
     wanted = {
-        jar: paths.jars_dir(project_root, set_name) / jar.file_name for set_name, jars in sets.items() for jar in jars
+        jar: paths.jars_dir(project_root, set_name) / jar.file_name
+        for set_name, pinned in sets.items()
+        for jar in pinned
     }
     lacking = {jar: target for jar, target in wanted.items() if _sha256(target) != jar.sha256}
-    _download([jar for jar in lacking if _sha256(jar.cached) != jar.sha256], progress or ivy.Progress())
+    _download([jar for jar in lacking if _sha256(_cached(jar)) != jar.sha256], progress or ivy.Progress())
     for jar, target in lacking.items():
-        _install(jar.cached, target)
+        _install(_cached(jar), target)
     for set_name in sets:
         _remove_others(paths.jars_dir(project_root, set_name), wanted.values())
     return len(lacking)
+
+
+def cache_dir() -> Path:
+    """The cache that all clones on this machine share: ``$TIDEGATE_CACHE``, else the user's own cache folder."""
+    chosen = os.environ.get("TIDEGATE_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    # The XDG specification says to ignore relative paths.
+    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (shared if shared.is_absolute() else Path.home() / ".cache") / "tidegate"
+
+
+def _cached(jar: Jar) -> Path:
+    return cache_dir() / "jars" / jar.coordinate.split(":")[0] / jar.file_name
 
 
 def _sha256(path: Path) -> str | None:
@@ -148,18 +82,18 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _download(jars: list[Jar], progress: ivy.Progress) -> None:
-    if not jars:
+def _download(wanted: list[Jar], progress: ivy.Progress) -> None:
+    if not wanted:
         return
-    shared = paths.cache_dir() / "jars"
+    shared = cache_dir() / "jars"
     shared.mkdir(parents=True, exist_ok=True)
     # In the cache and not in /tmp, so that a jar moves into the cache with one rename.
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=shared) as scratch:
-        progress.start(len(jars), sum(jar.size for jar in jars))
-        sizes = {jar.coordinate: jar.size for jar in jars}
+        progress.start(len(wanted), sum(jar.size for jar in wanted))
+        sizes = {jar.coordinate: jar.size for jar in wanted}
         fetched = ivy.retrieve(list(sizes), Path(scratch), lambda name: progress.downloaded(name, sizes[name]))
         problems = []
-        for jar in jars:
+        for jar in wanted:
             file = fetched.get(jar.coordinate)
             checksum = file and _sha256(file)
             if file is None:
@@ -169,8 +103,8 @@ def _download(jars: list[Jar], progress: ivy.Progress) -> None:
                 problems.append(f"{jar.coordinate} has sha256 {checksum} ({size} bytes), not {jar.sha256}")
             else:
                 # Also when another jar fails, so that the next attempt downloads less.
-                jar.cached.parent.mkdir(parents=True, exist_ok=True)
-                file.replace(jar.cached)
+                _cached(jar).parent.mkdir(parents=True, exist_ok=True)
+                file.replace(_cached(jar))
         if problems:
             raise SetupError(
                 f"{'; '.join(problems)}. No jar was installed. If the network is the cause, try again (proxy settings "

@@ -15,9 +15,9 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tidegate.embedded import airflow_home, paths
-from tidegate.embedded.ports import LOOPBACK, free_port, is_free
-from tidegate.embedded.service import Service, stop
+from devstack import airflow_home
+from devstack.ports import LOOPBACK, free_port, is_free
+from devstack.service import Service, stop
 from tidegate.errors import AirflowUnavailableError, SetupError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AirflowServer:
 
     def __init__(self, project_root: Path) -> None:
         self._root = project_root.absolute()
-        self._home = paths.airflow_home(self._root)
+        self._home = airflow_home.folder(self._root)
         self._folder = self._home / "services"
         self.services = {
             name: Service(name=name, command=(sys.executable, "-m", "airflow", name, *options), folder=self._folder)

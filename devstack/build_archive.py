@@ -1,13 +1,7 @@
-"""A class data archive (AppCDS) for the driver's JVM, which halves the start time of Spark jobs.
-
-Without an archive, a JVM that starts Spark loads and verifies about twenty thousand classes; with one, it maps them from one
-file. An archive is valid for one JVM and one exact class path. Both are part of its name, so an outdated one is not used. If
-it does not match nevertheless, the JVM silently starts without it.
-"""
+"""Creates the class data archive that `tidegate.runtime.archive` describes: trains a driver's JVM with a small job."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import subprocess
@@ -15,8 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tidegate.embedded import jars, java, paths
-from tidegate.errors import TidegateError
+from tidegate.runtime import archive, jars, paths
 
 log = logging.getLogger(__name__)
 
@@ -24,39 +17,6 @@ _TRAINING_SECONDS = 600
 _PROOF_SECONDS = 60
 # Folders that spark-submit adds to the class path; with an archive, folders on the class path must be empty.
 _OTHER_CLASS_PATHS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-# Without these, a JVM that cannot use its archive prints warnings to stdout, into every job's log.
-_SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
-
-
-def find(project_root: Path) -> Path | None:
-    """The archive for this JVM and this class path, or None when there is none.
-
-    Raises:
-        SetupError: There is no Java, no PySpark, or a jar is missing.
-    """
-    # The name ends with the size, because a JVM crashes when the archive is truncated. It ignores archives that do not
-    # match in other ways.
-    for path in paths.archive_dir(project_root).glob(f"{_stem(project_root)}-*.jsa"):
-        if path.stem.endswith(f"-{path.stat().st_size}"):
-            return path
-    return None
-
-
-def options(project_root: Path) -> list[str]:
-    """The JVM flags that start a driver with the archive, for ``spark.driver.extraJavaOptions``.
-
-    The driver's class path has to begin with ``jars.class_path(project_root, "spark")``. A flag that contains a blank is
-    quoted as Spark expects it.
-
-    Returns:
-        The flags; empty when there is no archive for this JVM and class path.
-    """
-    try:
-        archive = find(project_root)
-    except (TidegateError, OSError):
-        # The start of the driver reports what is missing.
-        return []
-    return _flags(archive) if archive else []
 
 
 def is_complete(project_root: Path) -> bool:
@@ -65,7 +25,7 @@ def is_complete(project_root: Path) -> bool:
     Raises:
         SetupError: There is no Java, no PySpark, or a jar is missing.
     """
-    return find(project_root) is not None or _failure(project_root).exists()
+    return archive.find(project_root) is not None or _failure(project_root).exists()
 
 
 def build(project_root: Path) -> Path | None:
@@ -77,7 +37,7 @@ def build(project_root: Path) -> Path | None:
     Raises:
         SetupError: There is no Java, no PySpark, or a jar is missing.
     """
-    if existing := find(project_root):
+    if existing := archive.find(project_root):
         return existing
     folder = paths.archive_dir(project_root)
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,35 +53,18 @@ def build(project_root: Path) -> Path | None:
         with part.open("rb") as written:
             # Before the rename: after a power failure, a file under the final name must be complete.
             os.fsync(written.fileno())
-        archive = folder / f"{_stem(project_root)}-{part.stat().st_size}.jsa"
-        part.replace(archive)
+        created = folder / f"{archive.file_stem(project_root)}-{part.stat().st_size}.jsa"
+        part.replace(created)
     for path in folder.glob("driver-*"):
         # A running driver keeps its mapping of a deleted file.
-        if path != archive:
+        if path != created:
             path.unlink(missing_ok=True)
-    return archive
-
-
-def _stem(project_root: Path) -> str:
-    """The beginning of the file name, which identifies this JVM and this class path."""
-    jvm = java.find()
-    own_jars = [Path(path) for path in jars.class_path(project_root, "spark").split(os.pathsep)]
-    spark_jars = sorted((paths.spark_home() / "jars").glob("*.jar"))
-    parts = [str(jvm.executable.resolve()), jvm.version]
-    for path in (*own_jars, *spark_jars):
-        stat = path.stat()
-        # With the time in seconds: the JVM compares it too, and refuses an archive whose jars were copied again.
-        parts.append(f"{path} {stat.st_size} {int(stat.st_mtime)}")
-    return f"driver-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
+    return created
 
 
 def _failure(project_root: Path) -> Path:
     """The log of a failed training job. While the file exists, set-up does not try again."""
-    return paths.archive_dir(project_root) / f"{_stem(project_root)}.failed.txt"
-
-
-def _flags(archive: Path) -> list[str]:
-    return [_quoted(f"-XX:SharedArchiveFile={archive}"), "-Xshare:auto", *_SILENT]
+    return paths.archive_dir(project_root) / f"{archive.file_stem(project_root)}.failed.txt"
 
 
 def _train(project_root: Path, part: Path) -> str:
@@ -129,7 +72,7 @@ def _train(project_root: Path, part: Path) -> str:
     settings = ["--master", "local[2]", "--conf", f"spark.sql.warehouse.dir={part.parent}/warehouse"]
     settings += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
     script = str(Path(__file__).with_name("training.py"))
-    flags = [_quoted(f"-XX:ArchiveClassesAtExit={part}"), *_SILENT]
+    flags = [archive.quoted(f"-XX:ArchiveClassesAtExit={part}"), *archive.SILENT]
     code, output = _submit(project_root, flags, [*settings, script], part.parent, _TRAINING_SECONDS)
     if code:
         # The archive of a failed run would be valid but incomplete.
@@ -139,7 +82,7 @@ def _train(project_root: Path, part: Path) -> str:
 
 def _usable(project_root: Path, part: Path) -> bool:
     """Whether a driver starts with the archive. Here the JVM verifies its checksum and must not start without it."""
-    flags = [_quoted(f"-XX:SharedArchiveFile={part}"), "-Xshare:on", "-XX:+VerifySharedSpaces"]
+    flags = [archive.quoted(f"-XX:SharedArchiveFile={part}"), "-Xshare:on", "-XX:+VerifySharedSpaces"]
     return _submit(project_root, flags, ["--version"], part.parent, _PROOF_SECONDS)[0] == 0
 
 
@@ -172,7 +115,3 @@ def _submit(
     except subprocess.TimeoutExpired:
         return 1, f"It took more than {seconds:.0f} s."
     return process.returncode, process.stdout
-
-
-def _quoted(flag: str) -> str:
-    return f'"{flag}"' if any(char.isspace() for char in flag) else flag

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from devstack.broker import Broker
 from tests.waiting import TIMEOUT_SECONDS
-from tidegate.embedded import jars
-from tidegate.embedded.broker import Broker
 from tidegate.errors import SetupError
 from tidegate.processes import Process
+from tidegate.runtime import jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def test_a_cluster_id_never_begins_with_a_dash(
     tmp_path: Path, fake_java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_bytes = [b"\xfb" * 16, b"\x00" * 16]
-    monkeypatch.setattr("tidegate.embedded.broker.secrets.token_bytes", lambda size: random_bytes.pop(0))
+    monkeypatch.setattr("devstack.broker.secrets.token_bytes", lambda size: random_bytes.pop(0))
     fake_java.write_text('#!/bin/sh\necho "$*" >&2\nexit 1\n')
     with pytest.raises(SetupError, match=r" -t A{22}$"):
         Broker(tmp_path, class_path="x.jar").start()
@@ -206,7 +206,7 @@ def test_spark_reads_a_topic_with_the_pinned_connector(broker: Broker, topic: st
 _OWNER = """
 import os, signal, sys, time
 from pathlib import Path
-from tidegate.embedded.broker import Broker
+from devstack.broker import Broker
 broker = Broker(Path(sys.argv[1]), class_path=sys.argv[2]).start()
 print(broker.pid, broker.bootstrap, broker.create_topic("orders"), flush=True)
 end = sys.argv[3]

@@ -1,0 +1,28 @@
+"""A project with one jar, a Spark with one jar, and a Java, all fake: for class data archives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.runtime import java, paths
+from tidegate.runtime.java import Java
+
+
+def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create the project in a folder and return the folder; Spark is in ``pyspark``."""
+    (folder / "jars/spark").mkdir(parents=True)
+    (folder / "jars/spark/delta-4.4.0.jar").write_text("delta")
+    lock = '{"spark": {"jars": [{"coordinate": "io.delta:delta:4.4.0", "sha256": "00", "bytes": 5}]}}'
+    (folder / "jars.lock.json").write_text(lock)
+    (folder / "pyspark/jars").mkdir(parents=True)
+    (folder / "pyspark/jars/spark-core.jar").write_text("spark")
+    monkeypatch.setattr(paths, "spark_home", lambda: folder / "pyspark")
+    use_java(monkeypatch, "17.0.1")
+    return folder
+
+
+def use_java(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Another version of Java is installed."""
+    monkeypatch.setattr(java, "find", lambda: Java(executable=Path("/opt/java/bin/java"), version=version))
