@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-from devstack import airflow_home, build_archive, fetch_jars, ivy
+from devstack import airflow_home, build_archive, fetch_jars
 from tidegate.errors import TidegateError
 from tidegate.runtime import jars
 
@@ -22,8 +22,7 @@ def main(project_root: Path) -> int:
     try:
         if jars.missing(project_root):
             log.info("fetching the pinned jars")
-        with ivy.progress_for(sys.stderr) as progress:
-            fetch_jars.fetch(project_root, progress)
+        fetch_jars.fetch(project_root)
         if not airflow_home.is_ready(project_root):
             log.info("creating the Airflow home in .airflow")
             airflow_home.ensure(project_root)

@@ -1,43 +1,47 @@
-"""Fetches the pinned jars at set-up. Jobs download nothing.
+"""Fetches the pinned jars at set-up; jobs download nothing.
 
-The jars are downloaded from Maven Central with Apache Ivy, whose own jar ships with PySpark, so only Java has to be
-installed. They are stored in a cache that all clones share and linked into the git-ignored ``jars/spark`` and
-``jars/broker``. Each fetch compares every jar with the sha256 in ``jars.lock.json``. On a machine without a network, the jars
-can be copied into the cache by hand.
+jgo, a Maven client in Python, downloads them by their exact coordinates, without their dependencies: from Maven Central, or
+from the repository that ``TIDEGATE_MAVEN_REPOSITORY`` names. Proxies and passwords are those of the environment
+(``HTTPS_PROXY``, ``~/.netrc``). The jars are stored in a cache that all clones share and linked into the git-ignored
+``jars/spark`` and ``jars/broker``. Each fetch compares every jar with the sha256 in ``jars.lock.json``. On a machine without a
+network, the jars can be copied into the cache by hand.
 
 Usable as ``python -m devstack.fetch_jars``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import logging
 import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devstack import ivy
 from tidegate.errors import SetupError, TidegateError
 from tidegate.runtime import jars, paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.runtime.jars import Jar
 
 log = logging.getLogger(__name__)
 
+_ATTEMPTS = 3
+_SILENCE_SECONDS = 60
+"""A connection on which nothing arrives for so long counts as broken."""
 
-def fetch(project_root: Path, progress: ivy.Progress | None = None) -> int:
+
+def fetch(project_root: Path) -> int:
     """Fill ``jars/spark`` and ``jars/broker`` with exactly the pinned jars.
 
     All jars are verified before the first one is installed. Each file is installed atomically.
-
-    Args:
-        progress: Reports the downloads; by default they are not reported.
 
     Returns:
         How many jars were installed: 0 when none was missing.
@@ -52,7 +56,8 @@ def fetch(project_root: Path, progress: ivy.Progress | None = None) -> int:
         for jar in pinned
     }
     lacking = {jar: target for jar, target in wanted.items() if _sha256(target) != jar.sha256}
-    _download([jar for jar in lacking if _sha256(_cached(jar)) != jar.sha256], progress or ivy.Progress())
+    if downloads := [jar for jar in lacking if _sha256(_cached(jar)) != jar.sha256]:
+        _download(downloads)
     for jar, target in lacking.items():
         _install(_cached(jar), target)
     for set_name in sets:
@@ -82,35 +87,86 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _download(wanted: list[Jar], progress: ivy.Progress) -> None:
-    if not wanted:
-        return
+def _download(downloads: Sequence[Jar]) -> None:
+    """Download jars into the cache. Each jar is there as soon as it is verified, so another attempt downloads less."""
     shared = cache_dir() / "jars"
     shared.mkdir(parents=True, exist_ok=True)
+    problems = []
     # In the cache and not in /tmp, so that a jar moves into the cache with one rename.
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=shared) as scratch:
-        progress.start(len(wanted), sum(jar.size for jar in wanted))
-        sizes = {jar.coordinate: jar.size for jar in wanted}
-        fetched = ivy.retrieve(list(sizes), Path(scratch), lambda name: progress.downloaded(name, sizes[name]))
-        problems = []
-        for jar in wanted:
-            file = fetched.get(jar.coordinate)
-            checksum = file and _sha256(file)
-            if file is None:
-                problems.append(f"{jar.coordinate} could not be downloaded")
-            elif checksum != jar.sha256:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=shared) as scratch, _progress(downloads) as report:
+        for jar in downloads:
+            try:
+                file = _retrieve(jar.coordinate, Path(scratch))
+            except RuntimeError:
+                problems.append(f"{jar.coordinate} could not be downloaded: the repository does not deliver it")
+                continue
+            except OSError as error:
+                # The other jars would fail too, each after several time-outs.
+                problems.append(f"{jar.coordinate} could not be downloaded: {error}")
+                break
+            if (checksum := _sha256(file)) != jar.sha256:
                 size = file.stat().st_size
                 problems.append(f"{jar.coordinate} has sha256 {checksum} ({size} bytes), not {jar.sha256}")
-            else:
-                # Also when another jar fails, so that the next attempt downloads less.
-                _cached(jar).parent.mkdir(parents=True, exist_ok=True)
-                file.replace(_cached(jar))
-        if problems:
-            raise SetupError(
-                f"{'; '.join(problems)}. No jar was installed. If the network is the cause, try again (proxy settings "
-                f"go into JAVA_TOOL_OPTIONS) or copy the jar into {shared}/<group>/. If a checksum is wrong repeatedly, "
-                f"find out why before you change jars.lock.json."
-            )
+                continue
+            _cached(jar).parent.mkdir(parents=True, exist_ok=True)
+            file.replace(_cached(jar))
+            report(jar)
+    if problems:
+        raise SetupError(
+            f"{'; '.join(problems)}. No jar was installed. If the network is the cause, try again (HTTPS_PROXY sets a proxy, "
+            f"TIDEGATE_MAVEN_REPOSITORY another Maven repository) or copy the jar into {shared}/<group>/. If a checksum is "
+            "wrong repeatedly, find out why before you change jars.lock.json."
+        )
+
+
+def _retrieve(coordinate: str, folder: Path) -> Path:
+    """Download one jar to a path below a folder.
+
+    Raises:
+        RuntimeError: The repository answers without the jar.
+        OSError: The repository does not answer, the connection breaks, or the file cannot be written.
+    """
+    for attempt in range(1, _ATTEMPTS):
+        try:
+            return _resolve(coordinate, folder / str(attempt))
+        except (RuntimeError, OSError):
+            log.warning("attempt %d of %d to download %s failed", attempt, _ATTEMPTS, coordinate)
+            time.sleep(attempt)
+    return _resolve(coordinate, folder / "last")
+
+
+def _resolve(coordinate: str, folder: Path) -> Path:
+    """One attempt, in a folder of its own: jgo would use the incomplete file of the previous attempt."""
+    # Imported here: it takes as long as a whole set-up with nothing to do.
+    from jgo.maven import MavenContext
+
+    repository = os.environ.get("TIDEGATE_MAVEN_REPOSITORY")
+    context = MavenContext(
+        repo_cache=folder,
+        remote_repos={"repository": repository.rstrip("/")} if repository else None,
+        timeout=_SILENCE_SECONDS,
+    )
+    group, artifact, version = coordinate.split(":")
+    return context.project(group, artifact).at_version(version).artifact().resolve()
+
+
+@contextlib.contextmanager
+def _progress(downloads: Sequence[Jar]) -> Iterator[Callable[[Jar], None]]:
+    """A function to call with each downloaded jar, for a progress bar in a terminal and log lines elsewhere."""
+    count, size = len(downloads), sum(jar.size for jar in downloads)
+    if not sys.stderr.isatty():
+        log.info("downloading %d jars (%.0f MB)", count, size / 1e6)
+        numbers = itertools.count(1)
+        yield lambda jar: log.info("  %d/%d %s (%.1f MB)", next(numbers), count, jar.coordinate, jar.size / 1e6)
+        return
+    # Imported here, as jgo is.
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("jars"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=size)
+        yield lambda jar: bar.update(task, advance=jar.size, description=jar.file_name)
 
 
 def _install(cached: Path, target: Path) -> None:
@@ -138,8 +194,7 @@ def main(project_root: Path) -> int:
     """Fetch the missing jars and log the result in one line; returns the exit code."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     try:
-        with ivy.progress_for(sys.stderr) as progress:
-            count = fetch(project_root, progress)
+        count = fetch(project_root)
     except TidegateError as error:
         log.error("%s", error)
         return error.exit_code

@@ -1,18 +1,19 @@
 """Locations and resource limits of a deployment: read once from environment variables, never from a run's input.
 
-============================  =================================================  ==============================
-variable                      meaning                                            without it
-============================  =================================================  ==============================
-``TIDEGATE_PROJECT``          the project's folder                               the folder of this package
-``TIDEGATE_LAKE``             root of tables, checkpoints, reports               ``<project>/.data/lake``
-``TIDEGATE_LANDING``          root of the file landing zones                     ``<project>/.data/landing``
-``TIDEGATE_KAFKA``            bootstrap servers                                  ``127.0.0.1:9092``
-``TIDEGATE_REGISTRY``         URL of a schema registry for Kafka values          none
-``TIDEGATE_MASTER``           Spark master of ``tidegate run``                   ``local[2]``
-``TIDEGATE_DRIVER_MEMORY``    heap of the driver                                 ``2g``
-``TIDEGATE_SPARK_HISTORY``    URL of a Spark history server that pages link to   no link
-``TIDEGATE_CACHE``            jars that `make setup` fetched, for all clones     ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
-============================  =================================================  ==============================
+==============================  =================================================  ==============================
+variable                        meaning                                            without it
+==============================  =================================================  ==============================
+``TIDEGATE_PROJECT``            the project's folder                               the folder of this package
+``TIDEGATE_LAKE``               root of tables, checkpoints, reports               ``<project>/.data/lake``
+``TIDEGATE_LANDING``            root of the file landing zones                     ``<project>/.data/landing``
+``TIDEGATE_KAFKA``              bootstrap servers                                  ``127.0.0.1:9092``
+``TIDEGATE_REGISTRY``           URL of a schema registry for Kafka values          none
+``TIDEGATE_MASTER``             Spark master of ``tidegate run``                   ``local[2]``
+``TIDEGATE_DRIVER_MEMORY``      heap of the driver                                 ``2g``
+``TIDEGATE_SPARK_HISTORY``      URL of a Spark history server that pages link to   no link
+``TIDEGATE_MAVEN_REPOSITORY``   URL of a Maven repository for `make setup`         Maven Central
+``TIDEGATE_CACHE``              jars that `make setup` fetched, for all clones     ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
+==============================  =================================================  ==============================
 """
 
 from __future__ import annotations
