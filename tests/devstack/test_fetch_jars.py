@@ -68,7 +68,7 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
     thread.start()
     monkeypatch.setenv("NO_PROXY", LOOPBACK)
     monkeypatch.setenv("TIDEGATE_MAVEN_REPOSITORY", f"http://{LOOPBACK}:{repository.server.server_port}/maven/")
-    monkeypatch.setattr(fetch_jars.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("devstack.fetch_jars.time.sleep", lambda seconds: None)
     yield repository
     repository.server.shutdown()
     repository.server.server_close()

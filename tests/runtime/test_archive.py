@@ -110,5 +110,5 @@ def _ivy_jar() -> Path:
 
 
 def _ivy_version(flags: list[str], class_path: Path) -> subprocess.CompletedProcess[str]:
-    command = [java.find().executable, *flags, "-cp", str(class_path), "org.apache.ivy.Main", "-version"]
+    command = [str(java.find().executable), *flags, "-cp", str(class_path), "org.apache.ivy.Main", "-version"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
