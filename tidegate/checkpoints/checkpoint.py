@@ -22,7 +22,8 @@ from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow, Pipeline
 
-_REPAIR = "Restore it from a backup, or raise checkpoint_version."
+REPAIR = "Restore it from a backup, or raise checkpoint_version."
+"""What to do about a damaged file of a checkpoint version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
     sidecars = {}
     for entry in folder.glob("v*.json"):
         number = entry.stem.removeprefix("v")
-        sidecar = json_codec.read(entry, Sidecar, _REPAIR) if number.isdigit() else None
+        sidecar = json_codec.read(entry, Sidecar, REPAIR) if number.isdigit() else None
         if sidecar is not None:
             sidecars[int(number)] = sidecar
     return dict(sorted(sidecars.items()))

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from tidegate import json_codec
 from tidegate.checkpoints import progress
-from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
 from tidegate.report import now
 
@@ -43,8 +43,7 @@ def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> Checkpoint
     Raises:
         DamagedFileError: The file does not have the content of a topic.
     """
-    path, repair = layout.topic(dag_id, flow, version), "Restore it from a backup, or raise checkpoint_version."
-    return json_codec.read(path, CheckpointTopic, repair)
+    return json_codec.read(layout.topic(dag_id, flow, version), CheckpointTopic, REPAIR)
 
 
 def check(
