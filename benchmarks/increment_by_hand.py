@@ -46,63 +46,67 @@ def main(lake: str, landing: str) -> None:
     """Process the new input, flow by flow."""
     spark = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    bronze, silver, gold = f"{lake}/bronze", f"{lake}/silver", f"{lake}/gold"
     schema = StructType.fromDDL(SCHEMA)
     assert isinstance(schema, StructType)
-
-    def write_bronze(batch: DataFrame, number: int) -> None:
-        _append(batch, bronze, "bronze", number)
-
-    def write_silver(batch: DataFrame, number: int) -> None:
-        checked = _checked(batch.where("_change_type = 'insert'"), schema).persist()
-        refused = checked.where(F.size("errors") > 0)
-        if not refused.isEmpty():
-            _append(refused.select("errors", "_origin.*"), f"{lake}/quarantine", "quarantine", number)
-        latest_first = Window.partitionBy("flight_id").orderBy(F.col("published_on").desc())
-        passed = (
-            checked.where((F.size("errors") == 0) & F.col("_filtered").isNull())
-            .withColumn("_rank", F.row_number().over(latest_first))
-            .where("_rank = 1")
-            .drop("_rank", "_filtered", "_origin", "_row_id", "errors")
-        )
-        if DeltaTable.isDeltaTable(batch.sparkSession, silver):
-            merge = (
-                DeltaTable.forPath(batch.sparkSession, silver)
-                .alias("t")
-                .merge(passed.alias("s"), "t.flight_id = s.flight_id")
-                .whenMatchedUpdateAll("s.published_on > t.published_on")
-                .whenNotMatchedInsertAll()
-            )
-            _once(batch.sparkSession, "silver", number, merge.execute)
-        else:
-            _append(passed, silver, "silver", number)
-        checked.unpersist()
-
-    def write_gold(batch: DataFrame, number: int) -> None:
-        session = batch.sparkSession
-        # Pre-images contain the previous group of a flight.
-        changed = batch.select("day", "carrier").distinct().persist()
-        flights = session.read.format("delta").load(silver).join(F.broadcast(changed), ["day", "carrier"], "left_semi")
-        groups = daily_delay(flights)
-        if DeltaTable.isDeltaTable(session, gold):
-            updates = changed.join(groups, ["day", "carrier"], "left")
-            merge = (
-                DeltaTable.forPath(session, gold)
-                .alias("t")
-                .merge(updates.alias("s"), "t.day = s.day AND t.carrier = s.carrier")
-                .whenMatchedDelete("s.flights IS NULL")
-                .whenMatchedUpdateAll()
-                .whenNotMatchedInsertAll("s.flights IS NOT NULL")
-            )
-            _once(session, "gold", number, merge.execute)
-        else:
-            _append(groups, gold, "gold", number)
-        changed.unpersist()
-
-    _run(_files(spark, landing, schema), f"{lake}/checkpoints/bronze", write_bronze)
-    _run(_changes(spark).load(bronze), f"{lake}/checkpoints/silver", write_silver)
-    _run(_changes(spark).load(silver), f"{lake}/checkpoints/gold", write_gold)
+    checkpoints = f"{lake}/checkpoints"
+    files = _files(spark, landing, schema)
+    _run(files, f"{checkpoints}/bronze", lambda batch, number: _append(batch, f"{lake}/bronze", "bronze", number))
+    records = _changes(spark).load(f"{lake}/bronze")
+    _run(records, f"{checkpoints}/silver", lambda batch, number: _write_silver(batch, number, lake, schema))
+    flights = _changes(spark).load(f"{lake}/silver")
+    _run(flights, f"{checkpoints}/gold", lambda batch, number: _write_gold(batch, number, lake))
     spark.stop()
+
+
+def _write_silver(batch: DataFrame, number: int, lake: str, schema: StructType) -> None:
+    """The newest version of each flight that passes; records that break a rule go to quarantine."""
+    silver = f"{lake}/silver"
+    checked = _checked(batch.where("_change_type = 'insert'"), schema).persist()
+    refused = checked.where(F.size("errors") > 0)
+    if not refused.isEmpty():
+        _append(refused.select("errors", "_origin.*"), f"{lake}/quarantine", "quarantine", number)
+    latest_first = Window.partitionBy("flight_id").orderBy(F.col("published_on").desc())
+    passed = (
+        checked.where((F.size("errors") == 0) & F.col("_filtered").isNull())
+        .withColumn("_rank", F.row_number().over(latest_first))
+        .where("_rank = 1")
+        .drop("_rank", "_filtered", "_origin", "_row_id", "errors")
+    )
+    if DeltaTable.isDeltaTable(batch.sparkSession, silver):
+        merge = (
+            DeltaTable.forPath(batch.sparkSession, silver)
+            .alias("t")
+            .merge(passed.alias("s"), "t.flight_id = s.flight_id")
+            .whenMatchedUpdateAll("s.published_on > t.published_on")
+            .whenNotMatchedInsertAll()
+        )
+        _once(batch.sparkSession, "silver", number, merge.execute)
+    else:
+        _append(passed, silver, "silver", number)
+    checked.unpersist()
+
+
+def _write_gold(batch: DataFrame, number: int, lake: str) -> None:
+    """The groups of the changed flights, computed again."""
+    session, silver, gold = batch.sparkSession, f"{lake}/silver", f"{lake}/gold"
+    # Pre-images contain the previous group of a flight.
+    changed = batch.select("day", "carrier").distinct().persist()
+    flights = session.read.format("delta").load(silver).join(F.broadcast(changed), ["day", "carrier"], "left_semi")
+    groups = daily_delay(flights)
+    if DeltaTable.isDeltaTable(session, gold):
+        updates = changed.join(groups, ["day", "carrier"], "left")
+        merge = (
+            DeltaTable.forPath(session, gold)
+            .alias("t")
+            .merge(updates.alias("s"), "t.day = s.day AND t.carrier = s.carrier")
+            .whenMatchedDelete("s.flights IS NULL")
+            .whenMatchedUpdateAll()
+            .whenNotMatchedInsertAll("s.flights IS NOT NULL")
+        )
+        _once(session, "gold", number, merge.execute)
+    else:
+        _append(groups, gold, "gold", number)
+    changed.unpersist()
 
 
 def _files(spark: SparkSession, landing: str, schema: StructType) -> DataFrame:
