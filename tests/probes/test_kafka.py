@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 
 from devstack.broker import Broker
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import SourceError, SourceUnavailableError
+from tidegate.probes import kafka
 from tidegate.probes.kafka import end_offsets, offset_bounds
 
 NEVER = 3600.0
@@ -71,6 +73,33 @@ def test_an_unknown_topic_is_an_error_and_is_not_created(broker: Broker, topic: 
         end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS)
     assert not raised.value.transient
     assert topic not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=TIMEOUT_SECONDS).topics
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+@pytest.mark.parametrize("created_again", [False, True])
+def test_the_error_for_a_topic_that_is_deleted_meanwhile_says_so(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, created_again: bool
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    broker.create_topic(topic)
+    read_bounds = kafka._bounds
+
+    def delete(*arguments: Any) -> dict[int, tuple[int, int]]:
+        """The topic is deleted before its offsets are read, or created again after that."""
+        bounds = read_bounds(*arguments) if created_again else {}
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics([topic], operation_timeout=30)[topic].result(TIMEOUT_SECONDS)
+        wait_until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics, "the topic is deleted")
+        if created_again:
+            broker.create_topic(topic)
+        return bounds or read_bounds(*arguments)
+
+    monkeypatch.setattr(kafka, "_bounds", delete)
+    with pytest.raises(SourceUnavailableError, match=f"topic '{topic}' at .* was deleted while") as raised:
+        kafka.describe(broker.bootstrap, topic, TIMEOUT_SECONDS)
+    assert "start it" not in raised.value.message
 
 
 @pytest.mark.jvm

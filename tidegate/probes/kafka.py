@@ -13,6 +13,7 @@ from tidegate.errors import SourceError, SourceUnavailableError
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
 _POLL_SECONDS = 0.1
@@ -78,7 +79,7 @@ def describe(bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = 
 
     Raises:
         SourceError: The topic does not exist.
-        SourceUnavailableError: No broker answers in time, or the topic is being created again. Transient.
+        SourceUnavailableError: No broker answers in time, or the topic is deleted meanwhile. Transient.
     """
     level = _level(isolation)
 
@@ -88,7 +89,7 @@ def describe(bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = 
         bounds = _bounds(client, partitions, deadline, level)
         id_after, _ = _describe_topic(client, topic, deadline)
         if id_before != id_after:
-            raise _unavailable(bootstrap, f"topic {topic} is being deleted and created again")
+            raise _deleted(bootstrap, topic)
         cluster_id = str(cluster.result(_remaining(deadline)).cluster_id or "")
         return Topic(topic_id=id_after, cluster_id=cluster_id, bounds=bounds)
 
@@ -208,7 +209,7 @@ def _with_client(bootstrap: str, topic: str, timeout: float, request: Callable[[
         except KafkaException as error:
             # Just after a topic was created or its leader moved; the retry succeeds within a few polls.
             if error.args[0].code() not in retriable or time.monotonic() > deadline:
-                raise _unavailable(bootstrap, error.args[0].str()) from None
+                raise _failure(bootstrap, topic, error.args[0]) from None
             time.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise _unavailable(bootstrap, f"no answer within {timeout:g} s") from None
@@ -268,6 +269,25 @@ def _check_listening(bootstrap: str, timeout: float) -> None:
 
 def _remaining(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
+
+
+def _failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailableError:
+    from confluent_kafka import KafkaError
+
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
+        return _deleted(bootstrap, topic)
+    if error.code() > 0:
+        # The broker's own errors; those of librdkafka, such as a connection that breaks, are negative.
+        return SourceUnavailableError(
+            f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}; correct its cause, and run again"
+        )
+    return _unavailable(bootstrap, error.str())
+
+
+def _deleted(bootstrap: str, topic: str) -> SourceUnavailableError:
+    return SourceUnavailableError(
+        f"topic {topic!r} at {bootstrap} was deleted while its offsets were read; run again when it exists"
+    )
 
 
 def _unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:
