@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import pendulum
 
@@ -13,20 +13,9 @@ from tidegate import json_codec
 from tidegate.errors import RequestError
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine.selection import Selection
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.runs import RUNS, modes
+from tidegate.spec import Flow, Pipeline
 from tidegate.window import Window
-
-Mode = Literal["incremental", "backfill", "reingest", "full_refresh", "replay"]
-MODES: tuple[Mode, ...] = ("incremental", "backfill", "reingest", "full_refresh")
-"""The modes of a run of a pipeline; the mode ``replay`` is set by `RunRequest.of_replay` only."""
-
-MODE_DESCRIPTIONS: dict[Mode, str] = {
-    "incremental": "read what is new since the checkpoint",
-    "backfill": "derive the rows of a window of event time again, with the present code and suite",
-    "reingest": "read the landing zone or the topic again; only what bronze does not contain is written",
-    "full_refresh": "derive whole tables again; readers see the old ones until the new ones are complete",
-}
-"""Descriptions for forms and messages."""
 
 KEYS = ("mode", "flows", "from_date", "to_date", "dry_run")
 """The parameters with which a run can be triggered."""
@@ -39,7 +28,8 @@ class RunRequest:
     dag_id: str
     run_id: str
     """Airflow's run id, or an id made by ``tidegate run``."""
-    mode: Mode = "incremental"
+    mode: str = "incremental"
+    """One of `tidegate.runs.RUNS`."""
     flows: tuple[str, ...] = ()
     """Only these flows, in graph order; empty means all flows to which the mode applies."""
     window: Window | None = None
@@ -155,13 +145,7 @@ class RunRequest:
 
     def applies_to(self, flow: Flow) -> bool:
         """Whether the mode applies to this flow; other flows run an ordinary increment."""
-        match self.mode:
-            case "incremental" | "replay":
-                return False
-            case "reingest":
-                return not isinstance(flow.source, ChangeFeed)
-            case "backfill" | "full_refresh":
-                return bool(flow.target.keys)
+        return RUNS[self.mode].applies_to(flow)
 
     def write(self, layout: Layout) -> str:
         """Store the request and return its id."""
@@ -172,7 +156,7 @@ class RunRequest:
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:
         """The stored request; raises `RequestError` if there is none with this id."""
         request = json_codec.read(layout.request(dag_id, key, request_id), cls, "Start a new run.")
-        if request is None:
+        if request is None or request.mode not in RUNS:
             raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run")
         return request
 
@@ -182,13 +166,13 @@ def fresh_id(prefix: str) -> str:
     return f"{prefix}{pendulum.now('UTC').format('YYYYMMDDTHHmmss')}-{secrets.token_hex(4)}"
 
 
-def _mode_and_dry_run(params: dict[str, Any]) -> tuple[Mode, bool]:
+def _mode_and_dry_run(params: dict[str, Any]) -> tuple[str, bool]:
     unknown = sorted(set(params) - set(KEYS))
     if unknown:
         raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(KEYS)}")
     mode, dry_run = params.get("mode", "incremental"), params.get("dry_run")
-    if mode not in MODES:
-        raise RequestError(f"mode={mode!r} is not allowed; allowed: {', '.join(MODES)}")
+    if mode not in tuple(modes()):
+        raise RequestError(f"mode={mode!r} is not allowed; allowed: {', '.join(modes())}")
     if not isinstance(dry_run, bool | None):
         raise RequestError(f"dry_run={dry_run!r} is not allowed; allowed: true, false")
     return mode, bool(dry_run)
@@ -205,50 +189,29 @@ def _flows(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
     return tuple(name for name in names if name in flows)
 
 
-def _window(pipeline: Pipeline, mode: Mode, first: object, last: object) -> Window | None:
+def _window(pipeline: Pipeline, mode: str, first: object, last: object) -> Window | None:
     if first is None and last is None:
-        if mode == "backfill":
-            raise RequestError("mode='backfill' needs from_date and to_date, for example 2026-03-01 and 2026-03-07")
+        if RUNS[mode].window == "required":
+            raise RequestError(f"mode={mode!r} needs from_date and to_date, for example 2026-03-01 and 2026-03-07")
         return None
-    if mode not in ("backfill", "reingest"):
-        raise RequestError(f"from_date and to_date cannot be used with mode={mode!r}; allowed with: backfill, reingest")
+    if RUNS[mode].window == "none":
+        allowed = ", ".join(name for name, kind in RUNS.items() if kind.window != "none")
+        raise RequestError(f"from_date and to_date cannot be used with mode={mode!r}; allowed with: {allowed}")
     if first is None or last is None:
         raise RequestError("from_date and to_date are only allowed together; one of them is missing")
     return Window.of_dates(first, last, pipeline.timezone)
 
 
 def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
-    """Raise `RequestError` if the mode does not apply to a requested flow, or the flow has no event time."""
+    """Raise `RequestError` if the mode does not apply to a requested flow, or refuses it."""
     if request.mode == "incremental":
         return
     for flow in request.selected(pipeline):
-        if request.flows and not request.applies_to(flow):
+        if request.applies_to(flow):
+            RUNS[request.mode].check(pipeline, flow)
+        elif request.flows:
             applicable = [other.name for other in pipeline.flows if request.applies_to(other)]
             raise RequestError(
                 f"mode={request.mode!r} does not apply to flow {flow.name!r}; "
                 f"it applies to: {', '.join(applicable) or 'no flow of this pipeline'}"
             )
-        if request.mode == "backfill" and request.applies_to(flow) and event_time(pipeline, flow) is None:
-            if pipeline.writer_of(event_time_table(pipeline, flow)) is None:
-                raise RequestError(
-                    f"flow {flow.name!r} cannot be backfilled: another pipeline writes {event_time_table(pipeline, flow)!r}, "
-                    "from which its groups are computed. Backfill that pipeline: the next increment reads the changes. "
-                    "Or use mode='full_refresh'."
-                )
-            raise RequestError(
-                f"flow {flow.name!r} cannot be backfilled: no event_time is declared. Write "
-                f"Table(…, event_time=<a date or timestamp column>) for {event_time_table(pipeline, flow)!r}, or use mode='full_refresh'."
-            )
-
-
-def event_time_table(pipeline: Pipeline, flow: Flow) -> str:
-    """The table whose event time defines windows of this flow: its target, or the source of its groups."""
-    if flow.target.write_mode == "recompute" and isinstance(flow.source, ChangeFeed):
-        return flow.source.table
-    return flow.target.name
-
-
-def event_time(pipeline: Pipeline, flow: Flow) -> str | None:
-    """The event time column of `event_time_table`; None if it has none, or another pipeline writes the table."""
-    name = event_time_table(pipeline, flow)
-    return next((each.target.event_time for each in pipeline.flows if each.target.name == name), None)

@@ -41,9 +41,9 @@ class Lake:
         """Add a ledger line. ``purpose`` is ``window`` for a backfill; ``request`` holds fields of the run's request."""
         from tidegate.spark.batch.ledger import record_batch
 
-        context = self._context(pipeline, flow, run_id, purpose, request)
+        context = self._context(pipeline, flow, run_id, request)
         kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
-        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=context.ref.app_id, kind=kind, **counts)
+        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=_app_id(context.ref, purpose), kind=kind, **counts)
         assert record.imbalance() == 0
         record_batch(context, record)
         return record
@@ -63,10 +63,10 @@ class Lake:
         from tidegate.spark.batch.ledger import record_verdict
 
         results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
-        context = self._context("flights", flow, run_id, purpose, request)
+        context = self._context("flights", flow, run_id, request)
         verdict = Verdict(
             flow=flow,
-            app_id=context.ref.app_id,
+            app_id=_app_id(context.ref, purpose),
             batch_id=batch_id,
             suite=f"flights/{flow}",
             suite_fingerprint="s",
@@ -113,10 +113,8 @@ class Lake:
         for flow in declared.flows:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
-    def _context(
-        self, pipeline: str, flow: str, run_id: str, purpose: str = "", request: Mapping[str, Any] | None = None
-    ) -> FlowContext:
-        ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0, purpose=purpose)
+    def _context(self, pipeline: str, flow: str, run_id: str, request: Mapping[str, Any] | None = None) -> FlowContext:
+        ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0)
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=registry.load(pipeline),
@@ -126,6 +124,10 @@ class Lake:
             ref=ref,
         )
         return cast("FlowContext", context)
+
+
+def _app_id(ref: CheckpointRef, purpose: str) -> str:
+    return ref.windows_app_id if purpose else ref.app_id
 
 
 def _result(rule: str, success: bool) -> ExpectationResult:

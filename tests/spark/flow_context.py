@@ -20,8 +20,11 @@ from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
-from tidegate.spark.context import FlowContext, Replay, Transform
+from tidegate.spark.batch.work import Stream, Work
+from tidegate.spark.context import FlowContext, Run, Stores, Transform
+from tidegate.spark.kinds import kind
 from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
@@ -73,8 +76,8 @@ def flow_context(
     suite: Sequence[Mapping[str, Any]] = (),
     version: int = 1,
     refresh: int = 0,
-    purpose: str = "",
-    replay: Replay | None = None,
+    work: Work | None = None,
+    kafka: str = "",
     **request: Any,
 ) -> FlowContext:
     """A flow of the pipeline `orders` in a lake below ``folder``.
@@ -87,8 +90,8 @@ def flow_context(
         suite: The expectations of its gate; without any, the flow has no gate.
         version: The version of its checkpoint.
         refresh: The refresh of its checkpoint.
-        purpose: The last part of its transaction id: `tidegate.identity.WINDOW`, or empty for its stream.
-        replay: The claim of a replay.
+        work: What is done to the flow; its stream by default.
+        kafka: The address of the broker.
         request: Fields of its `RunRequest`, for example ``dry_run``.
     """
     layout = Layout(folder / "lake", folder / "landing")
@@ -97,21 +100,28 @@ def flow_context(
     pipeline = Pipeline(
         name="orders", flows=tuple(flow if declared.name == flow.name else declared for declared in FLOWS)
     )
-    ref = CheckpointRef(dag_id="orders", flow=flow.name, version=version, refresh=refresh, purpose=purpose)
+    ref = CheckpointRef(dag_id="orders", flow=flow.name, version=version, refresh=refresh)
     return FlowContext(
-        spark=spark,
-        layout=layout,
-        kafka="",
+        stores=Stores(spark=spark, layout=layout, kafka=kafka),
+        run=Run(
+            request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request),
+            attempt="a1",
+            report=FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=version, refresh=refresh),
+            publish=lambda: None,
+        ),
         resolved=resolved_flow(flow, pipeline),
+        kind=kind.load(flow),
         ref=ref,
-        target=layout.table(flow.target.name),
+        work=Stream() if work is None else work,
         transform=transform,
         gate=gate_of(layout, flow, suite) if suite else None,
-        request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request),
-        attempt="a1",
-        report=FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=version, refresh=refresh),
-        publish=lambda: None,
-        replay=replay,
+    )
+
+
+def backfill(number: int = 0, planned_at_ms: int = PLANNED_MS) -> Backfill:
+    """A stored backfill, without keys."""
+    return Backfill(
+        number=number, run_key="r", window={}, source_version=0, planned_at_ms=planned_at_ms, requested_by="ada"
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -25,7 +27,7 @@ from tidegate.errors import (
 from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.report import BatchRecord, Verdict
-from tidegate.spark import flow
+from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import sinks, tables
@@ -53,8 +55,8 @@ def land(folder: Path, name: str, *records: dict[str, Any]) -> None:
 def run(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
     """Run a flow with its current checkpoint, as a job does."""
     context = orders.flow_context(spark, folder, declared, version=declared.checkpoint_version, **more)
-    context.ref = checkpoint.current(context.layout, context.pipeline, declared)
-    flow.run_flow(context)
+    context = dataclasses.replace(context, ref=checkpoint.current(context.layout, context.pipeline, declared))
+    runs.load(context.request, declared)(context)
     return context
 
 
@@ -178,8 +180,7 @@ def test_a_new_version_of_a_table_without_keys_that_reads_a_change_feed_is_refus
 
     bronze = orders.flow_context(spark, tmp_path, in_version_two(orders.BRONZE), version=2)
     write_batch(bronze, bronze.live, 0, "orders/bronze/v1/0")
-    flow._prepare(bronze)
-    assert bronze.target == bronze.live, "bronze is written directly, because it skips what it has read"
+    assert flow._prepare(bronze).target == bronze.live, "bronze is written directly, because it skips what it has read"
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["never wrote it", "wrote it too"])
@@ -259,7 +260,7 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
     sinks.append(rows, swap.staging(context), orders.transaction(context, 1))
     sinks.replace_table(rows, context.live, sinks.Transaction(app_id=context.app_id, batch_id=1, prepared=prepared))
 
-    flow._prepare(context)
+    context = flow._prepare(context)
 
     assert [line.kind for line in context.report.batches] == ["swap"]
     assert (context.target == context.live, swap.staging(context).exists()) == (True, False)
@@ -272,15 +273,20 @@ def first_version(context: FlowContext) -> checkpoint.CheckpointRef:
 def context_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
     """The context of a request, with the current checkpoint of the flow."""
     context = orders.flow_context(spark, folder, declared, **more)
-    context.ref = checkpoint.current(context.layout, context.pipeline, declared)
-    return context
+    return dataclasses.replace(context, ref=checkpoint.current(context.layout, context.pipeline, declared))
+
+
+def before_of(context: FlowContext) -> Callable[[FlowContext], FlowContext]:
+    """What the request does before the stream starts."""
+    with patch.object(runs, "run_flow") as run_flow:
+        runs.load(context.request, context.flow)(context)
+    return run_flow.call_args.kwargs.get("before") or (lambda unchanged: unchanged)
 
 
 def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSession, tmp_path: Path) -> None:
     def refreshed(request_id: str, mode: str = "full_refresh", **more: Any) -> FlowContext:
         context = context_of_request(spark, tmp_path, orders.SILVER, mode=mode, request_id=request_id, **more)
-        flow._refresh_as_requested(context)
-        return context
+        return before_of(context)(context)
 
     assert refreshed("q0").ref.refresh == 0, "an unused checkpoint needs no new refresh"
     orders.plan_batch(orders.flow_context(spark, tmp_path, orders.SILVER), 0)
@@ -299,7 +305,7 @@ def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSessio
     assert second.ref.refresh == 2
     orders.plan_batch(second, 0)
     for mode in ("incremental", "backfill", "reingest"):
-        assert refreshed("q3", mode).ref.refresh == 2, mode
+        assert refreshed("q3", mode, window=WINDOW).ref.refresh == 2, mode
 
 
 def test_a_reingest_starts_a_new_refresh_only_for_bronze_and_not_for_a_window(
@@ -310,8 +316,7 @@ def test_a_reingest_starts_a_new_refresh_only_for_bronze_and_not_for_a_window(
         orders.plan_batch(orders.flow_context(spark, tmp_path, declared), 0)
         for window in (WINDOW, None):
             context = context_of_request(spark, tmp_path, declared, mode="reingest", window=window)
-            flow._refresh_as_requested(context)
-            refreshes[declared.name, window is None] = context.ref.refresh
+            refreshes[declared.name, window is None] = before_of(context)(context).ref.refresh
 
     assert refreshes == {("bronze", False): 0, ("bronze", True): 1, ("silver", False): 0, ("silver", True): 0}
 

@@ -27,6 +27,7 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import rows
+from tidegate.spark.batch.work import Stream
 from tidegate.spark.intake import contracts, landing
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 
@@ -157,13 +158,13 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     ref = CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)
     context = SimpleNamespace(
         layout=layout,
-        replay=None,
+        work=Stream(),
         pipeline=Pipeline(name="orders", flows=(bronze, silver)),
         flow=silver,
         ref=ref,
         app_id=ref.app_id,
         resolved=SimpleNamespace(landing=source),
-        registry=arrived.registry,
+        stores=SimpleNamespace(registry=arrived.registry),
         transform=None,
         request=SimpleNamespace(dry_run=dry_run),
         run_key="run-1",

@@ -23,8 +23,8 @@ from tidegate.environment import Environment
 from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError
 from tidegate.ops import store
 from tidegate.runtime.jars import class_path
-from tidegate.spark.batch import micro_batch
-from tidegate.spark.flow import run_flow
+from tidegate.spark import runs
+from tidegate.spark.batch import micro_batch, raw
 from tidegate.spark.intake import sources
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status import lag, lost_messages
@@ -52,15 +52,15 @@ class Clicks:
 
     def context(self, version: int = 1, **request: Any) -> Any:
         flow = self.flow(version)
-        context = orders.flow_context(self.spark, self.folder, flow, version=version, **request)
-        context.kafka = self.broker.bootstrap
-        context.ref = checkpoint.current(context.layout, context.pipeline, flow)
-        context.report.refresh = context.ref.refresh
-        return context
+        kafka = self.broker.bootstrap
+        context = orders.flow_context(self.spark, self.folder, flow, version=version, kafka=kafka, **request)
+        ref = checkpoint.current(context.layout, context.pipeline, flow)
+        context.report.refresh = ref.refresh
+        return dataclasses.replace(context, ref=ref)
 
     def run(self, version: int = 1, **request: Any) -> FlowReport:
         context = self.context(version, **request)
-        run_flow(context)
+        runs.load(context.request, context.flow)(context)
         report: FlowReport = context.report
         assert [line.imbalance() for line in report.batches] == [0] * len(report.batches)
         return report
@@ -117,14 +117,14 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
-    original: Callable[..., Any] = micro_batch.split_messages
+    original: Callable[..., Any] = raw.split_messages
 
     def recreating(*args: Any) -> Any:
         args[1].persist().count()
         topics.recreate(clicks.broker, clicks.topic)
         return original(*args)
 
-    monkeypatch.setattr(micro_batch, "split_messages", recreating)
+    monkeypatch.setattr(raw, "split_messages", recreating)
     with pytest.raises(TopicReplacedError):
         clicks.run()
     assert orders.table(clicks.context().live) == []

@@ -21,8 +21,8 @@ from tidegate.airflow.retry import ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
-from tidegate.request import MODE_DESCRIPTIONS, MODES
 from tidegate.resolution import resolve
+from tidegate.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
 
 log = logging.getLogger("tidegate")
@@ -113,11 +113,11 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
     day: dict[str, Any] = {"type": ["null", "string"], "format": "date", "pattern": _DAY}
     return {
         "mode": Param(
-            MODES[0],
+            "incremental",
             type="string",
-            enum=list(MODES),
+            enum=list(modes()),
             title="Mode",
-            description_md="\n".join(f"- `{mode}`: {meaning}" for mode, meaning in MODE_DESCRIPTIONS.items()),
+            description_md="\n".join(f"- `{mode}`: {meaning}" for mode, meaning in modes().items()),
         ),
         "flows": Param(
             None,

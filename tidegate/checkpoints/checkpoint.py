@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate import __version__, json_codec
+from tidegate import __version__, identity, json_codec
 from tidegate.errors import CheckpointIncompatibleError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.layout import Layout
@@ -34,14 +34,21 @@ class CheckpointRef:
     flow: str
     version: int
     refresh: int
-    purpose: str = ""
-    """Writes outside the checkpoint's query have an id of their own: ``window`` for backfills of a window."""
 
     @property
     def app_id(self) -> str:
         """The ``txnAppId`` of every write of this checkpoint's query."""
-        own = f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
-        return f"{own}/{self.purpose}" if self.purpose else own
+        return f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
+
+    @property
+    def windows_app_id(self) -> str:
+        """The ``txnAppId`` of the backfills and reingests of windows that belong to this checkpoint."""
+        return f"{self.app_id}/{identity.WINDOW}"
+
+    @property
+    def replays_app_id(self) -> str:
+        """The ``txnAppId`` of all replays of the flow's quarantine, for every checkpoint version."""
+        return f"{self.dag_id}/{self.flow}/{identity.REPLAY}"
 
     def path(self, layout: Layout) -> Path:
         """Spark's checkpoint folder."""

@@ -75,7 +75,7 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
         RequestError: No refused batch is pending, the reason is empty, or the flow recomputes groups.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    if flow.target.write_mode == "recompute":
+    if flow.kind.has_groups:
         raise RequestError(
             f"flow {flow.name!r} recomputes groups, and groups cannot be quarantined; correct its suite or its transform"
         )

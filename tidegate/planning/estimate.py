@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.layout import Layout
-    from tidegate.request import Mode
 
 _MAX_LINES = 50
 """How many of the newest ledger lines are used; older ones may be of another machine or other code."""
@@ -47,7 +46,7 @@ WHERE flow = '{flow}'
 GROUP BY run_key, checkpoint_version, refresh HAVING max(CASE WHEN kind = 'swap' THEN 1 ELSE 0 END) = 1 AND sum(read) > 0
 ORDER BY at DESC LIMIT {limit}
 """
-_BY_MODE: dict[Mode, str] = {"backfill": _BACKFILLS, "reingest": _REINGESTS, "full_refresh": _REFRESHES}
+_BY_MODE = {"backfill": _BACKFILLS, "reingest": _REINGESTS, "full_refresh": _REFRESHES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ class Estimate:
         return f"about {self.seconds:,.0f} s by earlier {self.source}"
 
 
-def estimate(layout: Layout, pipeline: str, flow: str, mode: Mode, rows: int | None) -> Estimate | None:
+def estimate(layout: Layout, pipeline: str, flow: str, mode: str, rows: int | None) -> Estimate | None:
     """The estimated duration of a flow; None without earlier batches, or if the number of rows is unknown.
 
     Args:

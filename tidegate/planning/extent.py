@@ -18,6 +18,7 @@ from tidegate.formatting import size as size_told
 from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, files, kafka
+from tidegate.runs import RUNS
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status.lag import SMALL_FIRST_BYTES
 from tidegate.status.topic_backlog import BYTES_PER_MESSAGE, format_offsets, topic_condition
@@ -89,7 +90,8 @@ def with_size(
     layout = Layout.of(environment)
     try:
         if extents is None:
-            flows = [flow for flow in request.selected(pipeline) if request.applies_to(flow)]
+            reads_source = RUNS[request.mode].reads_source
+            flows = [flow for flow in request.selected(pipeline) if reads_source and request.applies_to(flow)]
             extents = [source_extent(environment, layout, pipeline.name, flow, request.window) for flow in flows]
         sizes = [extent.size for extent in extents]
     except TidegateError:

@@ -17,8 +17,8 @@ from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.downstream import Downstream, downstream_of
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.extent import Extent, rows_and_bytes, source_extent
-from tidegate.request import event_time, event_time_table
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.runs import RUNS, event_time, event_time_table
+from tidegate.spec import Flow, Pipeline
 from tidegate.status.lag import Lag, measure
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ def _of_rows(flow: Flow, rows: int | None) -> str:
     """The keys or groups that the rows of an increment may change."""
     if not flow.target.keys:
         return ""
-    what = "groups" if flow.target.write_mode == "recompute" else "keys"
-    return f"{what} of {flow.target.name} of these rows" + (f", {rows:,} at most" if rows else "")
+    return f"{flow.kind.unit}s of {flow.target.name} of these rows" + (f", {rows:,} at most" if rows else "")
 
 
 def _of_mode(
@@ -184,15 +183,15 @@ def _of_mode(
     pipeline = resolved.pipeline
     reads = source_extent(environment, layout, pipeline.name, flow, request.window)
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
-    keys, rows = None, reads.rows
-    if not isinstance(flow.source, ChangeFeed):
+    keys, rows, kind = None, reads.rows, RUNS[request.mode]
+    if kind.rewrites == "nothing":
         rewrites = f"nothing: only missing rows are added to {flow.target.name}"
-    elif request.mode == "backfill" and request.window is not None:
+    elif kind.rewrites == "window" and request.window is not None:
         keys = _keys_within(layout, pipeline, flow, request.window)
-        what = "group" if flow.target.write_mode == "recompute" else "key"
-        quantity = f"an unknown number of {what}s" if keys is None else count(keys, what)
+        unit = flow.kind.unit
+        quantity = f"an unknown number of {unit}s" if keys is None else count(keys, unit)
         rewrites = f"{quantity} of {flow.target.name} in {request.window.summary()}, where the result differs"
-        if keys is not None and flow.target.write_mode == "recompute":
+        if keys is not None and flow.kind.has_groups:
             rows = keys
         elif keys is not None and existing and rows is not None:
             rows = round(rows * min(1, keys / existing))

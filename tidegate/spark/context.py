@@ -1,18 +1,16 @@
-"""`FlowContext`: the state of one flow in one attempt, which every step of its micro-batches is given."""
+"""`FlowContext`: what every step of a flow's micro-batches is given."""
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate import identity
-from tidegate.checkpoints import progress, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import SpecError, TidegateError
+from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.pages import Batch
 from tidegate.pages import publish as publish_page
@@ -24,8 +22,9 @@ from tidegate.spec import ChangeFeed, Flow, Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.checkpoints.refusal import BatchDecision
+    from tidegate.spark.batch.work import Work
     from tidegate.spark.gate import SuiteGate
+    from tidegate.spark.kinds.kind import Kind
 
 log = logging.getLogger("tidegate")
 
@@ -33,44 +32,67 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
-    """The claim of quarantined entries that a replay processes; it goes through the same steps as a micro-batch."""
-
-    number: int
-    """The number of the replay; used in place of the batch id."""
-    started_ms: int
-    """When the replay began, in milliseconds since 1970."""
-    entries: tuple[Mapping[str, str], ...]
-    """``_row_id`` and ``source`` of the claimed entries."""
-
-
-@dataclass(kw_only=True)
-class FlowContext:
-    """One flow in one attempt."""
+class Stores:
+    """Where a run reads and writes."""
 
     spark: SparkSession
     layout: Layout
     kafka: str
     """Bootstrap servers."""
-    resolved: ResolvedFlow
-    ref: CheckpointRef
-    target: Path
-    """Where batches are written: the live table, or the staging table of a full refresh."""
-    transform: Transform | None
-    gate: SuiteGate | None
+    registry: str = ""
+    """Address of the schema registry; empty without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One attempt at a request, for one flow."""
+
     request: RunRequest
     attempt: str
     report: FlowReport
     publish: Callable[[], None]
     """Writes the run report to the lake; called after each change of ``report``."""
-    registry: str = ""
-    """Address of the schema registry; empty without one."""
-    error: TidegateError | None = None
-    """What a micro-batch raised. Spark passes on only the text of an exception, so the object is kept here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowContext:
+    """One flow in one attempt, and what is done to it. Another checkpoint or other work is a new context."""
+
+    stores: Stores
+    run: Run
+    resolved: ResolvedFlow
+    kind: Kind
+    ref: CheckpointRef
+    work: Work
+    transform: Transform | None
+    gate: SuiteGate | None
     persisted: list[DataFrame] = field(default_factory=list)
     """DataFrames that the current batch persisted; `release` unpersists them."""
-    replay: Replay | None = None
-    """Set while quarantined entries are processed instead of new rows of the source."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, which is not that of a stream's batches."""
+        return self.stores.spark
+
+    @property
+    def layout(self) -> Layout:
+        """The lake and the landing zone."""
+        return self.stores.layout
+
+    @property
+    def request(self) -> RunRequest:
+        """The request of the run."""
+        return self.run.request
+
+    @property
+    def attempt(self) -> str:
+        """The id of the attempt."""
+        return self.run.attempt
+
+    @property
+    def report(self) -> FlowReport:
+        """The flow's part of the run report."""
+        return self.run.report
 
     @property
     def pipeline(self) -> Pipeline:
@@ -94,13 +116,13 @@ class FlowContext:
 
     @property
     def app_id(self) -> str:
-        """The ``txnAppId`` of all writes: the checkpoint's, or in a replay `replays_app_id`."""
-        return self.ref.app_id if self.replay is None else self.replays_app_id
+        """The ``txnAppId`` of the writes."""
+        return self.work.app_id(self.ref)
 
     @property
-    def replays_app_id(self) -> str:
-        """The ``txnAppId`` of all replays of the flow's quarantine, for every checkpoint version."""
-        return f"{self.ref.dag_id}/{self.ref.flow}/{identity.REPLAY}"
+    def target(self) -> Path:
+        """The table that batches are written to."""
+        return self.work.target(self)
 
     @property
     def checkpoint(self) -> Path:
@@ -117,23 +139,16 @@ class FlowContext:
         """The flow's quarantine table."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
 
-    def take_out_decision(self, batch_id: int) -> BatchDecision | None:
-        """The decision that all rows of this batch go to quarantine; None when there is none, and in a replay or a backfill."""
-        if self.replay is not None or self.ref.purpose:
-            return None
-        return refusal.decision(self.layout, self.ref, batch_id)
-
-    def planned_ms(self, batch_id: int) -> int:
-        """When Spark planned the batch (its offset log), in milliseconds since 1970; the same on every rerun."""
-        if self.replay is not None:
-            return self.replay.started_ms
-        return progress.planned_batch(self.checkpoint, batch_id).timestamp_ms
-
-    def refresh(self, ref: CheckpointRef) -> None:
-        """Switch to a new refresh of the checkpoint and create its folder, which makes it the current one after a crash as well."""
-        self.ref = ref
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
+    def refreshed(self, ref: CheckpointRef) -> FlowContext:
+        """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""
+        context = replace(self, ref=ref)
+        context.checkpoint.mkdir(parents=True, exist_ok=True)
         self.report.refresh = ref.refresh
+        return context
+
+    def doing(self, work: Work, spark: SparkSession | None = None) -> FlowContext:
+        """The flow with other work, and optionally in another session."""
+        return replace(self, work=work, stores=self.stores if spark is None else replace(self.stores, spark=spark))
 
     def record_batch(self, record: BatchRecord) -> None:
         """Add a finished batch to the report and write its page."""
@@ -141,14 +156,14 @@ class FlowContext:
         key = (record.app_id, record.batch_id)
         verdicts = [verdict for verdict in self.report.verdicts if (verdict.app_id, verdict.batch_id) == key]
         self._publish_page(record.batch_id, record, verdicts[-1] if verdicts and record.kind != "swap" else None)
-        self.publish()
+        self.run.publish()
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Add a verdict to the report. The page of a refused batch is written now, any other by `record_batch`."""
         self.report.verdicts.append(verdict)
         if verdict.outcome == "refused":
             self._publish_page(verdict.batch_id, None, verdict)
-        self.publish()
+        self.run.publish()
 
     def record_schema_change(self, batch_id: int, schema_change_id: str) -> None:
         """Write the page of a batch that its frozen contract refused: the schema changes, without a verdict."""
@@ -157,7 +172,7 @@ class FlowContext:
     def _publish_page(
         self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None, schema_change_id: str = ""
     ) -> None:
-        if self.ref.purpose or self.replay is not None:
+        if self.app_id != self.ref.app_id:
             # Replays and backfills are numbered separately: their page would overwrite that of a batch with the same number.
             return
         batch = Batch(
@@ -182,16 +197,6 @@ class FlowContext:
             )
             return
         self.report.docs = str(page.relative_to(self.layout.lake))
-
-    def for_windows(self) -> FlowContext:
-        """A copy of the context with the transaction id of its backfills and reingests of windows, and a session of its own."""
-        return replace(
-            self,
-            spark=self.spark.newSession(),
-            ref=replace(self.ref, purpose=identity.WINDOW),
-            target=self.live,
-            persisted=[],
-        )
 
     def release(self) -> None:
         """Unpersist the DataFrames of the batch."""

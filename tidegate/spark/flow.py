@@ -7,6 +7,7 @@ initial snapshot and swaps it in with one commit when the feed is drained, so re
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidegate import json_codec
@@ -18,21 +19,21 @@ from tidegate.errors import (
     ContractRefusedError,
     DeclarationConflictError,
     GateRefusedError,
+    TidegateError,
 )
-from tidegate.ops import ledger
 from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import check_not_ahead
+from tidegate.spark.batch.work import Staged
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
-from tidegate.spark.intake import contracts, sources
+from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, reingest, replay, swap
-from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,11 +41,18 @@ if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
 
-def run_flow(context: FlowContext) -> None:
+def run_flow(
+    context: FlowContext,
+    *,
+    before: Callable[[FlowContext], FlowContext] | None = None,
+    after: Callable[[FlowContext], None] | None = None,
+) -> None:
     """Run a flow until its source is drained.
 
     Args:
         context: The flow; results go to its report.
+        before: Called under the flow's leases before the stream starts; may open a new refresh of the checkpoint.
+        after: Called when the stream has read everything.
 
     Raises:
         TidegateError: See `tidegate.errors`. Finished batches stay; the next run completes the pending batch.
@@ -53,29 +61,25 @@ def run_flow(context: FlowContext) -> None:
         return
     name = context.flow.name
     with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
-        _prepare(context)
-        if context.target == context.live:
-            replay.finish_interrupted(context)
+        context = _prepare(context, before)
+        replay.finish_interrupted(context)
         (backfill if context.flow.target.keys else reingest).finish_pending(context)
         _drain(context)
-        if context.target != context.live:
-            swap.swap_in(context)
+        context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)
             replay.finish_interrupted(context)
-        if context.request.window is not None and context.request.applies_to(context.flow):
-            reprocess = backfill.backfill if context.request.mode == "backfill" else reingest.reingest
-            reprocess(context, context.request.window)
+        if after is not None:
+            after(context)
 
 
-def _prepare(context: FlowContext) -> None:
+def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] | None = None) -> FlowContext:
     """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
     checkpoint.check_compatible(context.layout, context.resolved)
     if swap.is_past_replacement(context):
-        context.refresh(swap.next_refresh(context.ref))
+        context = context.refreshed(swap.next_refresh(context.ref))
     else:
-        _refresh_as_requested(context)
-        _refresh_past_gap(context)
+        context = _refresh_if_needed(context if before is None else before(context))
     state = progress.read(context.checkpoint)
     transactions = tables.transactions(context.spark, context.live)
     prefix = f"{context.pipeline.name}/{context.flow.name}/"
@@ -92,34 +96,31 @@ def _prepare(context: FlowContext) -> None:
     contracts.record_declared(context)
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != context.app_id]
     if earlier and context.app_id not in transactions and context.flow.target.keys:
-        context.target = swap.staging(context)
+        context = context.doing(Staged())
     elif earlier and context.app_id not in transactions and context.source_table is not None:
         raise DeclarationConflictError(
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} has no keys, so a new checkpoint version would write "
             "every row twice. Give it keys, or another table name."
         )
     elif context.app_id in transactions and swap.staging(context).exists():
-        swap.finish(context)
+        context = swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned
     quarantined = tables.transactions(context.spark, context.quarantine).get(context.app_id, -1)
     written = tables.transactions(context.spark, context.target).get(context.app_id, -1)
     check_not_ahead(context, {"quarantine": quarantined, "target": written}, last)
+    return context
 
 
-def _refresh_as_requested(context: FlowContext) -> None:
-    """Start a new refresh if the request demands one; further attempts at the same request continue with it."""
+def refresh_once(context: FlowContext) -> FlowContext:
+    """Start a new refresh for the request; further attempts at the same request continue with it."""
     request = context.request
-    # A request for a window is processed after the increment, without a new refresh.
-    requested = (
-        request.mode in ("full_refresh", "reingest") and request.window is None and request.applies_to(context.flow)
-    )
-    pending = progress.read(context.checkpoint)
-    if not requested or pending.last_planned is None:
-        return
+    if progress.read(context.checkpoint).last_planned is None:
+        return context
     if checkpoint.refresh_origin(context.layout, context.ref).get("request_id") == request.request_id:
-        if request.mode == "full_refresh" and context.app_id in tables.transactions(context.spark, context.live):
+        # A refreshed bronze table has the id of its writes before it is complete.
+        if context.flow.target.keys and context.app_id in tables.transactions(context.spark, context.live):
             context.report.notes.append(backfill.ALREADY_DONE)
-        return
+        return context
     if _is_half_written(context, context.ref):
         # Its split is decided and partly written: only its own checkpoint can complete it.
         _drain(context)
@@ -131,25 +132,21 @@ def _refresh_as_requested(context: FlowContext) -> None:
         "requested_by": request.requested_by,
     }
     checkpoint.record_refresh_origin(context.layout, ref, origin)
-    context.refresh(ref)
+    return context.refreshed(ref)
 
 
-def _refresh_past_gap(context: FlowContext) -> None:
+def _refresh_if_needed(context: FlowContext) -> FlowContext:
     """Start a new refresh if the checkpoint would next read messages of an accepted gap.
 
     Spark's offset log is not edited: the new checkpoint starts after the gap, at the topic's first offset.
     """
-    source = context.flow.source
-    if not isinstance(source, KafkaSource):
-        return
-    ledger.record_gaps(context.layout, context.pipeline.name, context.flow.name)
-    if not sources.needs_refresh_for_gap(context, source):
-        return
+    if not context.kind.needs_refresh(context):
+        return context
     if _is_half_written(context, context.ref):
         _record_written(context, context.ref)
     ref = swap.next_refresh(context.ref)
     checkpoint.record_refresh_origin(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
-    context.refresh(ref)
+    return context.refreshed(ref)
 
 
 def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
@@ -196,8 +193,8 @@ def _check_old_versions_finished(context: FlowContext) -> None:
             dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh)
         )
         if _is_half_written(context, old):
-            if isinstance(context.flow.source, KafkaSource):
-                # The old declaration would read the batch again from its topic, which may no longer exist.
+            if context.kind.one_write:
+                # The old declaration would read the batch again from its source, which may no longer exist.
                 _record_written(context, old)
                 continue
             pending = progress.read(path).pending_batch
@@ -209,19 +206,24 @@ def _check_old_versions_finished(context: FlowContext) -> None:
 
 
 def _drain(context: FlowContext) -> None:
+    raised: list[TidegateError] = []
+    """What a batch raised. Spark passes on only the text of an exception."""
+
     def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
             micro_batch.process(context, batch, batch_id)
         except Exception as error:
-            context.error = translate(
-                error,
-                what=f"flow {context.flow.name!r}",
-                checkpoint=str(context.checkpoint),
-                feed=str(context.source_table or ""),
+            raised.append(
+                translate(
+                    error,
+                    what=f"flow {context.flow.name!r}",
+                    checkpoint=str(context.checkpoint),
+                    feed=str(context.source_table or ""),
+                )
             )
             raise
 
-    stream = sources.read_stream(context)
+    stream = context.kind.read_stream(context)
     with record_progress(context):
         query = (
             stream.writeStream.queryName(context.app_id)
@@ -233,7 +235,9 @@ def _drain(context: FlowContext) -> None:
         try:
             query.awaitTermination()
         except Exception as error:
-            raise (context.error or error) from error
+            if raised and isinstance(raised[0], GateRefusedError | ContractRefusedError):
+                record_refusal(context, raised[0])
+            raise (raised[0] if raised else error) from error
         finally:
             if query.isActive:
                 query.stop()

@@ -211,24 +211,16 @@ class _Job:
             self.write_report()
 
     def _run_one(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> bool:
-        from tidegate.spark.flow import record_refusal, run_flow
-        from tidegate.spark.reprocessing.replay import replay_entries
+        from tidegate.spark import runs
 
         flow = resolved.flow
         log.info("%s: started", flow.name)
         try:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
-            context = self._context(spark, resolved, flow_report)
-            if self.request.selection is not None:
-                replay_entries(context, self.request.selection, limit=self.request.limit, dry_run=self.request.dry_run)
-            else:
-                run_flow(context)
+            runs.load(self.request, flow)(self._context(spark, resolved, flow_report))
             flow_report.state = "done" if flow_report.batches else "idle"
         except (GateRefusedError, ContractRefusedError) as refusal:
-            # A refused replay of quarantined entries is no batch that waits.
-            if self.request.selection is None:
-                record_refusal(context, refusal)
             flow_report.state, flow_report.error = "refused", describe_error(refusal)
         except Exception as error:
             flow_report.state, flow_report.error = "failed", describe_error(error)
@@ -263,8 +255,10 @@ class _Job:
             flow_report.lag_after = {"reason": error.message}
 
     def _context(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> FlowContext:
-        from tidegate.spark.context import FlowContext, import_transform
+        from tidegate.spark.batch.work import Stream
+        from tidegate.spark.context import FlowContext, Run, Stores, import_transform
         from tidegate.spark.gate import LakeContext, SuiteGate
+        from tidegate.spark.kinds import kind
 
         pipeline, flow = resolved.pipeline, resolved.flow
         ref = checkpoint.current(self.layout, pipeline, flow)
@@ -274,19 +268,16 @@ class _Job:
             lake = LakeContext(self.layout, pipeline.name, flow.name)
             gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
         return FlowContext(
-            spark=spark,
-            layout=self.layout,
-            kafka=self.environment.kafka,
-            registry=self.environment.registry,
+            stores=Stores(
+                spark=spark, layout=self.layout, kafka=self.environment.kafka, registry=self.environment.registry
+            ),
+            run=Run(request=self.request, attempt=self.attempt, report=flow_report, publish=self.write_report),
             resolved=resolved,
+            kind=kind.load(flow),
             ref=ref,
-            target=self.layout.table(flow.target.name),
+            work=Stream(),
             transform=import_transform(flow.transform) if flow.transform else None,
             gate=gate,
-            request=self.request,
-            attempt=self.attempt,
-            report=flow_report,
-            publish=self.write_report,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_name, check_positive, fits
+from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.sources import ChangeFeed, Source
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
@@ -64,26 +65,14 @@ class Flow:
                 raise FieldError(
                     owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
                 )
-        if isinstance(self.source, ChangeFeed):
-            if self.source.table == self.target.name:
-                raise FieldError(owner, "target", self.target.name, "another table than the source")
-            if self.target.write_mode == "append" and self.transform is None:
-                raise FieldError(
-                    owner, "transform", None, "a transform: without one this flow would only copy its source"
-                )
-            if self.target.write_mode == "recompute" and self.transform is None:
-                raise FieldError(owner, "transform", None, "a transform that computes the groups")
-        else:
-            if self.transform is not None:
-                raise FieldError(
-                    owner, "transform", self.transform, "None for a landing flow: bronze keeps the raw record"
-                )
-            if self.target.write_mode != "append":
-                raise FieldError(owner, "target", self.target.name, "a table without keys for a landing flow")
-            if self.gate is not None:
-                raise FieldError(
-                    owner, "gate", self.gate.suite, "None for a landing flow: declare the gate on the next flow"
-                )
+        if isinstance(self.source, ChangeFeed) and self.source.table == self.target.name:
+            raise FieldError(owner, "target", self.target.name, "another table than the source")
+        kind_of(self)
+
+    @property
+    def kind(self) -> FlowKind:
+        """What the flow's source, target and transform make it: `tidegate.spec.kinds`."""
+        return kind_of(self)
 
     def remembered(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores; changing one needs a new ``checkpoint_version``."""

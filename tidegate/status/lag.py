@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate import fingerprints, identity, json_codec
+from tidegate import fingerprints, json_codec
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal
 from tidegate.errors import TidegateError
@@ -303,7 +303,7 @@ def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Ch
     last = json_codec.read(backfills[-1], _Stored, "Restore it from a backup.") if backfills else None
     if last is None or last.done:
         return None
-    number, app_id = int(backfills[-1].stem), dataclasses.replace(ref, purpose=identity.WINDOW).app_id
+    number, app_id = int(backfills[-1].stem), ref.windows_app_id
     tables = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
     return number if any(delta.transaction_version(path, app_id) == number for path in tables) else None
 

@@ -13,6 +13,7 @@ import pytest
 from tests.spark.flow_context import (
     LATEST,
     PLANNED_MS,
+    backfill,
     changes,
     flow_context,
     plan_batch,
@@ -22,7 +23,6 @@ from tests.spark.flow_context import (
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
-from tidegate.identity import WINDOW
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, Split
@@ -67,6 +67,7 @@ class Batch:
         )
         self.decisions: list[Decision] = []
         self.crash_in_target = False
+        plan_batch(context, batch_id)
 
     def split(self, decision: Decision) -> Split:
         spark = self.context.spark
@@ -86,7 +87,7 @@ class Batch:
 
     def run(self, **more: Any) -> None:
         try:
-            micro_batch.run_steps(self.context, self.batch_id, self.split, lambda: PLANNED_MS, **more)
+            micro_batch.run_steps(self.context, self.batch_id, self.split, **more)
         finally:
             assert self.context.persisted == [], "persisted frames are released, also after a crash"
 
@@ -219,7 +220,7 @@ def test_a_checkpoint_older_than_its_tables_is_an_error_before_the_split(latest:
 def test_an_empty_batch_writes_nothing(latest: Callable[..., FlowContext]) -> None:
     context = latest()
 
-    micro_batch.run_steps(context, 0, lambda _: None, lambda: PLANNED_MS)
+    micro_batch.run_steps(context, 0, lambda _: None)
 
     assert not context.target.exists() and not context.quarantine.exists()
     assert not context.layout.ops("orders", "ledger").exists()
@@ -235,17 +236,17 @@ def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
     refusal.decide(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
 
     Batch(context).run()
-    assert context.take_out_decision(1) is not None, "another batch was recorded"
+    assert context.work.take_out_decision(context, 1) is not None, "another batch was recorded"
     Batch(context, batch_id=1).run()
 
-    assert context.take_out_decision(1) is None
+    assert context.work.take_out_decision(context, 1) is None
     assert {row["_batch_id"]: row["changed_by"] for row in table(context.quarantine)} == {0: None, 1: "ada"}
 
 
 def test_a_backfill_updates_the_quarantine_entries_of_its_rows(latest: Callable[..., FlowContext]) -> None:
     context = latest()
     Batch(context).run()
-    window = latest(purpose=WINDOW)
+    window = latest(work=backfill())
     batch = Batch(window, batch_id=5, quarantined=0, written=3, expected_rows=2)
     passed = context.spark.createDataFrame([("row",)], "_row_id string")
 
@@ -254,7 +255,7 @@ def test_a_backfill_updates_the_quarantine_entries_of_its_rows(latest: Callable[
         refused = result.refused.limit(0) if result.refused is not None else None
         return dataclasses.replace(result, passed=passed, refused=refused)
 
-    micro_batch.run_steps(window, 5, split, lambda: PLANNED_MS)
+    micro_batch.run_steps(window, 5, split)
 
     (entry,) = table(context.quarantine)
     assert (entry["state"], entry["reason"]) == ("replayed", "backfill 5")
@@ -266,13 +267,13 @@ def test_a_backfill_updates_the_quarantine_entries_of_its_rows(latest: Callable[
 
 
 def test_the_first_backfill_creates_the_quarantine_table(latest: Callable[..., FlowContext]) -> None:
-    window = latest(purpose=WINDOW)
+    window = latest(work=backfill())
     batch = Batch(window)
 
     def split(decision: Decision) -> Split:
         return dataclasses.replace(batch.split(decision), passed=window.spark.createDataFrame([], "_row_id string"))
 
-    micro_batch.run_steps(window, 0, split, lambda: PLANNED_MS)
+    micro_batch.run_steps(window, 0, split)
 
     assert [row["state"] for row in table(window.quarantine)] == ["open"]
 

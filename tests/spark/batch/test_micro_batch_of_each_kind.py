@@ -13,7 +13,7 @@ import pytest
 from tests.spark.batch.splits import NEW, ORDERS
 from tests.spark.flow_context import BRONZE, CLICKS, GOLD, LATEST, PLANNED_MS, changes, flow_context, plan_batch, table
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.context import Replay
+from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
 
 def test_the_ledger_line_of_a_replay_has_the_kind_replay(latest: Callable[..., FlowContext]) -> None:
     claim = Replay(number=4, started_ms=PLANNED_MS, entries=())
-    context = latest(replay=claim)
+    context = latest(work=claim)
 
     split = micro_batch.split_batch(context, changes(context.spark, ORDERS, (1, 1, 10)), 4, NEW)
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import BRONZE, LATEST, PLANNED_MS, flow_context, plan_batch, table, transaction
+from tests.spark.flow_context import BRONZE, LATEST, PLANNED_MS, backfill, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
-from tidegate.identity import WINDOW
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
+from tidegate.report import BatchRecord
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.quarantine import REFUSED
-from tidegate.spark.context import Replay
+from tidegate.spark.batch.split import Split
 from tidegate.spark.lake import tables
+from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +55,9 @@ def entries(context: FlowContext, *columns: str) -> dict[str, tuple[Any, ...]]:
 
 
 def refused_before(context: FlowContext, batch_id: int) -> dict[str, list[str]]:
-    return {row["_row_id"]: row["rules"] for row in quarantine.refused_ids(context, context.spark, batch_id).collect()}
+    return {
+        row["_row_id"]: row["rules"] for row in context.work.refused_ids(context, context.spark, batch_id).collect()
+    }
 
 
 def test_a_source_row_has_one_entry_with_each_rule_once(spark: SparkSession) -> None:
@@ -153,7 +156,7 @@ def change(context: FlowContext, name: str, **values: str) -> None:
 
 
 def apply_backfill(spark: SparkSession, folder: Path, refused: dict[str, list[str]], *passed: str) -> FlowContext:
-    window = flow_context(spark, folder, LATEST, purpose=WINDOW)
+    window = flow_context(spark, folder, LATEST, work=backfill(7, LATER_MS))
     rows = refused_rows(spark, *refused.items())
     quarantine.apply_backfill(window, rows, ids(spark, *passed), 7, transaction(window, 7), LATER_MS)
     return window
@@ -216,8 +219,13 @@ def claim(context: FlowContext, number: int = 3) -> FlowContext:
     """The flow with a claim of all its open entries."""
     claims.create(context.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
     claimed = claims.entries_of(context.quarantine, number)
-    context.replay = Replay(number=number, started_ms=LATER_MS, entries=tuple(claimed))
-    return context
+    return context.doing(Replay(number=number, started_ms=LATER_MS, entries=tuple(claimed)))
+
+
+def return_entries(context: FlowContext, refused: DataFrame) -> None:
+    line = BatchRecord(flow="", batch_id=3, app_id="", kind="replay")
+    split = Split(prepared=line, refused=refused, write=lambda _: pytest.fail("only step 3"), expected_rows=0)
+    context.work.write_refused(context, split, 3, transaction(context, 3))
 
 
 def test_a_claimed_entry_that_is_refused_again_is_returned_with_the_new_rules(
@@ -228,7 +236,7 @@ def test_a_claimed_entry_that_is_refused_again_is_returned_with_the_new_rules(
     context = claim(context)
     append(flow_context(spark, tmp_path, LATEST), ("not claimed", ["x"]), batch_id=1)
 
-    quarantine.return_entries(context, refused_rows(spark, ("a", ["y", "z"])), transaction(context, 3))
+    return_entries(context, refused_rows(spark, ("a", ["y", "z"])))
 
     assert entries(context, "_in_hand", "rules", "attempts", "state") == {
         "a": ("returned", ["y", "z"], 1, "open"),
@@ -247,9 +255,7 @@ def test_a_claimed_file_is_returned_by_path_even_if_it_was_changed(spark: SparkS
     quarantine.append(context, rows, 0, transaction(context, 0), PLANNED_MS)
     context = claim(context)
 
-    quarantine.return_entries(
-        context, refused_rows(spark, ("/a@2", ["not_utf8"]), level="file"), transaction(context, 3)
-    )
+    return_entries(context, refused_rows(spark, ("/a@2", ["not_utf8"]), level="file"))
 
     assert entries(context, "_in_hand", "rules") == {
         "/a@1": ("returned", ["not_utf8"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,8 +15,8 @@ from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.context import Replay
 from tidegate.spark.intake import sources
+from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,7 +192,7 @@ def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Fl
     (entry,) = table(context.quarantine)
     assert json.loads(entry["source"])["sha256"] == "", "the file was not read at all"
     entries = ({"_row_id": entry["_row_id"], "source": entry["source"]},)
-    replay = dataclasses.replace(context, replay=Replay(number=0, started_ms=PLANNED_MS, entries=entries))
+    replay = context.doing(Replay(number=0, started_ms=PLANNED_MS, entries=entries))
     assert files(split(replay, poison)) == (1, 1, 0, 0), "a replay reads it"
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark import flow_context
 from tests.spark.batch.splits import NEW, ORDERS, Open, counts, refused, split, stored, write
 from tests.spark.flow_context import LATEST, changes, table
 from tidegate.spark.batch import rows as row_flows
-from tidegate.spark.batch.rows import split_rows
+from tidegate.spark.batch.rows import replace_rows, split_rows
 from tidegate.spec import Table
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ def test_rows_that_are_neither_refused_nor_filtered_are_appended_to_a_table_with
 def backfill(context: FlowContext, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 7) -> Split:
     """Split a batch as the backfill of these keys."""
     backfill_keys = context.spark.createDataFrame([(key,) for key in keys], "id int")
-    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW, backfill_keys=backfill_keys)
+    own = context.doing(flow_context.backfill(batch_id))
+    result = replace_rows(own, changes(context.spark, ORDERS, *rows), backfill_keys, batch_id, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result

@@ -14,7 +14,7 @@ from tidegate.errors import GateRefusedError, SpecError
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.context import Replay
+from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -124,7 +124,7 @@ def test_all_rows_of_a_batch_that_was_taken_out_are_refused(spark: SparkSession,
 
 def test_replayed_entries_are_flagged_but_get_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
     claim = Replay(number=3, started_ms=PLANNED_MS, entries=())
-    context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE], replay=claim)
+    context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE], work=claim)
 
     result = decide(context, (1, 1, 5), (2, 1, -1))
 

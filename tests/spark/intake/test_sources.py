@@ -48,9 +48,7 @@ def context_of(
 
     def make(version: int) -> FlowContext:
         flow = dataclasses.replace(orders.CLICKS, source=source)
-        context = orders.flow_context(spark, tmp_path, flow, version=version)
-        context.kafka = broker.bootstrap
-        return context
+        return orders.flow_context(spark, tmp_path, flow, version=version, kafka=broker.bootstrap)
 
     return make
 

@@ -66,8 +66,7 @@ def test_aborted_messages_are_read_only_with_read_uncommitted(
         send(producer, topic, first, first + 2)
         producer.commit_transaction() if outcome == "commit" else producer.abort_transaction()
     flow = landing(topic, isolation)
-    context = orders.flow_context(spark, tmp_path, flow)
-    context.kafka = broker.bootstrap
+    context = orders.flow_context(spark, tmp_path, flow, kafka=broker.bootstrap)
 
     run_flow(context)
 

@@ -24,6 +24,7 @@ from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
+from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import backfill, pending_work
 from tidegate.window import Window
@@ -111,7 +112,7 @@ def test_a_date_is_in_the_window_from_the_first_day_to_the_last(spark: SparkSess
     rows = spark.createDataFrame([(date(2026, 3, day),) for day in range(1, 6)], "day date")
     window = Window.of_dates("2026-03-02", "2026-03-04", "Europe/Berlin")
 
-    within = rows.where(backfill._within(rows, "day", window, "silver.orders"))
+    within = rows.where(tables.within(rows, "day", window, "silver.orders"))
 
     assert ids(within, "day") == [date(2026, 3, day) for day in (2, 3, 4)]
 
@@ -124,7 +125,7 @@ def test_a_timestamp_is_in_the_window_from_its_start_to_before_its_end(spark: Sp
     rows = spark.createDataFrame([(moment,) for moment in moments], "at timestamp")
     typed = rows.selectExpr(f"CAST(at AS {kind}) AS at", "monotonically_increasing_id() AS id").coalesce(1)
 
-    within = typed.where(backfill._within(typed, "at", window, "silver.orders"))
+    within = typed.where(tables.within(typed, "at", window, "silver.orders"))
 
     assert within.count() == 2
     edges = within.selectExpr("min(CAST(at AS string)) AS first", "max(CAST(at AS string)) AS last").first()
@@ -137,13 +138,13 @@ def test_an_event_time_column_of_another_type_is_refused_by_name(
     spark: SparkSession, columns: str, message: str
 ) -> None:
     with pytest.raises(SpecError, match=f"event_time='day' of table 'silver.orders' {message}"):
-        backfill._within(spark.createDataFrame([], columns), "day", FIRST_DAYS, "silver.orders")
+        tables.within(spark.createDataFrame([], columns), "day", FIRST_DAYS, "silver.orders")
 
 
 def test_keys_come_from_the_rows_of_the_window_in_the_table_and_in_the_output_of_the_present_code(place: Path) -> None:
     context = silver(place)
 
-    keys = backfill._keys_in_window(context, FIRST_DAYS, pending(context))
+    keys = context.kind.keys_in_window(context, FIRST_DAYS, pending(context))
 
     assert keys.columns == ["id"]
     assert ids(keys) == [1, 2, 5], "the new code moves 2 out of the window and 5 into it"
@@ -152,14 +153,14 @@ def test_keys_come_from_the_rows_of_the_window_in_the_table_and_in_the_output_of
 def test_a_row_without_a_key_selects_no_key(place: Path) -> None:
     context = silver(place, lambda rows: clean(rows).selectExpr("* EXCEPT (id)", "CAST(NULL AS int) AS id"))
 
-    assert ids(backfill._keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2], "the keys of the table"
+    assert ids(context.kind.keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2], "the keys of the table"
 
 
 def test_all_source_rows_of_a_key_are_read_including_those_outside_of_the_window(place: Path) -> None:
     context = silver(place, clean)
     keys = context.spark.createDataFrame([(1,), (3,)], "id int")
 
-    rows = backfill._source_rows(context, keys, pending(context)).collect()
+    rows = source_rows(context, keys, pending(context)).collect()
 
     assert sorted(json.loads(row["line"])["amount"] for row in rows) == [5, 10, 30, 31]
     assert {row["_change_type"] for row in rows} == {"insert"}
@@ -171,7 +172,7 @@ def test_source_rows_of_a_keyed_table_are_selected_by_the_derived_key(place: Pat
     context = context_of(place, orders.LATEST, lambda rows: rows.selectExpr("* EXCEPT (id)", "id + 100 AS id"))
     keys = context.spark.createDataFrame([(103,), (4,)], "id int")
 
-    rows = backfill._source_rows(context, keys, pending(context))
+    rows = source_rows(context, keys, pending(context))
 
     assert ids(rows) == [3]
     context.release()
@@ -185,8 +186,8 @@ def test_a_backfill_reads_the_source_version_with_which_it_was_prepared(place: P
 
     keys = context.spark.createDataFrame([(1,)], "id int")
 
-    assert backfill._source_rows(context, keys, before).count() == 2
-    assert backfill._source_rows(context, keys, pending(context)).count() == 3
+    assert source_rows(context, keys, before).count() == 2
+    assert source_rows(context, keys, pending(context)).count() == 3
     context.release()
 
 

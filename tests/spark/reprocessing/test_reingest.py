@@ -16,6 +16,8 @@ from tidegate.layout import Layout
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
+from tidegate.spark.kinds import kind
+from tidegate.spark.kinds import messages as messages_kind
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, reingest
 from tidegate.spec import FileSource, Flow, KafkaSource
@@ -52,7 +54,7 @@ def piece(number: int, *files: tuple[str, int], **more: Any) -> reingest.Piece:
 def pieces(folder: Path, *earlier: reingest.Piece, flow: Flow | None = None) -> list[dict[str, int]]:
     flow = flow or two_at_once()
     context = SimpleNamespace(layout=Layout(folder / "lake", folder / "landing"), flow=flow)
-    return [part["files"] for part in reingest._parts(cast("FlowContext", context), WINDOW, list(earlier))]
+    return [part["files"] for part in kind.load(flow).parts(cast("FlowContext", context), WINDOW, earlier)]
 
 
 def test_files_of_the_window_are_read_in_pieces_oldest_first(tmp_path: Path) -> None:
@@ -183,10 +185,13 @@ def test_the_pieces_of_a_window_of_offsets_are_complete_and_do_not_overlap(broke
     assert producer.flush() == 0
     source = KafkaSource(topic=topic, schema="id INT", format="json", max_offsets_per_trigger=4)
     second_day = Window.of_dates("2026-03-02", "2026-03-02", "UTC")
-    context = cast("FlowContext", SimpleNamespace(kafka=broker.bootstrap, flow=SimpleNamespace(source=source)))
+    context = cast(
+        "FlowContext",
+        SimpleNamespace(stores=SimpleNamespace(kafka=broker.bootstrap), flow=SimpleNamespace(source=source)),
+    )
 
     def parts(*earlier: reingest.Piece) -> list[dict[str, list[int]]]:
-        return [part["offsets"] for part in reingest._parts(context, second_day, list(earlier))]
+        return [part["offsets"] for part in messages_kind.KIND.parts(context, second_day, earlier)]
 
     def messages(*parts: dict[str, list[int]]) -> list[tuple[int, int]]:
         return sorted((int(p), offset) for part in parts for p, cut in part.items() for offset in range(*cut))

@@ -12,6 +12,7 @@ import pytest
 from tests.spark import flow_context as orders
 from tidegate.checkpoints import checkpoint
 from tidegate.ops import store
+from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import swap
@@ -40,7 +41,7 @@ def staged(
 ) -> FlowContext:
     """Version 2, with its table in staging; only the first of its batches has rows."""
     context = orders.flow_context(spark, folder, dataclasses.replace(flow, checkpoint_version=2), version=2)
-    context.target = swap.staging(context)
+    context = context.doing(Staged())
     frame = spark.createDataFrame(rows, columns)
     for batch_id in range(batches):
         part = frame if batch_id == 0 else frame.limit(0)
@@ -57,7 +58,7 @@ def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: P
     rows = [(1, 10, "z", 1), (2, 21, "b", 1), (4, 40, "d", 1)]
     context = staged(spark, tmp_path, orders.SILVER, rows)
 
-    swap.swap_in(context)
+    after = swap.swap_in(context)
 
     swapped = {row["id"]: (row["amount"], row["_row_id"]) for row in orders.table(context.live)}
     assert swapped == {1: (10, "a"), 2: (21, "b"), 4: (40, "d")}, (
@@ -71,7 +72,7 @@ def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: P
         "the commit carries the last staged transaction, so that the checkpoint continues after it"
     )
     assert [(line["kind"], line["batch_id"]) for line in ledger(context)] == [("swap", 1)]
-    assert context.target == context.live
+    assert after.target == context.live
     assert not swap.staging(context).exists()
 
 
@@ -98,8 +99,7 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
         with pytest.raises(ConnectionError):
             swap.swap_in(context)
     assert not context.layout.ops("orders", "ledger").exists()
-    again = orders.flow_context(spark, tmp_path, context.flow, version=2)
-    again.target = swap.staging(again)
+    again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged())
 
     swap.swap_in(again)
 
@@ -112,10 +112,10 @@ def test_without_a_staged_batch_the_live_table_is_unchanged(spark: SparkSession,
     live(spark, tmp_path, orders.SILVER, LIVE)
     context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
 
-    swap.swap_in(context)
+    after = swap.swap_in(context)
 
     assert len(orders.table(context.live)) == 3
-    assert (context.report.batches, context.target == context.live) == ([], False)
+    assert (context.report.batches, after.target == context.live) == ([], False)
 
 
 def test_with_other_keys_all_rows_are_replaced_and_the_commit_is_marked(spark: SparkSession, tmp_path: Path) -> None:

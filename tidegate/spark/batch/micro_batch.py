@@ -21,14 +21,10 @@ from typing import TYPE_CHECKING
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger, quarantine
-from tidegate.spark.batch.groups import split_groups
-from tidegate.spark.batch.raw import split_files, split_messages
-from tidegate.spark.batch.rows import split_rows
+from tidegate.spark.batch import ledger
 from tidegate.spark.batch.split import Decision, Split, check_balance, check_commit, decide, settle
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.sinks import Transaction
-from tidegate.spec import FileSource, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,37 +33,26 @@ if TYPE_CHECKING:
 
 
 def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
-    """Run the six steps for one micro-batch. An empty one writes nothing.
+    """Run the six steps for one batch. An empty one writes nothing.
 
     Args:
-        batch: The rows that the stream read; its session is not that of ``context``.
-        batch_id: Counted from 0 per checkpoint.
+        batch: The rows to process; their session need not be that of ``context``.
+        batch_id: Counted from 0 per ``app_id``.
 
     Raises:
         TidegateError: See `tidegate.errors`; a rerun completes whatever was written.
     """
-    run_steps(
-        context,
-        batch_id,
-        lambda decision: split_batch(context, batch, batch_id, decision),
-        lambda: context.planned_ms(batch_id),
-    )
+    run_steps(context, batch_id, lambda decision: split_batch(context, batch, batch_id, decision))
 
 
 def run_steps(
-    context: FlowContext,
-    batch_id: int,
-    make_split: Callable[[Decision], Split | None],
-    planned_at_ms: Callable[[], int],
-    *,
-    planning: float = 0.0,
+    context: FlowContext, batch_id: int, make_split: Callable[[Decision], Split | None], *, planning: float = 0.0
 ) -> None:
-    """Run the six steps for the rows of a micro-batch, of a backfill or of a reingest.
+    """Run the six steps for what ``make_split`` reads.
 
     Args:
         context: The flow; its ``app_id`` and ``batch_id`` identify every write.
         make_split: Steps 1 and 2; returns None when there are no rows.
-        planned_at_ms: When the batch was planned; the same on every rerun.
         planning: Seconds spent on the batch before the call; added to its duration.
 
     Raises:
@@ -88,7 +73,7 @@ def run_steps(
             txn = split.transaction(context.app_id)
             # 3. quarantine
             if not decision.quarantined:
-                write_quarantine(context, split, batch_id, txn, planned_at_ms)
+                write_quarantine(context, split, batch_id, txn)
             # 4. target
             record = write_target(context, split, txn)
         # 5. record
@@ -98,35 +83,18 @@ def run_steps(
 
 
 def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-    """Steps 1 and 2, for the kind of the flow; None for an empty micro-batch."""
-    split = _split_by_kind(context, batch, batch_id, decision)
-    if split is None or context.replay is None:
-        return split
-    return dataclasses.replace(split, prepared=dataclasses.replace(split.prepared, kind="replay"))
+    """Steps 1 and 2, for the kind of the flow; None for an empty batch."""
+    split = context.kind.split(context, batch, batch_id, decision)
+    if split is None:
+        return None
+    kind = context.work.line_kind or split.prepared.kind
+    return dataclasses.replace(split, prepared=dataclasses.replace(split.prepared, kind=kind))
 
 
-def _split_by_kind(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-    if isinstance(context.flow.source, FileSource):
-        return split_files(context, batch, batch_id, decision)
-    if isinstance(context.flow.source, KafkaSource):
-        return split_messages(context, batch, batch_id, decision, context.planned_ms(batch_id))
-    if context.flow.target.write_mode == "recompute":
-        return split_groups(context, batch, batch_id, decision)
-    return split_rows(context, batch, batch_id, decision)
-
-
-def write_quarantine(
-    context: FlowContext, split: Split, batch_id: int, txn: Transaction, planned_at_ms: Callable[[], int]
-) -> None:
-    """Step 3: write the refused rows. In a replay they are entries already, which are updated."""
-    if split.refused is None:
-        return
-    if split.passed is not None and tables.exists(context.quarantine):
-        quarantine.apply_backfill(context, split.refused, split.passed, batch_id, txn, planned_at_ms())
-    elif context.replay is not None:
-        quarantine.return_entries(context, split.refused, txn)
-    else:
-        quarantine.append(context, split.refused, batch_id, txn, planned_at_ms())
+def write_quarantine(context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
+    """Step 3: write the refused rows."""
+    if split.refused is not None:
+        context.work.write_refused(context, split, batch_id, txn)
 
 
 def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchRecord:
@@ -139,7 +107,7 @@ def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchR
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
     """Step 5: record the ledger line, once."""
     ledger.record_batch(context, record)
-    if context.take_out_decision(record.batch_id) is not None:
+    if context.work.take_out_decision(context, record.batch_id) is not None:
         refusal.clear_decision(context.layout, context.ref, record.batch_id)
     context.record_batch(record)
 

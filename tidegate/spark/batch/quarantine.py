@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.quarantine import claims
 from tidegate.spark.lake import local, sinks, tables
-from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +122,7 @@ def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
-    take_out = context.take_out_decision(batch_id)
+    take_out = context.work.take_out_decision(context, batch_id)
     lifecycle = {"changed_by": take_out.by, "reason": take_out.reason} if take_out is not None else {}
     return refused.select(
         "*",
@@ -140,21 +139,19 @@ def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms
     )
 
 
-def return_entries(context: FlowContext, refused: DataFrame, txn: sinks.Transaction) -> None:
+def return_entries(
+    context: FlowContext, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: sinks.Transaction
+) -> None:
     """Mark the claimed entries that were refused again; they keep their ids and stay open.
 
     Args:
-        context: The flow, with its replay.
-        refused: `REFUSED` rows. Files are matched by path, because a corrected file has another modification time.
+        refused: `REFUSED` rows.
+        entries: The claimed entries.
     """
     import pyarrow
 
-    assert context.replay is not None
-    rules_by_id = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
-    if isinstance(context.flow.source, FileSource):
-        by_path = {name.rpartition("@")[0]: rules for name, rules in rules_by_id.items()}
-        ids = {entry["_row_id"]: json.loads(entry["source"])["path"] for entry in context.replay.entries}
-        rules_by_id = {name: by_path[path] for name, path in ids.items() if path in by_path}
+    refused_rules = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
+    rules_by_id = context.kind.returned(refused_rules, entries)
     string = pyarrow.string()
     rows = {
         "_row_id": pyarrow.array(list(rules_by_id), string),
@@ -170,20 +167,26 @@ def return_entries(context: FlowContext, refused: DataFrame, txn: sinks.Transact
     )
 
 
-def refused_ids(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
-    """The rows that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
+def refused_in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+    """The entries that a batch wrote: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
-    if context.ref.purpose and context.source_table is not None:
-        # `apply_backfill` closed the entries of all rows that passed.
-        entries = _entries_of_checkpoint(context, spark)
-        return entries.groupBy("_row_id").agg(F.first("rules").alias("rules"))
     entries = tables.read(spark, context.quarantine)
-    if context.replay is not None:
-        refused = (F.col("_replay") == batch_id) & (F.col("_in_hand") == "returned")
-    else:
-        refused = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
-    return entries.where(refused).select("_row_id", "rules")
+    written = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
+    return entries.where(written).select("_row_id", "rules")
+
+
+def refused_in_replay(context: FlowContext, spark: SparkSession, number: int) -> DataFrame:
+    """The claimed entries that a replay returned, as in `refused_in_batch`."""
+    entries = tables.read(spark, context.quarantine)
+    return entries.where(f"_replay = {number} AND _in_hand = 'returned'").select("_row_id", "rules")
+
+
+def refused_in_backfill(context: FlowContext, spark: SparkSession) -> DataFrame:
+    """The entries that are left after `apply_backfill`, which closed those of all rows that passed; as in `refused_in_batch`."""
+    from pyspark.sql import functions as F
+
+    return _entries_of_checkpoint(context, spark).groupBy("_row_id").agg(F.first("rules").alias("rules"))
 
 
 def _entries_of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:

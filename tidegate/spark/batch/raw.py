@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import overrides, progress, topic
+from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import quarantine
@@ -19,7 +17,7 @@ from tidegate.spec import FileSource, KafkaSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext, Replay
+    from tidegate.spark.context import FlowContext
 
 
 def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -29,8 +27,8 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         batch: The rows of the stream. Only its session is used: see `tidegate.spark.intake.landing`.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.
     """
-    listed = _listed(context, batch_id)
-    return split_landing_files(context, batch.sparkSession, batch_id, listed, context.planned_ms(batch_id), decision)
+    listed, planned_ms = context.work.listed_files(context, batch_id), context.work.planned_ms(context, batch_id)
+    return split_landing_files(context, batch.sparkSession, batch_id, listed, planned_ms, decision)
 
 
 def split_landing_files(
@@ -140,35 +138,10 @@ def split_messages(
     )
 
 
-def _listed(context: FlowContext, batch_id: int) -> dict[str, int]:
-    """Modification time (milliseconds since 1970) by path of the batch's files."""
-    if context.replay is not None:
-        return _replayed_files(context.replay)
-    # Spark lists some names that begin with "_" (`_metadata.csv`, `_a=b.csv`), but reads none of them.
-    return {
-        file.path: file.modified_ms
-        for file in progress.batch_files(context.checkpoint, batch_id)
-        if not Path(file.path).name.startswith("_")
-    }
-
-
-def _replayed_files(replay: Replay) -> dict[str, int]:
-    """The claimed files with their current modification time: they may have been corrected in place."""
-    modified: dict[str, int] = {}
-    for entry in replay.entries:
-        source = json.loads(entry["source"])
-        try:
-            modified_ms = Path(source["path"]).stat().st_mtime_ns // 1_000_000
-        except OSError:
-            modified_ms = int(source["modified_ms"])
-        modified[source["path"]] = modified_ms
-    return modified
-
-
 def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, CheckedFile]:
     """By path, the files that a person marked to be quarantined without being read; a replay of such an entry reads the file."""
     assert isinstance(context.flow.source, FileSource)
-    if context.replay is not None:
+    if context.work.of_entries:
         return {}
     folder = context.layout.landing(context.flow.source.path)
     marked = overrides.skipped_files(context.layout, context.pipeline.name, context.flow.name)
@@ -180,7 +153,7 @@ def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.Chec
     """Without the messages of this topic that bronze has from an earlier checkpoint version or refresh."""
     from pyspark.sql import functions as F
 
-    if _is_first_checkpoint(context) or not tables.exists(context.target):
+    if context.work.is_first_read(context) or not tables.exists(context.target):
         return rows
     bounds = rows.agg(F.min("_offset"), F.max("_offset"), F.first("_topic")).first()
     assert bounds is not None
@@ -194,20 +167,14 @@ def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.Chec
     return unread.select(*rows.columns)
 
 
-def _is_first_checkpoint(context: FlowContext) -> bool:
-    """Whether the batch is of the first checkpoint of the flow, before which nothing was read."""
-    return (context.ref.version, context.ref.refresh, context.ref.purpose) == (1, 0, "")
-
-
 def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:
     """Without the files that bronze or quarantine have from an earlier checkpoint version or refresh.
 
-    Within one checkpoint Spark's source log lists no file twice, so the first checkpoint needs no lookup. A replay looks
-    only into bronze, because its files are in quarantine.
+    Entries that are replayed are only searched in bronze, because they are in quarantine.
     """
     from pyspark.sql import functions as F
 
-    if context.replay is None and _is_first_checkpoint(context):
+    if context.work.is_first_read(context):
         return listed
     names = [f"{path}@{modified}" for path, modified in listed.items()]
     candidates = local.from_rows(spark, [(name,) for name in names], "_file_id string")
@@ -217,7 +184,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
         file_id = F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
         ids = tables.read(spark, context.target).select(file_id.alias("_file_id")).distinct()
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
-    if context.replay is None and tables.exists(context.quarantine):
+    if not context.work.of_entries and tables.exists(context.quarantine):
         entries = tables.read(spark, context.quarantine).where(
             (F.col("level") == "file")
             # Except entries that an earlier attempt at this batch wrote.
@@ -234,7 +201,7 @@ def _apply_earlier_split(
     # By path: a replayed file may have another modification time than its entry.
     refused = {
         row["_row_id"].rpartition("@")[0]: row["rules"][0]
-        for row in quarantine.refused_ids(context, spark, batch_id).collect()
+        for row in context.work.refused_ids(context, spark, batch_id).collect()
     }
     good = [file for file in checked if file.path not in refused]
     changed = [file.path for file in good if file.problem is not None]

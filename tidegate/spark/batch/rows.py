@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate import report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.spark.batch import groups, quarantine
-from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.intake import contracts, parse
 from tidegate.spark.lake import sinks, tables
 
@@ -27,14 +28,75 @@ BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
 _ALLOWED = ("_row_id", "_origin", "_filtered", "_deleted")
 
 
-def split_rows(
-    context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, *, backfill_keys: DataFrame | None = None
+@dataclass(frozen=True, kw_only=True)
+class JudgedRows:
+    """Rows with their dispositions, counted."""
+
+    prepared: report.BatchRecord
+    """The prepared ledger line."""
+    assigned: DataFrame
+    """All output rows with ``_disposition``."""
+    refused: DataFrame
+    """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`)."""
+    written: DataFrame
+    """The rows to write, with the columns of the target."""
+    expected_rows: int
+    settled: Settled
+
+
+def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+    """Steps 1 and 2 of a batch that is upserted, or appended; see `judge_rows`."""
+    judged = judge_rows(context, batch, batch_id, decision)
+    if judged is None:
+        return None
+    keys = context.flow.target.keys
+    return Split(
+        prepared=judged.prepared,
+        refused=judged.refused if judged.prepared.quarantined else None,
+        write=lambda txn: (
+            sinks.upsert(judged.written, context.target, keys, txn)
+            if keys
+            else sinks.append(judged.written, context.target, txn)
+        ),
+        expected_rows=judged.expected_rows,
+        settled=judged.settled,
+    )
+
+
+def replace_rows(
+    context: FlowContext, batch: DataFrame, keys: DataFrame, batch_id: int, decision: Decision
 ) -> Split | None:
-    """Steps 1 and 2 of a micro-batch of a row flow.
+    """Steps 1 and 2 of a backfill, which replaces the table's rows of its keys; unchanged rows are not rewritten.
+
+    Args:
+        batch: The source rows of the keys.
+        keys: The keys, one row each.
+    """
+    judged = judge_rows(context, batch, batch_id, decision)
+    if judged is None:
+        return None
+    changes = groups.merge_source(context, judged.written, keys)
+    counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
+    upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
+    line = dataclasses.replace(
+        judged.prepared, kind="backfill", groups=upserted + deleted, upserted=upserted, deleted=deleted
+    )
+    names = context.flow.target.keys
+    return Split(
+        prepared=line,
+        refused=judged.refused if line.quarantined or tables.exists(context.quarantine) else None,
+        passed=judged.assigned.where("_disposition <> 0").select("_row_id").distinct(),
+        write=lambda txn: sinks.replace_groups(changes, context.target, names, txn, ignored=BOOKKEEPING),
+        expected_rows=upserted + deleted if tables.exists(context.target) else upserted,
+        settled="groups",
+    )
+
+
+def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> JudgedRows | None:
+    """Transform and judge rows and give every source row exactly one disposition; None for an empty batch.
 
     Args:
         batch: Rows of the source's change feed.
-        backfill_keys: The keys of a backfill: the batch replaces the table's rows of these keys, without comparing ``_order``.
 
     Raises:
         SpecError: The transform drops a column that it must return, or does not return the keys.
@@ -63,8 +125,10 @@ def split_rows(
     if not one_to_one:
         flagged = _refuse_whole_rows(flagged)
     # If the transform is one to one, the MERGE counts the rows that an equal or newer row of the table supersedes.
-    settled = backfill_keys is None and one_to_one and context.replay is None and bool(context.flow.target.keys)
-    assigned = _with_dispositions(context, flagged, against_table=backfill_keys is None and not settled).persist()
+    compares = context.work.compares
+    settled = compares == "in_merge" and one_to_one and bool(context.flow.target.keys)
+    against_table = compares != "never" and not settled
+    assigned = _with_dispositions(context, flagged, against_table=against_table).persist()
     context.persisted.append(assigned)
     prepared, expected_rows = _count(context, assigned, batch_id, before["_rows"], one_to_one)
     if verdict is not None:
@@ -73,47 +137,13 @@ def split_rows(
         _record_verdict(context, verdict)
     if schema_changes is not None:
         schema_changes.record(batch_id)
-    output_rows = _target_rows(context, assigned, batch_id)
-    refused = quarantine.from_rows(assigned.where("_disposition = 0"), one_to_one=one_to_one)
-    keys = context.flow.target.keys
-    if backfill_keys is not None:
-        passed = assigned.where("_disposition <> 0").select("_row_id").distinct()
-        return _backfill_split(context, prepared, output_rows, backfill_keys, refused=refused, passed=passed)
-    return Split(
+    return JudgedRows(
         prepared=prepared,
-        refused=refused if prepared.quarantined else None,
-        write=lambda txn: (
-            sinks.upsert(output_rows, context.target, keys, txn)
-            if keys
-            else sinks.append(output_rows, context.target, txn)
-        ),
+        assigned=assigned,
+        refused=quarantine.from_rows(assigned.where("_disposition = 0"), one_to_one=one_to_one),
+        written=_target_rows(context, assigned, batch_id),
         expected_rows=expected_rows,
         settled="rows" if settled else "",
-    )
-
-
-def _backfill_split(
-    context: FlowContext,
-    prepared: report.BatchRecord,
-    output_rows: DataFrame,
-    backfill_keys: DataFrame,
-    *,
-    refused: DataFrame,
-    passed: DataFrame,
-) -> Split:
-    """The split of a backfill, which replaces the table's rows of its keys; unchanged rows are not rewritten."""
-    keys = context.flow.target.keys
-    changes = groups.merge_source(context, output_rows, backfill_keys)
-    counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
-    upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
-    line = dataclasses.replace(prepared, kind="backfill", groups=upserted + deleted, upserted=upserted, deleted=deleted)
-    return Split(
-        prepared=line,
-        refused=refused if line.quarantined or tables.exists(context.quarantine) else None,
-        passed=passed,
-        write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn, ignored=BOOKKEEPING),
-        expected_rows=upserted + deleted if tables.exists(context.target) else upserted,
-        settled="groups",
     )
 
 
@@ -221,7 +251,7 @@ def _flagged(
 
     if decision.quarantined:
         refused = F.broadcast(
-            quarantine.refused_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
+            context.work.refused_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
         )
         decided = output.join(refused, "_row_id", "left").withColumn(
             "_errors", F.coalesce("_errors", F.array().cast("array<string>"))
@@ -240,13 +270,13 @@ def _flagged(
     flagged = context.gate.flag(output, judged)
     errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
     decided = flagged.withColumn("_errors", errors).drop("_notes")
-    if context.replay is not None:
+    if context.work.of_entries:
         # Replayed entries are no sample of a batch: `mostly` and rules about the table do not apply to them.
         return decided, None
     verdict = context.gate.judge(
         flagged.where(judged), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id
     )
-    if context.take_out_decision(batch_id) is not None:
+    if context.work.take_out_decision(context, batch_id) is not None:
         return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
         _record_verdict(context, verdict)

@@ -79,9 +79,9 @@ class SchemaChanges:
     def parse(self, feed: DataFrame) -> DataFrame:
         """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
         folder = self.context.layout.ops(self.context.pipeline.name, "schemas")
-        lookup = functools.partial(registry_schemas.fetch, self.context.registry, folder)
+        lookup = functools.partial(registry_schemas.fetch, self.context.stores.registry, folder)
         # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
-        uses_schema_ids = self.context.registry or (
+        uses_schema_ids = self.context.stores.registry or (
             isinstance(self.source, KafkaSource) and self.source.format == "avro"
         )
         self.parsed = parse.parse(feed, self.source, self.terms, lookup if uses_schema_ids else None)
@@ -253,7 +253,7 @@ class SchemaChanges:
             changes=[change.summary() for change in frozen],
             declared=evolution.declared_fingerprint(self.source),
             breaks=sorted({name for line in lines for name in line.breaks}),
-            is_replay=context.replay is not None,
+            is_replay=context.work.of_entries,
         )
 
     def _line(self, change: Change, action: Action, batch_id: int) -> evolution.Line:

@@ -1,4 +1,4 @@
-"""Opens the stream of each kind of source, with bounded micro-batches, and fails on data loss."""
+"""The stream of each source, with bounded micro-batches, and fails on data loss."""
 
 from __future__ import annotations
 
@@ -35,22 +35,8 @@ _PROBE_SECONDS = 10.0
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
 
-def read_stream(context: FlowContext) -> DataFrame:
-    """The flow's source as a stream with bounded micro-batches.
-
-    Returns:
-        Files: ``path, length, modificationTime`` of new files, not their content. Kafka: the connector's columns with headers.
-        A change feed: the table's columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
-    """
-    source = context.flow.source
-    if isinstance(source, FileSource):
-        return _files(context, source)
-    if isinstance(source, KafkaSource):
-        return _kafka(context, source)
-    return _change_feed(context, source)
-
-
-def _files(context: FlowContext, source: FileSource) -> DataFrame:
+def files_stream(context: FlowContext, source: FileSource) -> DataFrame:
+    """The new files of a landing folder, without their content: ``path, length, modificationTime``."""
     return (
         context.spark.readStream.format("binaryFile")
         .schema(_FILE_SCHEMA)
@@ -73,7 +59,8 @@ def _bound(context: FlowContext, source: FileSource) -> tuple[str, int]:
     return batch_bounds.trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
 
 
-def _kafka(context: FlowContext, source: KafkaSource) -> DataFrame:
+def topic_stream(context: FlowContext, source: KafkaSource) -> DataFrame:
+    """The messages of a topic: the connector's columns with headers."""
     return (
         context.spark.readStream.format("kafka")
         .options(**kafka_options(context, source))
@@ -91,13 +78,15 @@ def max_offsets_per_batch(context: FlowContext, source: KafkaSource, starts: Map
         starts: Partition to the offset of its next message, for partitions that have one. The size of a message is estimated
             from these messages; if they cannot be read, from the rows of bronze; else `topic_backlog.BYTES_PER_MESSAGE`.
     """
-    size = kafka.message_bytes(context.kafka, source.topic, starts, isolation=source.isolation) if starts else None
+    size = (
+        kafka.message_bytes(context.stores.kafka, source.topic, starts, isolation=source.isolation) if starts else None
+    )
     size = size or delta.row_bytes(context.live) or topic_backlog.BYTES_PER_MESSAGE
     return max(1, min(source.max_offsets_per_trigger, int(in_bytes(source.max_bytes_per_trigger) / size)))
 
 
 def _next_messages(context: FlowContext, source: KafkaSource) -> dict[int, int]:
-    bounds = kafka.offset_bounds(context.kafka, source.topic, _PROBE_SECONDS, source.isolation)
+    bounds = kafka.offset_bounds(context.stores.kafka, source.topic, _PROBE_SECONDS, source.isolation)
     committed = progress.read(context.checkpoint).last_committed
     read: dict[int, int] = {}
     if committed is not None:
@@ -109,7 +98,7 @@ def _next_messages(context: FlowContext, source: KafkaSource) -> dict[int, int]:
 def kafka_options(context: FlowContext, source: KafkaSource) -> dict[str, str]:
     """Options for every reader of a topic: broker, isolation level, failure on data loss, timeouts."""
     return {
-        "kafka.bootstrap.servers": context.kafka,
+        "kafka.bootstrap.servers": context.stores.kafka,
         "kafka.isolation.level": source.isolation,
         "includeHeaders": "true",
         "failOnDataLoss": "true",
@@ -130,9 +119,9 @@ def bind_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.Checkpo
         TopicReplacedError: The topic was deleted and created again.
         SourceError: The topic does not exist, or no broker answers.
     """
-    current = kafka.describe(context.kafka, source.topic, _PROBE_SECONDS, source.isolation)
+    current = kafka.describe(context.stores.kafka, source.topic, _PROBE_SECONDS, source.isolation)
     ref, ids = context.ref, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
-    topic.check(context.layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=context.kafka, **ids)
+    topic.check(context.layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=context.stores.kafka, **ids)
     checkpoint_topic = topic.of_version(context.layout, ref, source.topic, **ids)
     topic.record(context.layout, ref, checkpoint_topic)
     return checkpoint_topic, current
@@ -145,7 +134,7 @@ def check_topic(context: FlowContext, source: KafkaSource, checkpoint_topic: top
         TopicReplacedError: The topic was deleted and created again. Nothing of the batch may be written.
         SourceError: The topic does not exist any more, or no broker answers.
     """
-    topic_id = kafka.topic_id(context.kafka, source.topic, _PROBE_SECONDS)
+    topic_id = kafka.topic_id(context.stores.kafka, source.topic, _PROBE_SECONDS)
     if checkpoint_topic.topic_id and topic_id != checkpoint_topic.topic_id:
         raise TopicReplacedError(
             context.flow.name, context.ref.version, source.topic, expected=checkpoint_topic.topic_id, actual=topic_id
@@ -201,7 +190,10 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     return json.dumps({source.topic: starts})
 
 
-def _change_feed(context: FlowContext, source: ChangeFeed) -> DataFrame:
+def change_feed(context: FlowContext) -> DataFrame:
+    """The changes of the flow's source table: its columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``."""
+    source = context.flow.source
+    assert isinstance(source, ChangeFeed)
     return (
         context.spark.readStream.format("delta")
         .option("readChangeFeed", "true")

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import LedgerImbalanceError
+from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidegate.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,3 +120,27 @@ def _snapshot(spark: SparkSession, path: Path) -> Any:
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path))
     return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+
+def within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
+    """Whether the event time of a row is in a window.
+
+    Args:
+        column: A date or a timestamp.
+        table: The name of the table, for the error.
+
+    Raises:
+        SpecError: The column is missing or has another type.
+    """
+    from pyspark.sql import functions as F
+
+    kind = dict(rows.dtypes).get(column)
+    if kind == "date":
+        first, last = window.dates
+        return F.col(column).between(F.lit(first), F.lit(last))
+    if kind in ("timestamp", "timestamp_ntz"):
+        start, end = (F.lit(moment).cast("timestamp").cast(kind) for moment in (window.start, window.end))
+        return (F.col(column) >= start) & (F.col(column) < end)
+    raise SpecError(
+        f"event_time={column!r} of table {table!r} is {kind or 'not among its columns'}; declare a date or timestamp column"
+    )

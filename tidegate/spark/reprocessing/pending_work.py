@@ -53,7 +53,7 @@ def drop(context: FlowContext, number: int) -> None:
 
 def has_begun(context: FlowContext, number: int) -> bool:
     """Whether the live table or the quarantine contains a write of the one with this number."""
-    app_id = context.for_windows().app_id
+    app_id = context.ref.windows_app_id
     return any(
         tables.transactions(context.spark, path).get(app_id, -1) == number
         for path in (context.quarantine, context.live)

@@ -13,31 +13,23 @@ its request.
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate.probes import files, kafka
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.batch.raw import split_landing_files, split_messages
-from tidegate.spark.intake.sources import kafka_options, max_offsets_per_batch
+from tidegate.spark.batch.work import Work
 from tidegate.spark.reprocessing import pending_work
-from tidegate.spec import FileSource, KafkaSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame
-
-    from tidegate.spark.batch.split import Decision, Split
+    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.context import FlowContext
     from tidegate.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(Work):
     """A part of a window, at most as large as a micro-batch."""
 
     number: int
@@ -51,6 +43,18 @@ class Piece:
     offsets: dict[str, list[int]] = field(default_factory=dict)
     """Partition to its first offset (included) and its last (excluded)."""
     done: bool = False
+
+    def app_id(self, ref: CheckpointRef) -> str:
+        """The one of the checkpoint's windows."""
+        return ref.windows_app_id
+
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        """When it was stored."""
+        return self.planned_at_ms
+
+    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+        """Those of the piece."""
+        return self.files
 
 
 def reingest(context: FlowContext, window: Window) -> None:
@@ -67,7 +71,7 @@ def reingest(context: FlowContext, window: Window) -> None:
     pieces = _pieces(context)
     earlier = [each for each in pieces if each.request_id == context.request.request_id]
     number = pieces[-1].number + 1 if pieces else 0
-    for part in _parts(context, window, earlier):
+    for part in context.kind.parts(context, window, earlier):
         piece = Piece(
             number=number,
             request_id=context.request.request_id,
@@ -93,80 +97,9 @@ def finish_pending(context: FlowContext) -> None:
 
 
 def _run(context: FlowContext, piece: Piece) -> None:
-    own = context.for_windows()
-
-    def split(decision: Decision) -> Split | None:
-        if isinstance(own.flow.source, FileSource):
-            return split_landing_files(own, own.spark, piece.number, piece.files, piece.planned_at_ms, decision)
-        return split_messages(own, _messages(own, piece), piece.number, decision, piece.planned_at_ms)
-
-    micro_batch.run_steps(own, piece.number, split, lambda: piece.planned_at_ms)
+    own = context.doing(piece, context.spark.newSession())
+    micro_batch.process(own, own.kind.read_piece(own, piece), piece.number)
     pending_work.write(context, dataclasses.replace(piece, done=True))
-
-
-def _parts(context: FlowContext, window: Window, earlier: list[Piece]) -> Iterator[dict[str, Any]]:
-    source = context.flow.source
-    if isinstance(source, FileSource):
-        return _files(context, source, window, earlier)
-    assert isinstance(source, KafkaSource)
-    return _offsets(context, source, window, earlier)
-
-
-def _files(
-    context: FlowContext, source: FileSource, window: Window, earlier: list[Piece]
-) -> Iterator[dict[str, dict[str, int]]]:
-    """The window's files in pieces, ordered by modification time."""
-    done = {(path, modified) for piece in earlier for path, modified in piece.files.items()}
-    landed = files.list_files(context.layout.landing(source.path), source.glob).files
-    pending = sorted(
-        (file.modified_ms, file.path)
-        for file in files.modified_within(landed, window)
-        if (file.path, file.modified_ms) not in done
-    )
-    for start in range(0, len(pending), source.max_files_per_trigger):
-        part = pending[start : start + source.max_files_per_trigger]
-        yield {"files": {path: modified for modified, path in part}}
-
-
-def _offsets(
-    context: FlowContext, source: KafkaSource, window: Window, earlier: list[Piece]
-) -> Iterator[dict[str, dict[str, list[int]]]]:
-    """The window's offsets in pieces; each piece contains a share of every partition."""
-    ranges = kafka.offsets_within(context.kafka, source.topic, window.since, window.until, isolation=source.isolation)
-    for piece in earlier:
-        for partition, (_, done) in piece.offsets.items():
-            begin, end = ranges.get(int(partition), (0, 0))
-            ranges[int(partition)] = (min(max(begin, done), end), end)
-    total = sum(end - begin for begin, end in ranges.values())
-    firsts = {partition: begin for partition, (begin, end) in ranges.items() if begin < end}
-    pieces = -(-total // max_offsets_per_batch(context, source, firsts)) if total else 0
-    for nth in range(pieces):
-        cuts = {
-            str(partition): [begin + (end - begin) * nth // pieces, begin + (end - begin) * (nth + 1) // pieces]
-            for partition, (begin, end) in ranges.items()
-        }
-        yield {"offsets": {partition: cut for partition, cut in cuts.items() if cut[1] > cut[0]}}
-
-
-def _messages(context: FlowContext, piece: Piece) -> DataFrame:
-    """The piece's messages with a timestamp in the window, with the connector's columns."""
-    from pyspark.sql import functions as F
-
-    from tidegate.window import Window
-
-    source, window = context.flow.source, Window(**piece.window)
-    assert isinstance(source, KafkaSource)
-    begin, end = ({partition: cut[side] for partition, cut in piece.offsets.items()} for side in (0, 1))
-    rows = (
-        context.spark.read.format("kafka")
-        .options(**kafka_options(context, source))
-        .option("assign", json.dumps({source.topic: [int(partition) for partition in piece.offsets]}))
-        .option("startingOffsets", json.dumps({source.topic: begin}))
-        .option("endingOffsets", json.dumps({source.topic: end}))
-        .load()
-    )
-    start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
-    return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
 
 
 def _pieces(context: FlowContext) -> list[Piece]:

@@ -17,7 +17,10 @@ file is read into bronze again, with its present content.
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pendulum
@@ -28,22 +31,69 @@ from tidegate.errors import RequestError
 from tidegate.ops import store
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import micro_batch
+from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, check_balance, decide
-from tidegate.spark.context import FlowContext, Replay
+from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import source_records
-from tidegate.spec import ChangeFeed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.quarantine.selection import Selection
+    from tidegate.spark.batch.split import Split
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.lake.sinks import Transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay(Work):
+    """The claim of quarantined entries."""
+
+    line_kind = "replay"
+    of_entries = True
+    compares = "before"
+
+    number: int
+    """The number of the replay; used in place of the batch id."""
+    started_ms: int
+    """When the replay began, in milliseconds since 1970."""
+    entries: tuple[Mapping[str, str], ...]
+    """``_row_id`` and ``source`` of the claimed entries."""
+
+    def app_id(self, ref: CheckpointRef) -> str:
+        """One for all replays of the flow."""
+        return ref.replays_app_id
+
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        """When the replay began."""
+        return self.started_ms
+
+    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+        """The claimed files with their current modification time: they may have been corrected in place."""
+        modified: dict[str, int] = {}
+        for entry in self.entries:
+            source = json.loads(entry["source"])
+            try:
+                modified_ms = Path(source["path"]).stat().st_mtime_ns // 1_000_000
+            except OSError:
+                modified_ms = int(source["modified_ms"])
+            modified[source["path"]] = modified_ms
+        return modified
+
+    def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
+        """They are entries already."""
+        assert split.refused is not None
+        quarantine.return_entries(context, split.refused, self.entries, txn)
+
+    def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The returned entries."""
+        return quarantine.refused_in_replay(context, spark, self.number)
+
 
 ENTRIES_AT_ONCE = 10_000
 """The maximum of one claim, so that memory does not grow with the quarantine."""
@@ -80,18 +130,18 @@ def replay_entries(
 
 
 def finish_interrupted(context: FlowContext) -> None:
-    """Finish or release the claim of an interrupted replay, before a run; writes to the live table, never to staging.
+    """Finish or release the claim of an interrupted replay, before a run; later, while a run writes to staging.
 
     If the target contains the claim's transaction, it is recorded and settled. Otherwise its entries are released: a run
     does not replay entries without a request.
     """
     marker = _marker(context)
     replay = json_codec.read(marker, _Marker, _REPAIR)
-    if replay is None:
+    if replay is None or context.target != context.live:
         return
     # The ledger line names the request of the replay, also when a later run writes it.
     request = dataclasses.replace(context.request, mode="replay", requested_by=replay.by)
-    context = dataclasses.replace(context, request=request)
+    context = dataclasses.replace(context, run=dataclasses.replace(context.run, request=request))
     unfinished = claims.unfinished_claim(context.quarantine)
     if unfinished is not None:
         number = unfinished.number
@@ -109,7 +159,7 @@ def finish_interrupted(context: FlowContext) -> None:
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
     checkpoint.check_compatible(context.layout, context.resolved)
-    if not isinstance(context.flow.source, ChangeFeed) or not tables.exists(context.quarantine):
+    if context.source_table is None or not tables.exists(context.quarantine):
         return
     if context.app_id not in tables.transactions(context.spark, context.live):
         raise RequestError(
@@ -173,7 +223,7 @@ def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
         return
     lines = store.select(
         context.layout.ops(context.pipeline.name, "ledger"),
-        f"SELECT * FROM delta_table WHERE app_id = '{context.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
+        f"SELECT * FROM delta_table WHERE app_id = '{context.ref.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
     )
     context.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]
 
@@ -184,14 +234,14 @@ def process_claim(context: FlowContext, number: int) -> None:
     Raises:
         TidegateError: As for a run. After a permanent error, the claim is released unless the target contains it.
     """
-    claim_context = _with_claim(context, number, claims.entries_of(context.quarantine, number))
-    session = context.spark.newSession()
+    entries = claims.entries_of(context.quarantine, number)
+    claim_context, session = _with_claim(context, number, entries), context.spark.newSession()
     try:
         if decide(claim_context, number).written:
             batch = session.range(0).toDF("_row_id")
         else:
-            batch = source_records.read(claim_context, session)
-            _reopen_missing(claim_context, batch)
+            batch = context.kind.read_entries(claim_context, session, entries)
+            _reopen_missing(claim_context, batch, number, entries)
         micro_batch.process(claim_context, batch, number)
     except Exception as error:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
@@ -211,7 +261,7 @@ def settle(context: FlowContext, number: int) -> None:
 def _highest_number(context: FlowContext) -> int:
     """The highest claim number in the quarantine's rows and in the transactions of quarantine and live table."""
     paths = (context.quarantine, context.live)
-    written = [tables.transactions(context.spark, path).get(context.replays_app_id, -1) for path in paths]
+    written = [tables.transactions(context.spark, path).get(context.ref.replays_app_id, -1) for path in paths]
     return max(*written, claims.highest_number(context.quarantine))
 
 
@@ -223,7 +273,7 @@ def _dry_run(context: FlowContext, selection: Selection, limit: int) -> None:
     number = _highest_number(context) + 1
     claim_context = _with_claim(context, number, entries)
     try:
-        batch = source_records.read(claim_context, context.spark.newSession())
+        batch = context.kind.read_entries(claim_context, context.spark.newSession(), entries)
         split = micro_batch.split_batch(claim_context, batch, number, Decision(quarantined=False, written=False))
         if split is not None:
             check_balance(claim_context, split.prepared)
@@ -234,18 +284,17 @@ def _dry_run(context: FlowContext, selection: Selection, limit: int) -> None:
 
 def _with_claim(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> FlowContext:
     started_ms = int(pendulum.now("UTC").timestamp() * 1000)
-    replay = Replay(number=number, started_ms=started_ms, entries=tuple(entries))
-    return dataclasses.replace(context, replay=replay, persisted=[])
+    return context.doing(Replay(number=number, started_ms=started_ms, entries=tuple(entries)))
 
 
-def _reopen_missing(context: FlowContext, batch: DataFrame) -> None:
+def _reopen_missing(context: FlowContext, batch: DataFrame, number: int, entries: list[dict[str, Any]]) -> None:
     """Reopen entries whose record is no longer in bronze. For a missing file, step 2 returns an entry ``vanished``."""
-    if context.source_table is None or context.replay is None:
+    if context.source_table is None:
         return
     import pyarrow
 
     present = {row["_row_id"] for row in batch.select("_row_id").collect()}
-    missing = [entry["_row_id"] for entry in context.replay.entries if entry["_row_id"] not in present]
+    missing = [entry["_row_id"] for entry in entries if entry["_row_id"] not in present]
     if missing:
         ids = pyarrow.table({"_row_id": pyarrow.array(missing, pyarrow.string())})
-        claims.reopen_missing(context.quarantine, context.replay.number, ids)
+        claims.reopen_missing(context.quarantine, number, ids)

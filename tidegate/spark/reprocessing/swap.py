@@ -17,6 +17,7 @@ from tidegate.checkpoints import checkpoint, progress
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger
 from tidegate.spark.batch.rows import BOOKKEEPING
+from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.lake import sinks, tables
 
 if TYPE_CHECKING:
@@ -28,31 +29,34 @@ if TYPE_CHECKING:
 
 def staging(context: FlowContext) -> Path:
     """The folder of the staging table of the flow's checkpoint."""
-    ref = context.ref
-    return context.layout.staging(context.pipeline.name, context.flow.name, ref.version, ref.refresh)
+    return Staged().target(context)
 
 
-def swap_in(context: FlowContext) -> None:
-    """Swap staging into the live table, after the whole feed was read. The commit carries the last staged transaction."""
-    staged = tables.transactions(context.spark, context.target).get(context.app_id)
+def swap_in(context: FlowContext) -> FlowContext:
+    """Swap staging into the live table, after the whole feed was read. The commit carries the last staged transaction.
+
+    Returns:
+        The flow with its stream into the live table; as it was where nothing is staged.
+    """
+    staged = tables.transactions(context.spark, staging(context)).get(context.app_id)
     if staged is None:
-        return
+        return context
     started = time.monotonic()
     spark, live = context.spark.newSession(), context.live
-    rows, old = tables.read(spark, context.target), tables.read(spark, live)
+    rows, old = tables.read(spark, staging(context)), tables.read(spark, live)
     replaced = _rekeyed(context) or not sinks.fits(rows, old)
     prepared = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
     txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
     if replaced:
         sinks.replace_table(rows, live, txn)
     else:
-        recompute = context.flow.target.write_mode == "recompute"
-        sinks.swap(rows, live, context.flow.target.keys, txn, () if recompute else BOOKKEEPING)
-    finish(context, round(time.monotonic() - started, 3))
+        ignored = () if context.flow.kind.has_groups else BOOKKEEPING
+        sinks.swap(rows, live, context.flow.target.keys, txn, ignored)
+    return finish(context, round(time.monotonic() - started, 3))
 
 
-def finish(context: FlowContext, seconds: float = 0.0) -> None:
-    """Record a committed swap and remove staging; also after a crash that followed the commit."""
+def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
+    """Record a committed swap and remove staging, also after a crash that followed the commit; returns as `swap_in`."""
     folder, live = staging(context), context.live
     staged = tables.transactions(context.spark, folder).get(context.app_id)
     if staged is not None:
@@ -62,7 +66,7 @@ def finish(context: FlowContext, seconds: float = 0.0) -> None:
         ledger.record_batch(context, record)
         context.record_batch(record)
     shutil.rmtree(folder)
-    context.target = live
+    return context.doing(Stream())
 
 
 def is_past_replacement(context: FlowContext) -> bool:

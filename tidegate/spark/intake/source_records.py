@@ -25,21 +25,18 @@ _MAX_PATHS = 500
 """Up to this number of landed files, the condition lists their paths, so that Delta can skip files of bronze."""
 
 
-def read(context: FlowContext, session: SparkSession) -> DataFrame:
-    """The source rows of the claimed entries, without those that no longer exist.
+def read(context: FlowContext, session: SparkSession, entries: Sequence[Mapping[str, str]]) -> DataFrame:
+    """The source rows of quarantine entries, without those that no longer exist.
 
     Args:
-        context: The flow, with its replay.
+        entries: Their ``_row_id`` and ``source``.
 
     Returns:
-        Rows of the flow's source with ``_row_id``, persisted; an empty frame for a flow without a source table.
+        Rows of the flow's source table with ``_row_id``, persisted.
     """
     from pyspark.sql import functions as F
 
-    assert context.replay is not None
-    entries = context.replay.entries
-    if context.source_table is None:
-        return session.range(0).toDF("_row_id")
+    assert context.source_table is not None
     ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
     if context.resolved.landing is None:
         rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.spark.context import Replay
+from tidegate.spark.intake import source_records
 from tidegate.spark.lake import sinks
-from tidegate.spark.reprocessing import source_records
+from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import ChangeFeed, Flow, Table
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def context_of_replay(
 ) -> FlowContext:
     claimed = tuple({"_row_id": row_id, "source": json.dumps(source)} for row_id, source in entries)
     replay = Replay(number=0, started_ms=orders.PLANNED_MS, entries=claimed)
-    return orders.flow_context(spark, folder, flow, replay=replay)
+    return orders.flow_context(spark, folder, flow, work=replay)
 
 
 def append(context: FlowContext, rows: DataFrame, batch_id: int = 0) -> None:
@@ -40,8 +40,13 @@ def append(context: FlowContext, rows: DataFrame, batch_id: int = 0) -> None:
     sinks.append(rows, context.source_table, sinks.Transaction(app_id="upstream", batch_id=batch_id, prepared={}))
 
 
+def read_entries(context: FlowContext) -> DataFrame:
+    assert isinstance(context.work, Replay)
+    return context.kind.read_entries(context, context.spark, context.work.entries)
+
+
 def read(context: FlowContext) -> list[dict[str, Any]]:
-    rows = [row.asDict() for row in source_records.read(context, context.spark).orderBy("_row_id").collect()]
+    rows = [row.asDict() for row in read_entries(context).orderBy("_row_id").collect()]
     assert context.persisted, "it is unpersisted with the batch"
     context.release()
     return rows
@@ -84,7 +89,7 @@ def test_messages_are_read_by_id_within_the_range_of_the_offsets(spark: SparkSes
 def test_a_flow_that_reads_files_has_no_source_rows(spark: SparkSession, tmp_path: Path) -> None:
     context = context_of_replay(spark, tmp_path, orders.BRONZE, ("a@1", {"path": "a"}))
 
-    assert source_records.read(context, spark).collect() == []
+    assert read_entries(context).collect() == []
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,98 @@
+"""The kinds of run: which flows each applies to, what it refuses, and the function that does it. A new kind is one line in `RUNS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.errors import RequestError
+from tidegate.spec import ChangeFeed, Flow, Pipeline
+
+
+def _accept(_pipeline: Pipeline, _flow: Flow) -> None:
+    """Refuse nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunKind:
+    """One kind of run; its name is the ``mode`` of a request."""
+
+    meaning: str
+    """For forms and messages; empty for a run that has commands of its own."""
+    code: str
+    """``<module>:<function>``: takes the `tidegate.spark.context.FlowContext` of one flow. It is imported by the job only."""
+    applies_to: Callable[[Flow], bool]
+    """Other flows of the run do an ordinary increment."""
+    check: Callable[[Pipeline, Flow], None] = _accept
+    """Raises `RequestError` for a flow that this kind applies to and that lacks something."""
+    window: Literal["none", "optional", "required"] = "none"
+    reads_source: bool = True
+    """Whether it may read a whole source; if not, the job starts as for little data."""
+    rewrites: Literal["nothing", "window", "table"] = "table"
+    """Which rows of the target may change, for plans."""
+
+
+def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
+    table = event_time_table(pipeline, flow)
+    if event_time(pipeline, flow) is not None:
+        return
+    if pipeline.writer_of(table) is None:
+        raise RequestError(
+            f"flow {flow.name!r} cannot be backfilled: another pipeline writes {table!r}, "
+            "from which its groups are computed. Backfill that pipeline: the next increment reads the changes. "
+            "Or use mode='full_refresh'."
+        )
+    raise RequestError(
+        f"flow {flow.name!r} cannot be backfilled: no event_time is declared. Write "
+        f"Table(…, event_time=<a date or timestamp column>) for {table!r}, or use mode='full_refresh'."
+    )
+
+
+RUNS: dict[str, RunKind] = {
+    "incremental": RunKind(
+        meaning="read what is new since the checkpoint",
+        code="tidegate.spark.runs:increment",
+        applies_to=lambda _: False,
+    ),
+    "backfill": RunKind(
+        meaning="derive the rows of a window of event time again, with the present code and suite",
+        code="tidegate.spark.runs:backfill",
+        applies_to=lambda flow: bool(flow.target.keys),
+        check=_check_event_time,
+        window="required",
+        rewrites="window",
+    ),
+    "reingest": RunKind(
+        meaning="read the landing zone or the topic again; only what bronze does not contain is written",
+        code="tidegate.spark.runs:reingest",
+        applies_to=lambda flow: not isinstance(flow.source, ChangeFeed),
+        window="optional",
+        rewrites="nothing",
+    ),
+    "full_refresh": RunKind(
+        meaning="derive whole tables again; readers see the old ones until the new ones are complete",
+        code="tidegate.spark.runs:full_refresh",
+        applies_to=lambda flow: bool(flow.target.keys),
+    ),
+    "replay": RunKind(meaning="", code="tidegate.spark.runs:replay", applies_to=lambda _: True, reads_source=False),
+}
+"""Every kind of run, by its name."""
+
+
+def modes() -> dict[str, str]:
+    """The modes of a run of a pipeline, with their meaning."""
+    return {name: kind.meaning for name, kind in RUNS.items() if kind.meaning}
+
+
+def event_time_table(pipeline: Pipeline, flow: Flow) -> str:
+    """The table whose event time defines windows of this flow: its target, or the source of its groups."""
+    if flow.kind.has_groups and isinstance(flow.source, ChangeFeed):
+        return flow.source.table
+    return flow.target.name
+
+
+def event_time(pipeline: Pipeline, flow: Flow) -> str | None:
+    """The event time column of `event_time_table`; None if it has none, or another pipeline writes the table."""
+    name = event_time_table(pipeline, flow)
+    return next((each.target.event_time for each in pipeline.flows if each.target.name == name), None)

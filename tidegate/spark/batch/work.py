@@ -1,0 +1,107 @@
+"""What is done to a flow: the batches of its stream, or one of the jobs of `tidegate.spark.reprocessing`.
+
+Every job goes through the same six steps (`tidegate.spark.batch.micro_batch`). They differ in where rows come from, which ids
+they carry, and what is refused.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.checkpoints import progress, refusal
+from tidegate.spark.batch import quarantine
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.refusal import BatchDecision
+    from tidegate.spark.batch.split import Split
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.lake.sinks import Transaction
+
+
+class Work(ABC):
+    """One job. What it does not override holds for new rows of a source."""
+
+    line_kind: Literal["", "replay"] = ""
+    """The ``kind`` of its ledger lines; empty for the one that the flow's kind gives them."""
+    of_entries = False
+    """Its rows are quarantine entries: no sample for the gate to judge, and no new files."""
+    compares: Literal["in_merge", "before", "never"] = "in_merge"
+    """Whether rows are compared with newer rows of the table: by the MERGE where it can, by a query before it, or not."""
+
+    @abstractmethod
+    def app_id(self, ref: CheckpointRef) -> str:
+        """The ``txnAppId`` of its writes."""
+
+    @abstractmethod
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        """When the batch was planned, in milliseconds since 1970; the same on every rerun."""
+
+    @abstractmethod
+    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+        """The files of a batch of a landing folder: path to modification time in milliseconds since 1970."""
+
+    def target(self, context: FlowContext) -> Path:
+        """The table that is written: the live table."""
+        return context.live
+
+    def is_first_read(self, context: FlowContext) -> bool:
+        """Whether nothing of the batch can have been read before, so that no table is searched for it."""
+        return False
+
+    def take_out_decision(self, context: FlowContext, batch_id: int) -> BatchDecision | None:
+        """The decision that all rows of this batch go to quarantine; None when there is none."""
+        return None
+
+    def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
+        """Step 3: write the refused rows of a split to quarantine."""
+        assert split.refused is not None
+        quarantine.append(context, split.refused, batch_id, txn, self.planned_ms(context, batch_id))
+
+    def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The rows that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
+        return quarantine.refused_in_batch(context, spark, batch_id)
+
+
+@dataclass(frozen=True)
+class Stream(Work):
+    """The micro-batches of the flow's stream, into the live table."""
+
+    def app_id(self, ref: CheckpointRef) -> str:
+        """The checkpoint's own."""
+        return ref.app_id
+
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        """From Spark's offset log."""
+        return progress.planned_batch(context.checkpoint, batch_id).timestamp_ms
+
+    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+        """From the source log. Spark lists some names that begin with "_" (`_metadata.csv`, `_a=b.csv`), but reads none of them."""
+        return {
+            file.path: file.modified_ms
+            for file in progress.batch_files(context.checkpoint, batch_id)
+            if not Path(file.path).name.startswith("_")
+        }
+
+    def is_first_read(self, context: FlowContext) -> bool:
+        """In the flow's first checkpoint: Spark's source log lists no file and no message twice."""
+        return (context.ref.version, context.ref.refresh) == (1, 0)
+
+    def take_out_decision(self, context: FlowContext, batch_id: int) -> BatchDecision | None:
+        """As a person decided after the gate refused the batch."""
+        return refusal.decision(context.layout, context.ref, batch_id)
+
+
+@dataclass(frozen=True)
+class Staged(Stream):
+    """The micro-batches of a new checkpoint version or a full refresh, into the table that replaces the live one."""
+
+    def target(self, context: FlowContext) -> Path:
+        """The staging table of the checkpoint."""
+        ref = context.ref
+        return context.layout.staging(context.pipeline.name, context.flow.name, ref.version, ref.refresh)

@@ -1,0 +1,94 @@
+"""Row flows: the changes of a table, transformed and judged, into a table by key or appended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.runs import event_time
+from tidegate.spark.batch import rows
+from tidegate.spark.intake import parse, source_records, sources
+from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.lake import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.batch.split import Decision, Split
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.reprocessing.backfill import Backfill
+    from tidegate.window import Window
+
+
+class Rows(Kind):
+    """Rows of a change feed."""
+
+    def read_stream(self, context: FlowContext) -> DataFrame:
+        """The change feed."""
+        return sources.change_feed(context)
+
+    def split(self, context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+        """Rows are upserted or appended, refused, or filtered."""
+        return rows.split_rows(context, batch, batch_id, decision)
+
+    def keys_in_window(self, context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
+        """From the output of the transform for all rows of the source, and from the live table."""
+        from pyspark.sql import functions as F
+
+        target, column = context.flow.target, event_time(context.pipeline, context.flow)
+        assert column is not None
+        output = rows.transform_records(context, _whole_feed(context, pending))
+        output = output.where(tables.within(output, column, window, target.name)).select(*target.keys)
+        live = tables.read(context.spark, context.live)
+        if column in live.columns:
+            live_keys = live.where(tables.within(live, column, window, target.name)).select(*target.keys)
+            output = output.unionByName(live_keys)
+        return output.where(" AND ".join(f"`{key}` IS NOT NULL" for key in target.keys)).select(
+            *[F.col(key) for key in target.keys]
+        )
+
+    def split_keys(self, context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
+        """The result replaces the table's rows of these keys."""
+        return rows.replace_rows(context, source_rows(context, keys, pending), keys, pending.number, decision)
+
+    def read_entries(
+        self, context: FlowContext, spark: SparkSession, entries: Sequence[Mapping[str, str]]
+    ) -> DataFrame:
+        """From bronze, or from the change feed of the source table."""
+        return source_records.read(context, spark, entries)
+
+
+def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:
+    """The source rows from which the present code derives rows of the keys."""
+    feed = _whole_feed(context, pending)
+    names = list(context.flow.target.keys)
+    ids = rows.transform_records(context, feed).join(keys, names, "left_semi").select("_row_id").distinct().persist()
+    context.persisted.append(ids)
+    if context.resolved.landing is not None:
+        return feed.join(ids, "_row_id", "left_semi")
+    # A row of a keyed source gets its `_row_id` only when it is parsed.
+    source_keys = (
+        parse.keyed_feed(feed, context.resolved.source_keys)
+        .join(ids, "_row_id", "left_semi")
+        .select(*context.resolved.source_keys)
+    )
+    return feed.join(source_keys, list(context.resolved.source_keys), "left_semi")
+
+
+def _whole_feed(context: FlowContext, pending: Backfill) -> DataFrame:
+    """All rows of the source as inserts, in the form of its change feed."""
+    from pyspark.sql import functions as F
+
+    assert context.source_table is not None
+    source = tables.read(context.spark, context.source_table, pending.source_version)
+    return source.withColumns(
+        {
+            "_change_type": F.lit("insert"),
+            "_commit_version": F.lit(pending.source_version).cast("bigint"),
+            "_commit_timestamp": F.timestamp_millis(F.lit(pending.planned_at_ms)),
+        }
+    )
+
+
+KIND = Rows()

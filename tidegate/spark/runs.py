@@ -1,0 +1,59 @@
+"""What each kind of run (`tidegate.runs`) does to one flow; `tidegate.spark.job` calls them by the request's mode."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegate.runs import RUNS
+from tidegate.spark.flow import refresh_once, run_flow
+from tidegate.spark.reprocessing import backfill as backfills
+from tidegate.spark.reprocessing import reingest as reingests
+from tidegate.spark.reprocessing.replay import replay_entries
+
+if TYPE_CHECKING:
+    from tidegate.request import RunRequest
+    from tidegate.spark.context import FlowContext
+    from tidegate.spec import Flow
+
+
+def load(request: RunRequest, flow: Flow) -> Callable[[FlowContext], None]:
+    """What the request does to this flow: an increment where its mode applies to other flows only."""
+    kind = RUNS[request.mode if request.applies_to(flow) else "incremental"]
+    module, _, function = kind.code.partition(":")
+    run: Callable[[FlowContext], None] = getattr(importlib.import_module(module), function)
+    return run
+
+
+def increment(context: FlowContext) -> None:
+    """Read what is new."""
+    run_flow(context)
+
+
+def full_refresh(context: FlowContext) -> None:
+    """Derive the whole table again, in the next refresh of the checkpoint."""
+    run_flow(context, before=refresh_once)
+
+
+def backfill(context: FlowContext) -> None:
+    """Read what is new, then derive the window again."""
+    window = context.request.window
+    assert window is not None
+    run_flow(context, after=lambda flow: backfills.backfill(flow, window))
+
+
+def reingest(context: FlowContext) -> None:
+    """Read the whole source again, in the next refresh; or read what is new, then the window again."""
+    window = context.request.window
+    if window is None:
+        run_flow(context, before=refresh_once)
+    else:
+        run_flow(context, after=lambda flow: reingests.reingest(flow, window))
+
+
+def replay(context: FlowContext) -> None:
+    """Send quarantine entries through the flow again, without an increment."""
+    request = context.request
+    assert request.selection is not None
+    replay_entries(context, request.selection, limit=request.limit, dry_run=request.dry_run)

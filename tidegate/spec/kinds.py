@@ -1,0 +1,80 @@
+"""The kinds of flow: what each declares, its words in plans, and the module that runs it. A new kind is one line in `KINDS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.errors import FieldError
+from tidegate.spec.sources import ChangeFeed, FileSource, KafkaSource, Source
+
+if TYPE_CHECKING:
+    from tidegate.spec.flow import Flow
+    from tidegate.spec.table import WriteMode
+
+_NO_TRANSFORM = "None for a landing flow: bronze keeps the raw record"
+_COPY = "a transform: without one this flow would only copy its source"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowKind:
+    """One kind of flow."""
+
+    code: str
+    """The module whose ``KIND`` reads the stream and splits its batches (`tidegate.spark.kinds.kind.Kind`). It is imported
+    by the job only."""
+    source: type[Source]
+    shapes: tuple[tuple[WriteMode, bool], ...]
+    """What a flow of this kind declares: the write mode of its target, and whether it has a transform."""
+    gate: bool = True
+    """Whether it may have a gate."""
+    unit: str = "row"
+    """What a run of it rewrites, for plans; a flow whose unit is ``group`` derives its groups from rows of its source."""
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the flow derives whole groups: windows and estimates count groups, and no group is ever quarantined."""
+        return self.unit == "group"
+
+
+KINDS: dict[str, FlowKind] = {
+    "files": FlowKind(code="tidegate.spark.kinds.files", source=FileSource, shapes=(("append", False),), gate=False),
+    "messages": FlowKind(
+        code="tidegate.spark.kinds.messages", source=KafkaSource, shapes=(("append", False),), gate=False
+    ),
+    "rows": FlowKind(
+        code="tidegate.spark.kinds.rows",
+        source=ChangeFeed,
+        shapes=(("upsert", False), ("upsert", True), ("append", True)),
+        unit="key",
+    ),
+    "groups": FlowKind(
+        code="tidegate.spark.kinds.groups", source=ChangeFeed, shapes=(("recompute", True),), unit="group"
+    ),
+}
+"""Every kind of flow, by its name."""
+
+_TRANSFORMS: Mapping[WriteMode, str] = {"append": _COPY, "recompute": "a transform that computes the groups"}
+
+
+def kind_of(flow: Flow) -> FlowKind:
+    """The kind that declares what this flow declares.
+
+    Raises:
+        FieldError: No kind does; the message says which field does not fit the others.
+    """
+    owner, landing = f"Flow {flow.name!r}", not isinstance(flow.source, ChangeFeed)
+    shape = (flow.target.write_mode, flow.transform is not None)
+    kinds = [kind for kind in KINDS.values() if isinstance(flow.source, kind.source)]
+    for kind in kinds:
+        if shape in kind.shapes:
+            if flow.gate is not None and not kind.gate:
+                allowed = "None for a landing flow: declare the gate on the next flow"
+                raise FieldError(owner, "gate", flow.gate.suite, allowed)
+            return kind
+    if landing and flow.transform is not None:
+        raise FieldError(owner, "transform", flow.transform, _NO_TRANSFORM)
+    if landing:
+        raise FieldError(owner, "target", flow.target.name, "a table without keys for a landing flow")
+    raise FieldError(owner, "transform", flow.transform, _TRANSFORMS[flow.target.write_mode])
