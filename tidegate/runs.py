@@ -29,8 +29,8 @@ class RunKind:
     window: Literal["none", "optional", "required"] = "none"
     reads_source: bool = True
     """Whether it may read a whole source; if not, the job starts as for little data."""
-    rewrites: Literal["nothing", "window", "table"] = "table"
-    """Which rows of the target may change, for plans."""
+    rewrites: str = "{table} ({rows:,} rows), where the result differs"
+    """What may change, for plans: with ``{table}``, its number of ``{rows}``, and ``{keys}``, those in the window."""
 
 
 def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
@@ -61,14 +61,14 @@ RUNS: dict[str, RunKind] = {
         applies_to=lambda flow: bool(flow.target.keys),
         check=_check_event_time,
         window="required",
-        rewrites="window",
+        rewrites="{keys}, where the result differs",
     ),
     "reingest": RunKind(
         meaning="read the landing zone or the topic again; only what bronze does not contain is written",
         code="tidegate.spark.runs:reingest",
         applies_to=lambda flow: not isinstance(flow.source, ChangeFeed),
         window="optional",
-        rewrites="nothing",
+        rewrites="nothing: only missing rows are added to {table}",
     ),
     "full_refresh": RunKind(
         meaning="derive whole tables again; readers see the old ones until the new ones are complete",

@@ -34,7 +34,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relativ
 
 def fenced(text: str) -> Iterator[tuple[str, str]]:
     """The language and the content of each fenced block."""
-    yield from re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def spans(text: str) -> list[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
@@ -123,6 +124,12 @@ def backfill(number: int = 0, planned_at_ms: int = PLANNED_MS) -> Backfill:
     return Backfill(
         number=number, run_key="r", window={}, source_version=0, planned_at_ms=planned_at_ms, requested_by="ada"
     )
+
+
+def environment(folder: Path, kafka: str = "") -> Environment:
+    """The environment of the contexts in this folder."""
+    variables = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
+    return Environment.read(variables | ({"TIDEGATE_KAFKA": kafka} if kafka else {}))
 
 
 def reading(context: FlowContext, source: FileSource) -> FlowContext:

@@ -183,20 +183,17 @@ def _of_mode(
     pipeline = resolved.pipeline
     reads = source_extent(environment, layout, pipeline.name, flow, request.window)
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
-    keys, rows, kind = None, reads.rows, RUNS[request.mode]
-    if kind.rewrites == "nothing":
-        rewrites = f"nothing: only missing rows are added to {flow.target.name}"
-    elif kind.rewrites == "window" and request.window is not None:
+    keys, rows, quantity, words = None, reads.rows, "", RUNS[request.mode].rewrites
+    if "{keys}" in words and request.window is not None:
         keys = _keys_within(layout, pipeline, flow, request.window)
         unit = flow.kind.unit
-        quantity = f"an unknown number of {unit}s" if keys is None else count(keys, unit)
-        rewrites = f"{quantity} of {flow.target.name} in {request.window.summary()}, where the result differs"
+        number = f"an unknown number of {unit}s" if keys is None else count(keys, unit)
+        quantity = f"{number} of {flow.target.name} in {request.window.summary()}"
         if keys is not None and flow.kind.has_groups:
             rows = keys
         elif keys is not None and existing and rows is not None:
             rows = round(rows * min(1, keys / existing))
-    else:
-        rewrites = f"{flow.target.name} ({0 if existing is None else existing:,} rows), where the result differs"
+    rewrites = words.format(table=flow.target.name, rows=existing or 0, keys=quantity)
     return FlowPreview(
         flow=flow.name,
         reads=reads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +192,8 @@ def test_a_split_with_fewer_refused_rows_than_great_expectations_counts_is_an_er
 
     context = flow_context(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE])
     assert context.gate is not None
-    context.gate = ForgetfulGate(context.gate.suite, "code", context.gate.lake_context)
+    forgetful = ForgetfulGate(context.gate.suite, "code", context.gate.lake_context)
+    context = dataclasses.replace(context, gate=forgetful)
 
     with pytest.raises(SpecError, match="flags 0 rows, but Great Expectations counts 1"):
         decide(context, (1, 1, 5), (2, 1, -1))
