@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError
 from tidegate.ops import store
 from tidegate.runtime.jars import class_path
 from tidegate.spark import runs
-from tidegate.spark.batch import micro_batch, raw
+from tidegate.spark.batch import micro_batch
 from tidegate.spark.intake import sources
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status import lag, lost_messages
@@ -117,14 +116,13 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
-    original: Callable[..., Any] = raw.split_messages
+    check_topic = sources.check_topic
 
-    def recreating(*args: Any) -> Any:
-        args[1].persist().count()
+    def recreate_and_check(*args: Any) -> None:
         topics.recreate(clicks.broker, clicks.topic)
-        return original(*args)
+        check_topic(*args)
 
-    monkeypatch.setattr(raw, "split_messages", recreating)
+    monkeypatch.setattr(sources, "check_topic", recreate_and_check)
     with pytest.raises(TopicReplacedError):
         clicks.run()
     assert orders.table(clicks.context().live) == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, table, transaction
+from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.spark.batch import quarantine, raw
@@ -202,7 +202,8 @@ def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any,
 
 def split_messages(context: FlowContext, *messages: tuple[Any, ...], batch_id: int = 0) -> Split | None:
     batch = context.spark.createDataFrame(list(messages), MESSAGE).coalesce(1)
-    return raw.split_messages(context, batch, batch_id, NEW, PLANNED_MS)
+    plan_batch(context, batch_id)
+    return raw.split_messages(context, batch, batch_id, NEW)
 
 
 def test_messages_are_stored_raw_with_their_coordinates(flow: Callable[..., FlowContext]) -> None:

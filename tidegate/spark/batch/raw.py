@@ -12,7 +12,7 @@ from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing, sources
 from tidegate.spark.intake.reader import CheckedFile
 from tidegate.spark.lake import local, sinks, tables
-from tidegate.spec import FileSource, KafkaSource
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,14 +92,11 @@ def split_landing_files(
     )
 
 
-def split_messages(
-    context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, planned_at_ms: int
-) -> Split | None:
+def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Append raw Kafka messages: key, value, headers, topic, topic id, partition, offset and timestamp."""
     from pyspark.sql import functions as F
 
-    source, ref = context.flow.source, context.ref
-    assert isinstance(source, KafkaSource)
+    source, ref = sources.topic_of(context), context.ref
     recorded = topic.recorded(context.layout, ref.dag_id, ref.flow, ref.version)
     topic_id = F.lit(recorded.topic_id if recorded is not None and recorded.topic_id else None).cast("string")
     rows = batch.select(
@@ -113,7 +110,7 @@ def split_messages(
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_timestamp"),
-        F.timestamp_millis(F.lit(planned_at_ms)).alias("_ingested_at"),
+        F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     ).persist()
     context.persisted.append(rows)

@@ -35,8 +35,10 @@ _PROBE_SECONDS = 10.0
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
 
-def files_stream(context: FlowContext, source: FileSource) -> DataFrame:
+def files_stream(context: FlowContext) -> DataFrame:
     """The new files of a landing folder, without their content: ``path, length, modificationTime``."""
+    source = context.flow.source
+    assert isinstance(source, FileSource)
     return (
         context.spark.readStream.format("binaryFile")
         .schema(_FILE_SCHEMA)
@@ -59,8 +61,15 @@ def _bound(context: FlowContext, source: FileSource) -> tuple[str, int]:
     return batch_bounds.trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
 
 
-def topic_stream(context: FlowContext, source: KafkaSource) -> DataFrame:
+def topic_of(context: FlowContext) -> KafkaSource:
+    """The source of a flow that reads a topic."""
+    assert isinstance(context.flow.source, KafkaSource)
+    return context.flow.source
+
+
+def topic_stream(context: FlowContext) -> DataFrame:
     """The messages of a topic: the connector's columns with headers."""
+    source = topic_of(context)
     return (
         context.spark.readStream.format("kafka")
         .options(**kafka_options(context, source))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.runs import event_time, event_time_table
-from tidegate.spark.batch import groups
+from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.intake import sources
 from tidegate.spark.kinds.kind import Kind
 from tidegate.spark.lake import tables
@@ -19,32 +19,27 @@ if TYPE_CHECKING:
     from tidegate.window import Window
 
 
-class Groups(Kind):
-    """Groups of rows of a keyed table."""
-
-    def read_stream(self, context: FlowContext) -> DataFrame:
-        """The change feed."""
-        return sources.change_feed(context)
-
-    def split(self, context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-        """Groups are written, deleted, or unchanged."""
-        return groups.split_groups(context, batch, batch_id, decision)
-
-    def keys_in_window(self, context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
-        """The groups with a row of the source in the window."""
-        column = event_time(context.pipeline, context.flow)
-        assert column is not None and context.source_table is not None
-        source = tables.read(context.spark, context.source_table, pending.source_version)
-        within = tables.within(source, column, window, event_time_table(context.pipeline, context.flow))
-        return source.where(within).select(*context.flow.target.keys)
-
-    def split_keys(self, context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
-        """As a batch whose change feed names these groups."""
-        from pyspark.sql import functions as F
-
-        version = F.lit(pending.source_version).cast("bigint")
-        feed = keys.withColumns({"_change_type": F.lit("insert"), "_commit_version": version})
-        return self.split(context, feed, pending.number, decision)
+def _keys_in_window(context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
+    """The groups with a row of the source in the window."""
+    column = event_time(context.pipeline, context.flow)
+    assert column is not None and context.source_table is not None
+    source = tables.read(context.spark, context.source_table, pending.source_version)
+    within = tables.within(source, column, window, event_time_table(context.pipeline, context.flow))
+    return source.where(within).select(*context.flow.target.keys)
 
 
-KIND = Groups()
+def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
+    """As a batch whose change feed names these groups."""
+    from pyspark.sql import functions as F
+
+    version = F.lit(pending.source_version).cast("bigint")
+    feed = keys.withColumns({"_change_type": F.lit("insert"), "_commit_version": version})
+    return split_groups(context, feed, pending.number, decision)
+
+
+KIND = Kind(
+    read_stream=sources.change_feed,
+    split=split_groups,
+    keys_in_window=_keys_in_window,
+    split_keys=_split_keys,
+)

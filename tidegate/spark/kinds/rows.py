@@ -11,9 +11,7 @@ from tidegate.spark.kinds.kind import Kind
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.context import FlowContext
@@ -21,42 +19,25 @@ if TYPE_CHECKING:
     from tidegate.window import Window
 
 
-class Rows(Kind):
-    """Rows of a change feed."""
+def _keys_in_window(context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
+    """From the output of the transform for all rows of the source, and from the live table."""
+    from pyspark.sql import functions as F
 
-    def read_stream(self, context: FlowContext) -> DataFrame:
-        """The change feed."""
-        return sources.change_feed(context)
+    target, column = context.flow.target, event_time(context.pipeline, context.flow)
+    assert column is not None
+    output = rows.transform_records(context, _whole_feed(context, pending))
+    output = output.where(tables.within(output, column, window, target.name)).select(*target.keys)
+    live = tables.read(context.spark, context.live)
+    if column in live.columns:
+        live_keys = live.where(tables.within(live, column, window, target.name)).select(*target.keys)
+        output = output.unionByName(live_keys)
+    return output.where(" AND ".join(f"`{key}` IS NOT NULL" for key in target.keys)).select(
+        *[F.col(key) for key in target.keys]
+    )
 
-    def split(self, context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-        """Rows are upserted or appended, refused, or filtered."""
-        return rows.split_rows(context, batch, batch_id, decision)
 
-    def keys_in_window(self, context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
-        """From the output of the transform for all rows of the source, and from the live table."""
-        from pyspark.sql import functions as F
-
-        target, column = context.flow.target, event_time(context.pipeline, context.flow)
-        assert column is not None
-        output = rows.transform_records(context, _whole_feed(context, pending))
-        output = output.where(tables.within(output, column, window, target.name)).select(*target.keys)
-        live = tables.read(context.spark, context.live)
-        if column in live.columns:
-            live_keys = live.where(tables.within(live, column, window, target.name)).select(*target.keys)
-            output = output.unionByName(live_keys)
-        return output.where(" AND ".join(f"`{key}` IS NOT NULL" for key in target.keys)).select(
-            *[F.col(key) for key in target.keys]
-        )
-
-    def split_keys(self, context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
-        """The result replaces the table's rows of these keys."""
-        return rows.replace_rows(context, source_rows(context, keys, pending), keys, pending.number, decision)
-
-    def read_entries(
-        self, context: FlowContext, spark: SparkSession, entries: Sequence[Mapping[str, str]]
-    ) -> DataFrame:
-        """From bronze, or from the change feed of the source table."""
-        return source_records.read(context, spark, entries)
+def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
+    return rows.replace_rows(context, source_rows(context, keys, pending), keys, pending.number, decision)
 
 
 def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:
@@ -91,4 +72,10 @@ def _whole_feed(context: FlowContext, pending: Backfill) -> DataFrame:
     )
 
 
-KIND = Rows()
+KIND = Kind(
+    read_stream=sources.change_feed,
+    split=rows.split_rows,
+    keys_in_window=_keys_in_window,
+    split_keys=_split_keys,
+    read_entries=source_records.read,
+)

@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING
 import pendulum
 
 from tidegate.spark.batch import micro_batch, quarantine
-from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work
+from tidegate.spark.reprocessing.pending_work import PendingWork
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.sinks import Transaction
@@ -40,35 +39,15 @@ ALREADY_DONE = "An earlier attempt completed this request; to repeat it, clear t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backfill(Work):
+class Backfill(PendingWork):
     """One backfill of one flow, as it is stored beside the checkpoint."""
 
     compares = "never"
 
-    number: int
-    """Also the ``txnVersion`` of its writes."""
     run_key: str
-    window: dict[str, str]
     source_version: int
-    planned_at_ms: int
-    requested_by: str
     seconds: float = 0.0
     """Duration of the search for the keys."""
-    request_id: str = ""
-    """Retries of one request do the backfill once. Airflow gives a cleared run a new request."""
-    done: bool = False
-
-    def app_id(self, ref: CheckpointRef) -> str:
-        """The one of the checkpoint's windows."""
-        return ref.windows_app_id
-
-    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
-        """When it was stored."""
-        return self.planned_at_ms
-
-    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
-        """None: a backfill reads a table."""
-        return {}
 
     def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
         """Entries of its rows exist already, where there is a quarantine."""

@@ -6,27 +6,43 @@ written anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate import json_codec
+from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.context import FlowContext
 
 
-class PendingWork(Protocol):
-    """A dataclass of JSON values with a number."""
+@dataclass(frozen=True, kw_only=True)
+class PendingWork(Work):
+    """A backfill, or a piece of a reingest; its fields are JSON values."""
 
-    @property
-    def number(self) -> int:
-        """Also the ``txnVersion`` of its writes."""
-        ...
+    number: int
+    """Also the ``txnVersion`` of its writes."""
+    window: dict[str, str]
+    planned_at_ms: int
+    requested_by: str
+    request_id: str = ""
+    """Retries of one request do the work once. Airflow gives a cleared run a new request."""
+    done: bool = False
+
+    def app_id(self, ref: CheckpointRef) -> str:
+        """The one of the checkpoint's windows."""
+        return ref.windows_app_id
+
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        """When it was stored."""
+        return self.planned_at_ms
 
 
-Work = TypeVar("Work", bound=PendingWork)
+Stored = TypeVar("Stored", bound=PendingWork)
 
 
 def numbers(context: FlowContext) -> list[int]:
@@ -34,7 +50,7 @@ def numbers(context: FlowContext) -> list[int]:
     return sorted(int(path.stem) for path in folder(context).glob("*.json") if path.stem.isdigit())
 
 
-def read(context: FlowContext, number: int, kind: type[Work]) -> Work:
+def read(context: FlowContext, number: int, kind: type[Stored]) -> Stored:
     """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
     work = json_codec.read(_path(context, number), kind, "Restore it from a backup.")
     assert work is not None

@@ -19,38 +19,22 @@ from typing import TYPE_CHECKING
 import pendulum
 
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.batch.work import Work
 from tidegate.spark.reprocessing import pending_work
+from tidegate.spark.reprocessing.pending_work import PendingWork
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.context import FlowContext
     from tidegate.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece(Work):
+class Piece(PendingWork):
     """A part of a window, at most as large as a micro-batch."""
 
-    number: int
-    """Also the ``txnVersion`` of its writes."""
-    request_id: str
-    window: dict[str, str]
-    planned_at_ms: int
-    requested_by: str
     files: dict[str, int] = field(default_factory=dict)
     """Path to modification time in milliseconds."""
     offsets: dict[str, list[int]] = field(default_factory=dict)
     """Partition to its first offset (included) and its last (excluded)."""
-    done: bool = False
-
-    def app_id(self, ref: CheckpointRef) -> str:
-        """The one of the checkpoint's windows."""
-        return ref.windows_app_id
-
-    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
-        """When it was stored."""
-        return self.planned_at_ms
 
     def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
         """Those of the piece."""

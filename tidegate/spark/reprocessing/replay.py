@@ -92,7 +92,7 @@ class Replay(Work):
 
     def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
         """The returned entries."""
-        return quarantine.refused_in_replay(context, spark, self.number)
+        return quarantine.refused_in_replay(context, spark, batch_id)
 
 
 ENTRIES_AT_ONCE = 10_000
