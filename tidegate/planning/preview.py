@@ -14,11 +14,11 @@ from tidegate.errors import TidegateError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.planning.backfill import Commands, commands
-from tidegate.planning.downstream import Downstream, downstream_of
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.extent import Extent, rows_and_bytes, source_extent
 from tidegate.runs import RUNS, event_time, event_time_table
 from tidegate.spec import Flow, Pipeline
+from tidegate.status.downstream import Downstream, downstream_of
 from tidegate.status.lag import Lag, measure
 
 if TYPE_CHECKING:

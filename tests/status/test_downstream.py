@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.cli.project import orders
 from tidegate.errors import SpecError
-from tidegate.planning.downstream import downstream_of
 from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Pipeline, Table
+from tidegate.status.downstream import downstream_of
 
 FOLLOWER = Pipeline(
     name="mail",
