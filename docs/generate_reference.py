@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations.
+"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations, alert rules.
 
 ``python docs/generate_reference.py`` writes the pages. A test fails if the committed pages differ from its output.
 """
@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 from tidegate import cli, environment, errors, spec
+from tidegate.alerting import rules
 from tidegate.errors import TidegateError
 from tidegate.schema import contract
 from tidegate.spec import thresholds
@@ -38,6 +39,7 @@ def pages() -> dict[str, str]:
         "errors.md": _errors(),
         "environment.md": _environment(),
         "declarations.md": _declarations(),
+        "alerts.md": _alerts(),
     }
     return {
         name: re.sub(r"\n{3,}", "\n\n", "\n".join([_NOTE, "", *lines])).rstrip() + "\n"
@@ -146,6 +148,29 @@ def _declarations() -> Iterator[str]:
         yield from _prose(each.__doc__)
         yield ""
         yield from _table(("field", "type", "default", "meaning"), _fields(each))
+
+
+def _alerts() -> Iterator[str]:
+    yield "# Alert rules"
+    yield ""
+    yield "`N` is the threshold, a field of [Thresholds](declarations.md#thresholds); a rule whose threshold is None is off."
+    yield ""
+    defaults = thresholds.Thresholds()
+    yield from _table(
+        ("rule", "severity", "is true while", "threshold", "default", "below", "next step"),
+        [
+            (
+                f"`{name}`",
+                rule.severity,
+                rule.meaning,
+                f"`{rule.threshold}`" if rule.threshold is not None else "",
+                str(getattr(defaults, rule.threshold)) if rule.threshold is not None else "",
+                rule.below.removesuffix(" below").lower(),
+                rule.next_step.format(pipeline="NAME", flow="FLOW"),
+            )
+            for name, rule in rules.RULES.items()
+        ],
+    )
 
 
 def _fields(declared: type) -> list[tuple[str, str, str, str]]:

@@ -18,7 +18,7 @@ from airflow.sdk import Context
 
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
-from tidegate.alerting.alerts import Observation
+from tidegate.alerting.facts import Observation
 from tidegate.layout import Layout, run_key
 from tidegate.ops import metrics
 from tidegate.report import FlowReport

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidegate.alerting.alerts import RULES, FlowRun, Observation, PlannedLag, evaluate
+from tidegate.alerting.alerts import evaluate
 from tidegate.alerting.episodes import Event, episodes_of, transitions
+from tidegate.alerting.facts import FlowRun, Observation, PlannedLag, RunEnds
+from tidegate.alerting.rules import RULES
 from tidegate.spec.thresholds import Thresholds
 
+DOCS = Path(__file__).parents[2] / "docs"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
@@ -44,11 +49,15 @@ def run(hours_ago: float = 0.0, **changes: Any) -> FlowRun:
 def observation(**changes: Any) -> Observation:
     """An observation in which all values are known and no rule is true, with changes."""
     defaults: dict[str, Any] = {
+        "pipeline": "orders",
         "flow": "bronze",
         "external_source": True,
         "interval_seconds": 3600.0,
+        "cron": True,
         "plans": plans(5, 4, 5, 4, 5, 4),
-        "runs": (run(1), run()),
+        "runs": (*(run(hours) for hours in (6, 5, 4, 3, 2, 1)), run()),
+        "ends": RunEnds(caught_up_at=NOW),
+        "behind": 4,
         "lag_rows": 4,
         "quarantine_open": 0,
         "newest_event": ago(1),
@@ -57,10 +66,12 @@ def observation(**changes: Any) -> Observation:
 
 
 def messages(limits: Thresholds, **changes: Any) -> dict[str, str]:
-    return {alert.rule: alert.message for alert in evaluate(limits, observation(**changes), NOW).alerts}
+    """The cause of each rule that is true."""
+    alerts = evaluate(limits, observation(**changes), NOW).alerts
+    return {alert.rule: alert.message.partition(". No flow reads its table. Next: ")[0] for alert in alerts}
 
 
-THRESHOLDS = Thresholds(freshness_hours=6, quarantine_rows=100)
+THRESHOLDS = Thresholds(freshness_hours=6, quarantine_rows=100, no_input_hours=24, run_seconds=7200)
 """The defaults, plus the thresholds that have no default."""
 
 
@@ -70,8 +81,19 @@ def test_without_a_problem_no_rule_is_true_or_undecided() -> None:
     assert findings.undecided == frozenset()
 
 
+def waiting(hours: float) -> tuple[PlannedLag, ...]:
+    """Plans that meet input, the first so many hours ago."""
+    return tuple(PlannedLag(at=ago(hours_ago), behind=7, rows=7) for hours_ago in (hours, 1, 0))
+
+
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("unreadable", {"error": "no broker answers"}, {"error": None}, "no broker answers"),
+    (
+        "failed",
+        {"ends": RunEnds(failure="the last run failed: no broker", caught_up_at=NOW)},
+        {"ends": RunEnds(caught_up_at=NOW)},
+        "the last run failed: no broker",
+    ),
     ("refused", {"refused": "waits: batch 3"}, {"refused": None}, "waits: batch 3"),
     (
         "missed",
@@ -86,18 +108,42 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "nothing new in the last 5 runs",
     ),
     (
+        "no_input_hours",
+        {"plans": (PlannedLag(at=ago(24.1), behind=1, rows=1), *plans(0, 0)), "runs": (), "behind": 0},
+        {"plans": (PlannedLag(at=ago(24), behind=1, rows=1), *plans(0, 0)), "runs": (), "behind": 0},
+        "no input for 1 d 6 min, more than 1 d",
+    ),
+    (
         "slow",
         {"runs": (run(1), run(rows=36_000, seconds=4600.0)), "interval_seconds": None},
         {"runs": (run(1), run(rows=36_000, seconds=4400.0)), "interval_seconds": None},
         "7.8 rows/s processed, 10.0 rows/s arrive: 78%, under 80%",
     ),
     (
+        "rate_drop",
+        {"runs": (*(run(hours) for hours in (5, 4, 3, 2, 1)), run(seconds=20.1))},
+        {"runs": (*(run(hours) for hours in (5, 4, 3, 2, 1)), run(seconds=19.9))},
+        "179.1 rows/s processed, 360.0 rows/s is the week's median: 50%, under 80%",
+    ),
+    (
+        "long_batch",
+        {"runs": (run(9), run(longest_batch=10_801.0))},
+        {"runs": (run(9), run(longest_batch=10_800.0))},
+        "a batch of the last run took 3 h 1 s, longer than 3 h (3 intervals of the schedule)",
+    ),
+    (
         "long",
-        {"runs": (run(9), run(seconds=3601.0))},
-        {"runs": (run(9), run(seconds=3600.0))},
-        "the last run's batches took 1 h 1 s, more than 1 h",
+        {"runs": (run(9), run(seconds=7201.0))},
+        {"runs": (run(9), run(seconds=7200.0))},
+        "the last run's batches took 2 h 1 s, more than 2 h",
     ),
     ("lag", {"lag_rows": 1_000_001}, {"lag_rows": 1_000_000}, "1,000,001 rows behind, more than 1,000,000"),
+    (
+        "lag_age",
+        {"plans": waiting(2.1), "ends": RunEnds(caught_up_at=ago(3))},
+        {"plans": waiting(2), "ends": RunEnds(caught_up_at=ago(3))},
+        "input that a plan met 2 h 6 min ago is not read yet, longer than 2 h (2 intervals of the schedule)",
+    ),
     (
         "lag_growing",
         {"plans": plans(9, 1, 2, 3, 4, 5, 6)},
@@ -149,11 +195,26 @@ def test_every_rule_has_a_case() -> None:
     assert [case[0] for case in CASES] == list(RULES)
 
 
+def test_the_reference_lists_exactly_these_rules() -> None:
+    page = (DOCS / "reference" / "alerts.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(RULES)
+
+
+def test_every_threshold_belongs_to_one_rule() -> None:
+    used = [rule.threshold for rule in RULES.values() if rule.threshold is not None]
+    assert sorted(used) == sorted(field.name for field in dataclasses.fields(Thresholds))
+
+
 DISABLED: dict[str, dict[str, Any]] = {
     "missed": {"missed_runs": None},
     "no_input": {"no_input_runs": None},
+    "no_input_hours": {"no_input_hours": None},
     "slow": {"processed_share": None},
+    "rate_drop": {"rate_share": None},
+    "long_batch": {"batch_intervals": None},
+    "long": {"run_seconds": None},
     "lag": {"lag_rows": None},
+    "lag_age": {"lag_intervals": None},
     "lag_growing": {"lag_growing_runs": None},
     "expiring": {"expiry_runs": None},
     "quarantine": {"quarantine_share": None},
@@ -174,11 +235,16 @@ def test_a_rule_that_is_disabled_is_never_true(rule: str) -> None:
 UNKNOWN: dict[str, dict[str, Any]] = {
     "unreadable": {"measured": False},
     "refused": {"error": "no broker answers"},
+    "failed": {"ends": None},
     "missed": {"plans": ()},
     "no_input": {"plans": plans(0, 0, 0, 0)},
+    "no_input_hours": {"plans": (), "runs": ()},
     "slow": {"runs": (run(),)},
+    "rate_drop": {"runs": (run(4), run(3), run(2), run(1), run())},
+    "long_batch": {"runs": ()},
     "long": {"runs": ()},
     "lag": {"lag_rows": None},
+    "lag_age": {"behind": None},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
     "expiring": {"measured": False},
     "quarantine": {"runs": (run(1), run(quarantined_share=None))},
@@ -195,10 +261,68 @@ def test_a_rule_without_the_values_it_needs_is_undecided(rule: str) -> None:
     assert rule not in {alert.rule for alert in findings.alerts}
 
 
-def test_without_a_schedule_no_run_can_be_missed_and_none_takes_too_long() -> None:
-    over = {"plans": plans(1)[:1], "runs": (run(9), run(seconds=9e5, rows=1)), "interval_seconds": None}
-    assert messages(Thresholds(processed_share=None), **over) == {}
+def test_without_a_schedule_no_run_can_be_missed_and_no_rule_counts_intervals() -> None:
+    runs = (run(9), run(seconds=9e5, rows=1, longest_batch=9e5))
+    over = {"plans": waiting(99), "ends": RunEnds(), "runs": runs, "interval_seconds": None, "cron": False}
+    limits = Thresholds(processed_share=None)
+    assert messages(limits, **over) == {}
+    reasons = evaluate(limits, observation(**over), NOW).not_evaluated
+    assert reasons["missed"] == "the pipeline has no cron schedule"
+    assert reasons["lag_age"] == reasons["long_batch"] == "the pipeline has no schedule with a known interval"
     assert "long" in messages(Thresholds(processed_share=None, run_seconds=60), **over)
+
+
+def test_a_pipeline_that_follows_tables_has_intervals_and_no_run_that_is_due() -> None:
+    over = {"plans": waiting(99)[:1], "ends": RunEnds(), "runs": (run(9, longest_batch=2e4),), "cron": False}
+    assert set(messages(THRESHOLDS, **over)) == {"lag_age", "long_batch"}
+
+
+def test_a_batch_that_never_ends_is_long_before_it_has_a_ledger_line() -> None:
+    assert messages(THRESHOLDS, running_since=ago(3)) == {}
+    assert messages(THRESHOLDS, running_since=ago(3.1)) == {
+        "long_batch": "a batch has been running for 3 h 6 min, longer than 3 h (3 intervals of the schedule)"
+    }
+
+
+def test_input_that_a_run_read_after_its_plan_does_not_wait() -> None:
+    plan = waiting(30)
+    assert set(messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)))) == {"lag_age"}
+    assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(29.9))) == {}
+    assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)), behind=0) == {}
+
+
+def test_few_rows_that_take_little_longer_are_no_drop_of_the_rate() -> None:
+    earlier = tuple(run(hours, rows=10, seconds=2.0) for hours in (6, 5, 4, 3, 2, 1))
+    assert messages(THRESHOLDS, runs=(*earlier, run(rows=10, seconds=4.0))) == {}
+    assert set(messages(THRESHOLDS, runs=(*earlier, run(rows=10, seconds=12.1)))) == {"rate_drop"}
+
+
+def test_a_run_is_compared_with_runs_that_had_no_more_rows() -> None:
+    larger = tuple(run(hours, rows=1_000_000, seconds=100.0) for hours in (6, 5, 4, 3, 2, 1))
+    findings = evaluate(THRESHOLDS, observation(runs=(*larger, run(rows=10_000, seconds=30.0))), NOW)
+    assert "rate_drop" in findings.undecided
+
+
+def test_an_alert_says_the_cause_what_is_blocked_below_and_the_next_step() -> None:
+    silver = observation(flow="silver", refused="waits: batch 3", downstream=("orders/gold", "report/silver"))
+    (alert,) = evaluate(THRESHOLDS, silver, NOW).alerts
+    assert alert.message.startswith("waits: batch 3. Blocked below: orders/gold, report/silver. Next: ")
+    assert "`tidegate quarantine take orders silver`" in alert.message
+    assert alert.severity == "critical"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_names_an_existing_command_as_the_next_step(rule: str) -> None:
+    step = RULES[rule].next_step.format(pipeline="orders", flow="silver")
+    commands = re.findall(r"`tidegate ([^`]+)`", step)
+    assert commands, step
+    reference = (DOCS / "reference" / "cli.md").read_text()
+    for command in commands:
+        name, _, arguments = command.partition(" orders")
+        usage = re.search(rf"^tidegate {re.escape(name)} \[OPTIONS\](.*)$", reference, re.MULTILINE)
+        assert usage is not None, command
+        assert "NAME" in usage.group(1)
+        assert not arguments or (arguments == " silver" and "FLOW" in usage.group(1))
 
 
 def test_no_input_is_not_evaluated_for_a_flow_with_an_upstream_flow() -> None:
@@ -281,6 +405,7 @@ def test_an_empty_quarantine_has_no_age() -> None:
 def test_rules_of_running_flows_are_not_evaluated_for_a_flow_that_is_switched_off() -> None:
     late = {"plans": plans(0, 0, 0, 0, 0), "lag_rows": 2_000_000, "newest_event": ago(48)}
     assert set(messages(THRESHOLDS, **late)) == {"no_input", "lag", "freshness"}
+    assert messages(THRESHOLDS, ends=RunEnds(failure="the last run failed"), switched_off=True) == {}
     assert messages(THRESHOLDS, **late, switched_off=True) == {}
     assert set(messages(THRESHOLDS, **late, switched_off=True, refused="batch 4 waits", quarantine_open=101)) == {
         "refused",

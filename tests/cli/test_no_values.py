@@ -21,7 +21,7 @@ from tests.cli.project import Project, Result
 from tests.resolved import resolved
 from tidegate.alerting import episodes
 from tidegate.ops import alert_history
-from tidegate.status import observation
+from tidegate.status.evaluation import evaluate_pipelines
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm]
 
@@ -124,7 +124,7 @@ def ran(project: Project) -> Result:
     }
     now = pendulum.now("UTC")
     declared = runpy.run_path(str(project.folder / "pipelines" / "sample.py"))["pipeline"]
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [("sample", resolved(declared))], now)
+    (evaluation,) = evaluate_pipelines(project.environment, [("sample", resolved(declared))], now)
     alert_history.append(project.layout, "sample", episodes.transitions((), evaluation.findings_including([]), now))
     return result
 

@@ -280,7 +280,7 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
     assert (current.first_offsets, current.unread) == ({0: 6}, {0: 10})
     status = FlowStatus(pipeline="clicks", flow="bronze", lag=current)
     now = pendulum.now("UTC")
-    observed = observation.observe(layout, clicks.pipeline(), clicks.flow, status, now)
+    observed = observation.observe(layout, resolved(clicks.pipeline()), clicks.flow, status, now)
     alerts = {alert.rule: alert.message for alert in evaluate(Thresholds(), observed, now).alerts}
     assert alerts["expiring"].startswith(warning)
     without_warning = replace(clicks.flow, thresholds=Thresholds(expiry_runs=None))

@@ -14,13 +14,14 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined
 from tests.resolved import resolved
 from tidegate.alerting.episodes import transitions
+from tidegate.alerting.facts import Observation
 from tidegate.errors import SpecError
 from tidegate.ops import alert_history, metrics, plans
 from tidegate.ops.metrics import QueryProgress
 from tidegate.report import BatchRecord
-from tidegate.spec import AfterTables, Pipeline
+from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
-from tidegate.status import observation
+from tidegate.status import evaluation, observation
 from tidegate.status.flow_status import FlowStatus
 
 NOW = pendulum.now("UTC")
@@ -38,15 +39,15 @@ def changed(pipeline: Pipeline, name: str, **fields: Any) -> Pipeline:
     return dataclasses.replace(pipeline, flows=flows)
 
 
-def observe(project: Project, pipeline: Pipeline, flow: str, now: datetime = NOW) -> observation.Observation:
+def observe(project: Project, pipeline: Pipeline, flow: str, now: datetime = NOW) -> Observation:
     return observation.observe(
-        project.layout, pipeline, pipeline.flow(flow), FlowStatus(pipeline="orders", flow=flow), now
+        project.layout, resolved(pipeline), pipeline.flow(flow), FlowStatus(pipeline="orders", flow=flow), now
     )
 
 
 def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tuple[str, str]]:
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [(pipeline.name, resolved(pipeline))], now)
-    return {(alert.flow, alert.rule) for findings in evaluation.findings for alert in findings.alerts}
+    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [(pipeline.name, resolved(pipeline))], now)
+    return {(alert.flow, alert.rule) for findings in evaluated.findings for alert in findings.alerts}
 
 
 def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
@@ -145,33 +146,19 @@ def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_lon
     assert rules(project, pipeline) == set()
 
 
-@pytest.mark.parametrize(
-    ("schedule", "seconds"),
-    [
-        ("@hourly", 3600.0),
-        ("*/15 * * * *", 900.0),
-        ("0 9 * * 1-5", 3 * 86_400.0),
-        (None, None),
-        (AfterTables("silver.other"), None),
-    ],
-)
-def test_an_interval_is_the_longest_between_two_runs(schedule: Any, seconds: float | None) -> None:
-    assert observation.interval_of(dataclasses.replace(orders(), schedule=schedule), NOW) == seconds
-
-
 def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
     (project.folder / "landing" / "orders").rmdir()
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
-    assert [(alert.flow, alert.rule) for findings in evaluation.findings for alert in findings.alerts] == [
+    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
+    assert [(alert.flow, alert.rule) for findings in evaluated.findings for alert in findings.alerts] == [
         ("bronze", "unreadable")
     ]
-    assert [lag.flow for lag in evaluation.lags] == ["silver", "gold"]
+    assert [lag.flow for lag in evaluated.lags] == ["silver", "gold"]
 
 
 def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
     append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
-    (evaluation,) = observation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
-    alerts = [alert for findings in evaluation.findings for alert in findings.alerts]
+    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
+    alerts = [alert for findings in evaluated.findings for alert in findings.alerts]
     assert {alert.rule for alert in alerts} == {"unreadable"}
     assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
 
@@ -179,10 +166,10 @@ def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Pr
 def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:
     layout = project.layout
     (project.folder / "landing" / "orders").rmdir()
-    (before,) = observation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
+    (before,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     alert_history.append(layout, "orders", transitions((), before.findings, NOW))
-    (broken,) = observation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
-    alerts = observation.open_alerts(layout, broken, NOW)
+    (broken,) = evaluation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
+    alerts = evaluation.open_alerts(layout, broken, NOW)
     assert [(each.flow, each.rule, each.certain) for each in alerts] == [
         ("", "unreadable", True),
         ("bronze", "unreadable", False),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from tidegate.alerting.episodes import Episode
-    from tidegate.status.observation import PipelineAlerts
+    from tidegate.status.evaluation import PipelineAlerts
 
 TASK = "evaluate"
 """The id of the one task."""
@@ -72,14 +72,14 @@ class EvaluateAlerts(BaseOperator):
                 All other pipelines and notifications were processed.
         """
         from tidegate.ops import plans
-        from tidegate.status import observation, status_cache
+        from tidegate.status import evaluation, status_cache
 
         environment = Environment.read()
         layout = Layout.of(environment)
         now = pendulum.now("UTC")
         problems: list[str] = []
         histories: dict[str, tuple[Episode, ...]] = {}
-        judged = observation.evaluate_pipelines(environment, list(status_cache.declarations(environment).items()), now)
+        judged = evaluation.evaluate_pipelines(environment, list(status_cache.declarations(environment).items()), now)
         for each in judged:
             if each.error is None:
                 plans.record_watched(layout, each.pipeline)

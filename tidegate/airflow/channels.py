@@ -28,6 +28,7 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate import formatting
+from tidegate.alerting.rules import RULES
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Notification:
             "pipeline": self.pipeline,
             "flow": self.episode.flow or None,
             "rule": self.episode.rule,
+            "severity": RULES[self.episode.rule].severity if self.episode.rule in RULES else None,
             "message": self.episode.message,
             "opened_at": self.episode.opened_at.isoformat(),
             "resolved_at": _moment(self.episode.resolved_at),

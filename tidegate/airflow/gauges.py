@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.observability import stats
 
 if TYPE_CHECKING:
-    from tidegate.alerting.alerts import Observation
     from tidegate.alerting.episodes import Episode
+    from tidegate.alerting.facts import Observation
     from tidegate.report import FlowReport
     from tidegate.status.lag import Lag
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.alerting.alerts import PlannedLag
+    from tidegate.alerting.facts import PlannedLag
 
 _LOOK_BACK = timedelta(days=7)
 _MINIMUM_JUMPS = 2

@@ -16,7 +16,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+
+import pendulum
 
 from tidegate import json_codec
 from tidegate.errors import LeaseHeldError
@@ -110,6 +113,13 @@ def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
     if owner is not None and (pid <= 0 or owner.pid == pid):
         return f"{owner.what} (pid {owner.pid} on {owner.host}, since {owner.since})"
     return f"process {pid}" if pid > 0 else "another process"
+
+
+def last_acquired(layout: Layout, resource: str) -> datetime | None:
+    """When a lease was acquired last by a process that holds it or was killed; None if that is unknown."""
+    owner = json_codec.read(layout.lease_owner(resource), _Owner)
+    acquired = None if owner is None else pendulum.parse(owner.since)
+    return acquired if isinstance(acquired, datetime) else None
 
 
 def _lock(layout: Layout, resource: str) -> int:

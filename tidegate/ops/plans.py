@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate import atomic, json_codec
-from tidegate.alerting.alerts import PlannedLag
+from tidegate.alerting.facts import PlannedLag
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate.alerting.alerts import RULES, Observation
+from tidegate.alerting.alerts import cause_of
+from tidegate.alerting.facts import Observation
 from tidegate.ops import store
 from tidegate.quarantine.selection import Selection, instant
 
@@ -78,7 +79,7 @@ def warnings(thresholds: Thresholds, counts: EntryCounts, now: datetime) -> tupl
     observation = Observation(
         flow="", external_source=False, quarantine_open=counts.open, quarantine_oldest=counts.oldest
     )
-    messages = (RULES[rule](thresholds, observation, now) for rule in ("quarantine_rows", "quarantine_age"))
+    messages = (cause_of(rule, thresholds, observation, now) for rule in ("quarantine_rows", "quarantine_age"))
     return tuple(message for message in messages if message is not None)
 
 

@@ -1,17 +1,19 @@
 """Limits for alerts, part of a pipeline's declaration.
 
-The defaults follow the usual alerts for Structured Streaming, per run because a run is bounded. None turns a rule off,
-except ``run_seconds``. What each rule measures, and when its alert begins and ends: `tidegate.alerting.alerts`.
+The defaults follow the usual alerts for Structured Streaming, per run because a run is bounded. None turns a rule off.
+The rules: `tidegate.alerting.rules`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from tidegate.errors import FieldError
 
 _COUNTS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs", "quarantine_hours")
 _LIMITS = ("lag_rows", "quarantine_rows")
+_MEASURES = ("run_seconds", "freshness_hours", "no_input_hours", "batch_intervals", "lag_intervals")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,19 +23,31 @@ class Thresholds:
     no_input_runs: int | None = 5
     """This many consecutive runs had no input. Only for flows that read from outside the pipeline: files, topics, tables of
     other pipelines."""
+    no_input_hours: float | None = None
+    """There was no input for longer, in hours. A suitable value depends on the source; for the same flows as
+    ``no_input_runs``."""
     missed_runs: int | None = 3
-    """No run was planned for longer than this many intervals of the schedule plus one."""
+    """No run was planned for longer than this many intervals of the schedule plus one. Only for a pipeline with a cron
+    schedule."""
     processed_share: float | None = 0.8
     """The rate at which the last run processed rows, divided by the rate at which rows arrive, is below this, above 0."""
+    rate_share: float | None = 0.8
+    """The rate at which the last run processed rows, divided by the median rate of the week's runs with no more rows, is below
+    this, above 0; and the run took ten seconds longer for it. Needs five such runs."""
+    batch_intervals: float | None = 3
+    """A batch is running, or the longest one of the last run took, longer than this many intervals of the schedule; for
+    `AfterTables`, of the schedule of the pipelines that write these tables. Only for a pipeline with a schedule."""
     run_seconds: float | None = None
-    """The last run's batches took longer in total. None takes the interval of the schedule; without a schedule the rule is
-    off."""
+    """The last run's batches took longer in total."""
     lag_rows: int | None = 1_000_000
     """The lag is larger, in rows (messages of a topic)."""
+    lag_intervals: float | None = 2
+    """Input that a plan met this many intervals of the schedule ago is not read yet; intervals and pipelines as for
+    ``batch_intervals``."""
     lag_growing_runs: int | None = 5
     """The lag at the start of a run has grown this many times in a row."""
     expiry_runs: int | None = 3
-    """A topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
+    """Only for topics: the topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
     interval without a cron schedule), at the rate at which its beginning has moved so far."""
     quarantine_share: float | None = 0.05
     """A larger share of the last run's rows (or files) was quarantined, 0 to 1."""
@@ -50,10 +64,17 @@ class Thresholds:
             self._check(name, whole=True, above=0, allowed="a whole number from 1, or None")
         for name in _LIMITS:
             self._check(name, whole=True, above=-1, allowed="a whole number from 0, or None")
-        for name in ("run_seconds", "freshness_hours"):
+        for name in _MEASURES:
             self._check(name, whole=False, above=0, allowed="a number above 0, or None")
-        self._check("processed_share", whole=False, above=0, up_to=1, allowed="a share above 0, up to 1, or None")
+        for name in ("processed_share", "rate_share"):
+            self._check(name, whole=False, above=0, up_to=1, allowed="a share above 0, up to 1, or None")
         self._check("quarantine_share", whole=False, above=-1e-9, up_to=1, allowed="a share from 0 to 1, or None")
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The fields with a value other than the default, except None."""
+        names = [each.name for each in dataclasses.fields(self)]
+        return tuple(name for name in names if getattr(self, name) not in (None, getattr(type(self), name)))
 
     def _check(self, name: str, *, whole: bool, above: float, allowed: str, up_to: float = float("inf")) -> None:
         value = getattr(self, name)

@@ -22,6 +22,7 @@ from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status import backlog, topic_backlog
+from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -361,8 +362,6 @@ def _expiry_warning(layout: Layout, pipeline: Pipeline, flow: Flow, pending: Bac
     )
     if remaining is None:
         return ""
-    from tidegate.status.observation import interval_of
-
     if remaining >= expiry.limit(runs, interval_of(pipeline, now)):
         return ""
     return (

@@ -1,0 +1,49 @@
+"""The interval of a pipeline's schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pendulum
+import pytest
+
+from tests.cli.project import orders
+from tidegate.errors import SpecError
+from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
+from tidegate.status.interval import interval_of
+
+NOW = pendulum.datetime(2026, 3, 2, 12)
+
+
+def follower(name: str, *tables: str) -> Pipeline:
+    flow = Flow(
+        name="silver",
+        source=ChangeFeed(tables[0]),
+        transform=f"{name}:clean",
+        target=Table(f"silver.{name}", keys=("id",), sequence_by=("at",)),
+    )
+    return Pipeline(name=name, schedule=AfterTables(*tables), flows=(flow,))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "seconds"),
+    [("@hourly", 3600.0), ("*/15 * * * *", 900.0), ("0 9 * * 1-5", 3 * 86_400.0), (None, None)],
+)
+def test_an_interval_is_the_longest_between_two_runs(schedule: Any, seconds: float | None) -> None:
+    assert interval_of(dataclasses.replace(orders(), schedule=schedule), NOW) == seconds
+
+
+def test_a_pipeline_that_follows_tables_has_the_longest_interval_of_their_writers() -> None:
+    hourly = dataclasses.replace(orders(), schedule="@hourly")
+    daily = dataclasses.replace(orders(topic="clicks"), schedule="@daily")
+    one, both = follower("one", "gold.orders"), follower("both", "silver.one", "gold.clicks")
+    declared = {each.name: each for each in (hourly, daily, one, both)} | {"broken": SpecError("line 3")}
+    assert interval_of(one, NOW, declared) == 3600.0
+    assert interval_of(both, NOW, declared) == 86_400.0
+    assert interval_of(one, NOW) is None
+
+
+def test_pipelines_that_follow_each_other_have_no_interval() -> None:
+    one, two = follower("one", "silver.two"), follower("two", "silver.one")
+    assert interval_of(one, NOW, {"one": one, "two": two}) is None

@@ -1,0 +1,92 @@
+"""What the alert rules know about one flow. Plain data; `tidegate.status.observation` collects it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedLag:
+    """The lag of a flow in one plan, whether or not the run had work."""
+
+    at: datetime
+    behind: int | None
+    """Number of files, messages or table versions; None when the source or the checkpoint could not be read."""
+    rows: int | None
+    """None if unknown."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Only for a topic: partition to its first offset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowRun:
+    """One incremental run of a flow: the sums of its Spark progress and its ledger lines."""
+
+    started_at: datetime
+    rows: int
+    """Rows read."""
+    seconds: float
+    """Sum over its batches."""
+    longest_batch: float = 0.0
+    """Seconds of its longest batch."""
+    quarantined_share: float | None = None
+    """Quarantined share of its rows, or of its files if that is larger; None before there is a ledger line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnds:
+    """How the last runs of a flow ended, in every mode except a replay and a dry run."""
+
+    failure: str | None = None
+    """Why the last run failed, which run that was, and where its report is; None if it did not fail."""
+    caught_up_at: datetime | None = None
+    """When the last run began that read all there was; None if none is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The measured values of one flow at one time. None and empty mean unknown."""
+
+    flow: str
+    external_source: bool
+    """Whether no flow of the same pipeline writes its source."""
+    pipeline: str = ""
+    downstream: tuple[str, ...] = ()
+    """``<pipeline>/<flow>`` of the flows that read its table, and of those downstream of them."""
+    interval_seconds: float | None = None
+    """Of the cron schedule; of a pipeline that follows tables, that of the pipelines that write them; else None."""
+    cron: bool = False
+    """Whether the pipeline has a cron schedule, so that a run is due at a known time."""
+    plans: tuple[PlannedLag, ...] = ()
+    """Oldest first."""
+    last_activity: datetime | None = None
+    """The last plan of any flow of the pipeline; before the first plan, the first evaluation of alerts."""
+    runs: tuple[FlowRun, ...] = ()
+    """Of the last seven days at least, oldest first."""
+    ends: RunEnds | None = None
+    """None if no run of the flow is known."""
+    running_since: datetime | None = None
+    """When the batch that is being written now began; None if none is."""
+    behind: int | None = None
+    """Files, messages or table versions that wait now."""
+    lag_rows: int | None = None
+    lag_exact: bool = True
+    measured: bool = True
+    """Whether lag, refusal and error were measured at all."""
+    error: str | None = None
+    """Why the source or the checkpoint cannot be read."""
+    refused: str | None = None
+    """Which refused batch waits, and for what."""
+    quarantine_open: int | None = None
+    quarantine_oldest: datetime | None = None
+    """When the oldest open entry was quarantined."""
+    newest_event: datetime | None = None
+    """The newest event time in the target, not counting values in the future."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Only for a topic: partition to its first offset now."""
+    unread: Mapping[int, int] = field(default_factory=dict)
+    """Only for a topic: partition to the next offset to read, without the partitions that are read to the end."""
+    switched_off: bool = False
+    """Whether a person switched the flow off; then a growing lag is expected."""

@@ -1,0 +1,237 @@
+"""The alert rules, one table: a new rule is one entry.
+
+`docs/reference/alerts.md` is generated from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.alerting import conditions, rates
+
+if TYPE_CHECKING:
+    from tidegate.alerting.conditions import Case
+    from tidegate.alerting.facts import Observation
+
+Severity = Literal["critical", "warning"]
+"""``critical``: rows do not arrive, or will be lost. ``warning``: they arrive late, slowly or incomplete."""
+
+BLOCKED = "Blocked below"
+LATE = "Late below"
+INCOMPLETE = "Incomplete below"
+
+
+def _never(_: Observation) -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One alert rule."""
+
+    severity: Severity
+    meaning: str
+    """When it is true, for the documentation; ``N`` is the threshold."""
+    threshold: str | None = None
+    """The field of `Thresholds`; None in it turns the rule off."""
+    not_for: Callable[[Observation], str | None] = _never
+    """Why the rule cannot apply to a flow; None if it can."""
+    while_off: bool = False
+    """Whether it is also evaluated for a flow that a person switched off."""
+    knows: Callable[[Case], bool]
+    """Whether the observation has what the rule needs; else it is undecided."""
+    cause: Callable[[Case], str | None]
+    """The observed value and the limit, if the rule is true; numbers and names only, never a data value."""
+    below: str
+    """What the flows downstream suffer."""
+    next_step: str
+    """With ``{pipeline}`` and ``{flow}``."""
+
+
+_CORRECT_QUARANTINE = (
+    "`tidegate quarantine list {pipeline} {flow}` counts them by rule; correct suite or transform, then "
+    "`tidegate quarantine replay {pipeline} {flow}`"
+)
+
+RULES: Mapping[str, Rule] = {
+    "unreadable": Rule(
+        severity="critical",
+        meaning="the source, the checkpoint, a table or the declaration cannot be read",
+        while_off=True,
+        knows=lambda case: case.observation.measured,
+        cause=lambda case: case.observation.error,
+        below=BLOCKED,
+        next_step="remove the cause; `tidegate status {pipeline}` shows whether it can be read again",
+    ),
+    "failed": Rule(
+        severity="critical",
+        meaning="the last run of the flow failed or crashed; an increment, a backfill, a reingest or a full refresh",
+        knows=lambda case: case.observation.ends is not None,
+        cause=lambda case: case.observation.ends.failure if case.observation.ends is not None else None,
+        below=BLOCKED,
+        next_step="remove the cause, then `tidegate run {pipeline}`, or clear the run in Airflow",
+    ),
+    "refused": Rule(
+        severity="critical",
+        meaning="a batch that a gate or a contract refused waits",
+        while_off=True,
+        knows=conditions.measured,
+        cause=lambda case: case.observation.refused,
+        below=BLOCKED,
+        next_step=(
+            "after a gate correct suite, transform or data, or `tidegate quarantine take {pipeline} {flow}`; "
+            "after a contract `tidegate contract show {pipeline}`"
+        ),
+    ),
+    "missed": Rule(
+        severity="critical",
+        meaning="no run was planned for longer than N intervals of the cron schedule plus one",
+        threshold="missed_runs",
+        not_for=conditions.no_cron,
+        knows=lambda case: bool(case.observation.plans) or case.observation.last_activity is not None,
+        cause=conditions.missed,
+        below=BLOCKED,
+        next_step="see whether Airflow runs and the DAG is on; `tidegate plan {pipeline}` shows what waits",
+    ),
+    "no_input": Rule(
+        severity="warning",
+        meaning="the last N plans found nothing new in an external source",
+        threshold="no_input_runs",
+        not_for=conditions.internal,
+        knows=conditions.knows_input,
+        cause=conditions.no_input,
+        below=LATE,
+        next_step="ask who feeds the source; `tidegate lag {pipeline}` shows up to where it is read",
+    ),
+    "no_input_hours": Rule(
+        severity="warning",
+        meaning="an external source had no input for N hours",
+        threshold="no_input_hours",
+        not_for=conditions.internal,
+        knows=lambda case: conditions.measured(case) and conditions.last_input(case.observation) is not None,
+        cause=conditions.no_input_hours,
+        below=LATE,
+        next_step="ask who feeds the source; `tidegate lag {pipeline}` shows up to where it is read",
+    ),
+    "slow": Rule(
+        severity="warning",
+        meaning="the last run processed fewer rows per second than N of the rows that arrive per second",
+        threshold="processed_share",
+        while_off=True,
+        knows=lambda case: rates.knows_arrival(case.observation),
+        cause=lambda case: rates.slow(case.observation, case.limit),
+        below=LATE,
+        next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; give the job more cores",
+    ),
+    "rate_drop": Rule(
+        severity="warning",
+        meaning="the last run processed fewer rows per second than N of the week's median, and took 10 s longer for it",
+        threshold="rate_share",
+        while_off=True,
+        knows=lambda case: rates.comparable(case.observation) is not None,
+        cause=lambda case: rates.dropped(case.observation, case.limit),
+        below=LATE,
+        next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; compare code, suite and machine",
+    ),
+    "long_batch": Rule(
+        severity="warning",
+        meaning="a batch is running, or the longest one of the last run took, longer than N intervals of the schedule",
+        threshold="batch_intervals",
+        not_for=conditions.no_schedule,
+        while_off=True,
+        knows=lambda case: bool(case.observation.runs) or case.observation.running_since is not None,
+        cause=conditions.long_batch,
+        below=LATE,
+        next_step="`tidegate status {pipeline}` shows what runs; give the job more cores, or limit the rows of a batch",
+    ),
+    "long": Rule(
+        severity="warning",
+        meaning="the last run's batches took longer than N seconds in total",
+        threshold="run_seconds",
+        while_off=True,
+        knows=lambda case: bool(case.observation.runs),
+        cause=conditions.long,
+        below=LATE,
+        next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; give the job more cores",
+    ),
+    "lag": Rule(
+        severity="warning",
+        meaning="more than N rows wait in the source",
+        threshold="lag_rows",
+        knows=lambda case: case.observation.lag_rows is not None,
+        cause=conditions.lag,
+        below=LATE,
+        next_step="`tidegate run {pipeline}`, or a shorter interval of the schedule",
+    ),
+    "lag_age": Rule(
+        severity="critical",
+        meaning="input that a plan met more than N intervals of the schedule ago is not read yet",
+        threshold="lag_intervals",
+        not_for=conditions.no_schedule,
+        knows=lambda case: case.observation.behind is not None,
+        cause=conditions.lag_age,
+        below=BLOCKED,
+        next_step="`tidegate status {pipeline}` shows whether a run works on it; else `tidegate run {pipeline}`",
+    ),
+    "lag_growing": Rule(
+        severity="warning",
+        meaning="the lag at the start of runs grew N times in a row",
+        threshold="lag_growing_runs",
+        knows=lambda case: len(conditions.planned_rows(case)) > case.limit,
+        cause=conditions.lag_growing,
+        below=LATE,
+        next_step="`tidegate lag {pipeline}` shows what waits; a shorter interval of the schedule, or more cores",
+    ),
+    "expiring": Rule(
+        severity="critical",
+        meaning="a topic will delete unread messages within N intervals of the schedule, at least an hour",
+        threshold="expiry_runs",
+        while_off=True,
+        knows=conditions.measured,
+        cause=conditions.expiring,
+        below=INCOMPLETE,
+        next_step="`tidegate run {pipeline}`, or raise the topic's retention",
+    ),
+    "quarantine": Rule(
+        severity="warning",
+        meaning="a larger share than N of the last run's rows, or files, went to quarantine",
+        threshold="quarantine_share",
+        while_off=True,
+        knows=lambda case: bool(case.observation.runs) and case.observation.runs[-1].quarantined_share is not None,
+        cause=conditions.quarantine,
+        below=INCOMPLETE,
+        next_step=_CORRECT_QUARANTINE,
+    ),
+    "quarantine_rows": Rule(
+        severity="warning",
+        meaning="more than N entries are open in quarantine",
+        threshold="quarantine_rows",
+        while_off=True,
+        knows=lambda case: case.observation.quarantine_open is not None,
+        cause=conditions.quarantine_rows,
+        below=INCOMPLETE,
+        next_step=_CORRECT_QUARANTINE,
+    ),
+    "quarantine_age": Rule(
+        severity="warning",
+        meaning="the oldest open entry of the quarantine is older than N hours",
+        threshold="quarantine_hours",
+        while_off=True,
+        knows=lambda case: case.observation.quarantine_open is not None,
+        cause=conditions.quarantine_age,
+        below=INCOMPLETE,
+        next_step=f"{_CORRECT_QUARANTINE}; or `tidegate quarantine waive {{pipeline}} {{flow}}`",
+    ),
+    "freshness": Rule(
+        severity="warning",
+        meaning="the newest event time in the table is older than N hours",
+        threshold="freshness_hours",
+        knows=lambda case: case.observation.newest_event is not None,
+        cause=conditions.freshness,
+        below=LATE,
+        next_step="`tidegate lag {pipeline}` shows whether rows wait; if none do, ask who feeds the source",
+    ),
+}
+"""Every rule by its name."""

@@ -1,0 +1,154 @@
+"""Evaluates the alert rules for every flow, and says which alerts are open. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegate.alerting import alerts
+from tidegate.alerting.alerts import Findings
+from tidegate.alerting.rules import RULES
+from tidegate.errors import TidegateError
+from tidegate.layout import Layout
+from tidegate.ops import alert_history
+from tidegate.status import flow_status, run_ends
+from tidegate.status.downstream import downstream_of
+from tidegate.status.observation import observe
+
+if TYPE_CHECKING:
+    from tidegate.alerting.facts import Observation, RunEnds
+    from tidegate.alerting.rules import Severity
+    from tidegate.environment import Environment
+    from tidegate.resolution import ResolvedPipeline
+    from tidegate.spec import Flow
+    from tidegate.status.flow_status import FlowStatus
+    from tidegate.status.lag import Lag
+
+PATIENCE = 30.0
+"""Seconds that an evaluation waits for all sources together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineAlerts:
+    """One pipeline and the result of the alert rules for each of its flows."""
+
+    pipeline: str
+    findings: tuple[Findings, ...]
+    lags: tuple[Lag, ...] = ()
+    """Of the flows whose lag could be measured."""
+    observations: tuple[Observation, ...] = ()
+    """Of the flows whose recorded runs could be read."""
+    error: TidegateError | None = None
+    """Why its declaration does not load; then its flows are not observed."""
+
+    def findings_including(self, flows: Sequence[str]) -> tuple[Findings, ...]:
+        """The findings; if the declaration does not load, also undecided findings for the given flows."""
+        if self.error is None:
+            return self.findings
+        return (
+            *self.findings,
+            *(Findings(flow=flow, alerts=(), undecided=frozenset(RULES)) for flow in flows if flow),
+        )
+
+
+def evaluate_pipelines(
+    environment: Environment,
+    pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]],
+    now: datetime,
+    patience: float = PATIENCE,
+) -> list[PipelineAlerts]:
+    """Evaluate every alert rule for every flow.
+
+    Args:
+        pipelines: Pipelines by name, or the error why one does not load.
+        patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
+    """
+    statuses = flow_status.gather(environment, pipelines, patience)
+    layout = Layout.of(environment)
+    results = []
+    for name, resolved in pipelines:
+        by_flow = {status.flow: status for status in statuses if status.pipeline == name}
+        if isinstance(resolved, TidegateError):
+            findings = alerts.unloadable(name, " ".join(resolved.message.split()))
+            results.append(PipelineAlerts(pipeline=name, findings=(findings,), error=resolved))
+            continue
+        ends = run_ends.read(layout, resolved.pipeline, now)
+        evaluated = [
+            _evaluate_flow(layout, resolved, flow, by_flow[flow.name], now, ends.get(flow.name))
+            for flow in resolved.pipeline.flows
+        ]
+        results.append(
+            PipelineAlerts(
+                pipeline=name,
+                findings=tuple(findings for findings, _ in evaluated),
+                lags=tuple(status.lag for status in by_flow.values() if status.lag is not None),
+                observations=tuple(observation for _, observation in evaluated if observation is not None),
+            )
+        )
+    return results
+
+
+def _evaluate_flow(
+    layout: Layout, resolved: ResolvedPipeline, flow: Flow, status: FlowStatus, now: datetime, ends: RunEnds | None
+) -> tuple[Findings, Observation | None]:
+    pipeline = resolved.pipeline
+    try:
+        observation = observe(layout, resolved, flow, status, now, ends)
+        return alerts.evaluate(pipeline.thresholds_of(flow), observation, now), observation
+    except Exception as error:
+        # One flow's broken table must not suppress the alerts of others. The error's text may quote data, so it is left out.
+        cause = f"its recorded runs cannot be read ({type(error).__name__})"
+        downstream = downstream_of(flow.target.name, resolved.declared).flows
+        alert = alerts.alert(pipeline.name, flow.name, "unreadable", cause, downstream)
+        return Findings(flow=flow.name, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}), None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenAlert:
+    """An alert that is open now, as the command line shows it."""
+
+    pipeline: str
+    flow: str
+    """Empty if the pipeline's declaration does not load."""
+    rule: str
+    severity: Severity
+    since: datetime
+    message: str
+    """What is observed now; if it cannot be evaluated now, the message from when it opened."""
+    recorded: bool
+    """Whether the alert history has it."""
+    certain: bool
+    """False if its rule cannot be evaluated now, so it is unknown whether the alert ended."""
+
+
+def open_alerts(layout: Layout, evaluation: PipelineAlerts, now: datetime) -> list[OpenAlert]:
+    """The alerts that are open after an evaluation, from the history and the evaluation, in the order of the flows.
+
+    Args:
+        evaluation: The result of `evaluate_pipelines` for one pipeline.
+    """
+    history = alert_history.episodes(layout, evaluation.pipeline)
+    open_episodes = {(each.flow, each.rule): each for each in history if each.resolved_at is None}
+    alerts = []
+    for finding in evaluation.findings_including([flow for flow, _ in open_episodes]):
+        messages = {alert.rule: alert.message for alert in finding.alerts}
+        for rule in RULES:
+            episode = open_episodes.get((finding.flow, rule))
+            still_open = rule in finding.undecided and episode is not None
+            if rule not in messages and not still_open:
+                continue
+            alerts.append(
+                OpenAlert(
+                    pipeline=evaluation.pipeline,
+                    flow=finding.flow,
+                    rule=rule,
+                    severity=RULES[rule].severity,
+                    since=episode.opened_at if episode is not None else now,
+                    message=messages.get(rule, episode.message if episode is not None else ""),
+                    recorded=episode is not None,
+                    certain=rule in messages,
+                )
+            )
+    return alerts

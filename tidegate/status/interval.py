@@ -1,0 +1,57 @@
+"""The interval between two runs of a pipeline, from its schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pendulum
+
+from tidegate.errors import TidegateError
+from tidegate.spec import AfterTables
+
+if TYPE_CHECKING:
+    from tidegate.spec import Pipeline
+
+_TICKS = 8
+"""Number of cron ticks from which the longest interval is taken: with weekdays only, for example, it is three days."""
+
+
+def interval_of(
+    pipeline: Pipeline, now: datetime, declared: Mapping[str, Pipeline | TidegateError] | None = None
+) -> float | None:
+    """The longest interval between the next runs of the schedule, in seconds; None if it is unknown.
+
+    A pipeline that follows tables has the longest interval of the pipelines that write them.
+
+    Args:
+        declared: Every pipeline, or the error of loading its file; without it no pipeline is followed.
+    """
+    return _interval(pipeline, now, declared or {}, frozenset())
+
+
+def _interval(
+    pipeline: Pipeline, now: datetime, declared: Mapping[str, Pipeline | TidegateError], followers: frozenset[str]
+) -> float | None:
+    if isinstance(pipeline.schedule, str):
+        return _of_cron(pipeline.schedule, pipeline.timezone, now)
+    # Two pipelines may follow each other.
+    if not isinstance(pipeline.schedule, AfterTables) or pipeline.name in followers:
+        return None
+    writers = [
+        each
+        for each in declared.values()
+        if not isinstance(each, TidegateError) and any(each.writer_of(table) for table in pipeline.schedule.tables)
+    ]
+    intervals = [_interval(each, now, declared, followers | {pipeline.name}) for each in writers]
+    return max((interval for interval in intervals if interval is not None), default=None)
+
+
+def _of_cron(schedule: str, timezone: str, now: datetime) -> float:
+    from croniter import croniter
+
+    ticks = croniter(schedule, pendulum.instance(now).in_timezone(timezone))
+    instants: list[datetime] = [ticks.get_next(datetime) for _ in range(_TICKS)]
+    return max((later - earlier).total_seconds() for earlier, later in pairwise(instants))
