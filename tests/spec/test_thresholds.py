@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tidegate.errors import FieldError
-from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Pipeline, Table
 from tidegate.spec.thresholds import Thresholds
 
 
@@ -27,6 +27,10 @@ from tidegate.spec.thresholds import Thresholds
         ("processed_share", 1.01),
         ("processed_share", float("nan")),
         ("run_seconds", 0),
+        ("no_input_hours", 0),
+        ("batch_intervals", 0),
+        ("lag_intervals", True),
+        ("rate_share", 1.1),
         ("quarantine_share", -0.1),
         ("quarantine_share", 2),
         ("quarantine_rows", -1),
@@ -80,3 +84,45 @@ def test_values_that_are_not_thresholds_are_refused(value: object) -> None:
         _flow(thresholds=value)
     with pytest.raises(FieldError, match="thresholds"):
         Pipeline(name="shop", flows=(_flow(),), thresholds=value)  # type: ignore[arg-type]
+
+
+def _chain(**given: object) -> tuple[Flow, Flow]:
+    """A landing flow, and a flow that reads its table, with these thresholds."""
+    silver = Flow(
+        name="silver",
+        source=ChangeFeed("bronze.shop"),
+        transform="shop:clean",
+        target=Table("silver.shop", keys=("a",), sequence_by=("a",)),
+        thresholds=Thresholds(**given) if given else None,  # type: ignore[arg-type]
+    )
+    return _flow(), silver
+
+
+NOT_APPLICABLE = [
+    ({"no_input_runs": 9}, "@daily", "whose source no flow of its pipeline writes"),
+    ({"no_input_hours": 9}, "@daily", "whose source no flow of its pipeline writes"),
+    ({"missed_runs": 9}, AfterTables("silver.other"), "with a cron schedule"),
+    ({"batch_intervals": 9}, None, "with a schedule"),
+    ({"lag_intervals": 9}, None, "with a schedule"),
+    ({"expiry_runs": 9}, "@daily", "a flow that reads a topic"),
+]
+
+
+@pytest.mark.parametrize(("given", "schedule", "allowed"), NOT_APPLICABLE)
+def test_a_threshold_that_cannot_apply_to_its_flow_is_refused(
+    given: dict[str, object], schedule: str | AfterTables | None, allowed: str
+) -> None:
+    (name,) = given
+    with pytest.raises(FieldError, match=f"flow 'silver': thresholds.{name}=9 .*{allowed}"):
+        Pipeline(name="shop", flows=_chain(**given), schedule=schedule)
+    Pipeline(name="shop", flows=_chain(**{name: None}), schedule=schedule)
+
+
+def test_a_threshold_of_a_pipeline_must_apply_to_one_of_its_flows() -> None:
+    Pipeline(name="shop", flows=_chain(), thresholds=Thresholds(no_input_hours=9))
+    with pytest.raises(FieldError, match=r"Pipeline 'shop': thresholds\.freshness_hours=9 .*a target with event_time"):
+        Pipeline(name="shop", flows=_chain(), thresholds=Thresholds(freshness_hours=9))
+    own = Thresholds(lag_rows=1)
+    _, silver = _chain()
+    with pytest.raises(FieldError, match=r"thresholds\.no_input_hours=9"):
+        Pipeline(name="shop", flows=(_flow(thresholds=own), silver), thresholds=Thresholds(no_input_hours=9))

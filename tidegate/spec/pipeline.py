@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pendulum
@@ -12,7 +13,7 @@ from tidegate.errors import FieldError, SpecError
 from tidegate.spec.checks import check_name, check_texts, check_unique, fits
 from tidegate.spec.flow import Flow
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
-from tidegate.spec.sources import ChangeFeed
+from tidegate.spec.sources import ChangeFeed, KafkaSource
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 
 SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
@@ -72,6 +73,7 @@ class Pipeline:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
         check_texts(owner, "tags", self.tags)
         check_thresholds(owner, self.thresholds)
+        self._check_thresholds_apply(owner)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
         if not isinstance(self.description, str):
@@ -85,6 +87,20 @@ class Pipeline:
         elif self.schedule is not None and self.schedule not in PRESETS and not is_cron(self.schedule):
             allowed = f"None, five cron fields, one of {', '.join(PRESETS)}, or AfterTables(…)"
             raise FieldError(owner, "schedule", self.schedule, allowed)
+
+    def _check_thresholds_apply(self, owner: str) -> None:
+        """Refuse a declared threshold of a flow that cannot apply to it, and one of the pipeline that applies to no flow."""
+        for flow in self.flows:
+            if flow.thresholds is not None:
+                self._check_apply(f"{owner}, flow {flow.name!r}", flow.thresholds, (flow,))
+        if self.thresholds.declared:
+            self._check_apply(owner, self.thresholds, tuple(flow for flow in self.flows if flow.thresholds is None))
+
+    def _check_apply(self, owner: str, thresholds: Thresholds, flows: tuple[Flow, ...]) -> None:
+        for name in thresholds.declared:
+            applies, where = _APPLIES.get(name, (None, ""))
+            if applies is not None and not any(applies(self, flow) for flow in flows):
+                raise FieldError(owner, f"thresholds.{name}", getattr(thresholds, name), f"None, or {where}")
 
     def flow(self, name: str) -> Flow:
         """The flow of that name.
@@ -108,6 +124,32 @@ class Pipeline:
     def upstream_of(self, flow: Flow) -> Flow | None:
         """The flow of this pipeline that writes the source table of ``flow``; None if there is none."""
         return self.writer_of(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+
+
+def _reads_external(pipeline: Pipeline, flow: Flow) -> bool:
+    return pipeline.upstream_of(flow) is None
+
+
+def _has_cron(pipeline: Pipeline, _: Flow) -> bool:
+    return isinstance(pipeline.schedule, str)
+
+
+def _has_schedule(pipeline: Pipeline, _: Flow) -> bool:
+    return pipeline.schedule is not None
+
+
+_EXTERNAL = (_reads_external, "only for a flow whose source no flow of its pipeline writes")
+_SCHEDULED = (_has_schedule, "only with a schedule")
+_APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
+    "no_input_runs": _EXTERNAL,
+    "no_input_hours": _EXTERNAL,
+    "missed_runs": (_has_cron, "only with a cron schedule"),
+    "batch_intervals": _SCHEDULED,
+    "lag_intervals": _SCHEDULED,
+    "expiry_runs": (lambda _, flow: isinstance(flow.source, KafkaSource), "only for a flow that reads a topic"),
+    "freshness_hours": (lambda _, flow: flow.target.event_time is not None, "only for a target with event_time"),
+}
+"""Thresholds that do not apply to every flow, with the condition."""
 
 
 def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
