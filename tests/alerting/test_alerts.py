@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.alerting.alerts import evaluate
+from tidegate.alerting.alerts import cause_in, evaluate
 from tidegate.alerting.episodes import Event, episodes_of, transitions
 from tidegate.alerting.facts import FlowRun, Observation, PlannedLag, RunEnds
 from tidegate.alerting.rules import RULES
@@ -68,7 +68,7 @@ def observation(**changes: Any) -> Observation:
 def messages(limits: Thresholds, **changes: Any) -> dict[str, str]:
     """The cause of each rule that is true."""
     alerts = evaluate(limits, observation(**changes), NOW).alerts
-    return {alert.rule: alert.message.partition(". No flow reads its table. Next: ")[0] for alert in alerts}
+    return {alert.rule: cause_in(alert.message) for alert in alerts}
 
 
 THRESHOLDS = Thresholds(freshness_hours=6, quarantine_rows=100, no_input_hours=24, run_seconds=7200)
@@ -309,6 +309,7 @@ def test_an_alert_says_the_cause_what_is_blocked_below_and_the_next_step() -> No
     assert alert.message.startswith("waits: batch 3. Blocked below: orders/gold, report/silver. Next: ")
     assert "`tidegate quarantine take orders silver`" in alert.message
     assert alert.severity == "critical"
+    assert cause_in(alert.message) == "waits: batch 3"
 
 
 @pytest.mark.parametrize("rule", RULES)

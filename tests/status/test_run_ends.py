@@ -208,6 +208,6 @@ def test_however_many_runs_there_are_only_the_newest_are_opened(
         opened.append(path)
         return read(path)
 
-    monkeypatch.setattr(run_ends.RunReport, "read", counted)
+    monkeypatch.setattr(RunReport, "read", counted)
     assert set(failures(layout)) == {"bronze"}
     assert len(opened) == 50

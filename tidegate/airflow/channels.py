@@ -28,6 +28,7 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate import formatting
+from tidegate.alerting.alerts import cause_in
 from tidegate.alerting.rules import RULES
 from tidegate.errors import SetupError
 
@@ -61,11 +62,11 @@ class Notification:
 
     @property
     def text(self) -> str:
-        """The title, the duration of a resolved episode, and the episode's message."""
+        """The title and the episode's message; of a resolved episode the duration and the cause."""
         if self.kind == "opened" or self.episode.resolved_at is None:
             return f"{self.title}: {self.episode.message}"
         duration = formatting.span(self.episode.resolved_at - self.episode.opened_at)
-        return f"{self.title} after {duration}: {self.episode.message}"
+        return f"{self.title} after {duration}: {cause_in(self.episode.message)}"
 
     def to_json(self) -> dict[str, Any]:
         """The JSON body for a webhook. Chats that accept ``{"text": …}`` can use it as is."""

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.alerting.conditions import Case
-from tidegate.alerting.rules import RULES
+from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
 
 if TYPE_CHECKING:
     from tidegate.alerting.facts import Observation
     from tidegate.alerting.rules import Rule, Severity
     from tidegate.spec.thresholds import Thresholds
+
+_NO_READER = "No flow reads its table"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +87,15 @@ def alert(pipeline: str, flow: str, rule: str, cause: str, downstream: tuple[str
     """
     parts = RULES[rule]
     sentence = cause if cause.endswith((".", "!", "?")) else f"{cause}."
-    below = f"{parts.below}: {', '.join(downstream)}." if downstream else "No flow reads its table."
+    below = f"{parts.below}: {', '.join(downstream)}." if downstream else f"{_NO_READER}."
     step = parts.next_step.format(pipeline=pipeline, flow=flow)
     return Alert(flow=flow, rule=rule, message=f"{sentence} {below} Next: {step}.")
+
+
+def cause_in(message: str) -> str:
+    """The cause in the message of an alert: what is blocked and the next step are over when it is resolved."""
+    ends = [at for phrase in (BLOCKED, LATE, INCOMPLETE, _NO_READER) if (at := message.rfind(f". {phrase}")) >= 0]
+    return message[: max(ends)] if ends else message
 
 
 def unloadable(pipeline: str, cause: str) -> Findings:

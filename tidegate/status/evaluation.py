@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.alerting.rules import Severity
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedPipeline
-    from tidegate.spec import Flow
+    from tidegate.spec import Flow, Pipeline
     from tidegate.status.flow_status import FlowStatus
     from tidegate.status.lag import Lag
 
@@ -74,7 +74,7 @@ def evaluate_pipelines(
             findings = alerts.unloadable(name, " ".join(resolved.message.split()))
             results.append(PipelineAlerts(pipeline=name, findings=(findings,), error=resolved))
             continue
-        ends = run_ends.read(layout, resolved.pipeline, now)
+        ends = _ends(layout, resolved.pipeline, now)
         evaluated = [
             _evaluate_flow(layout, resolved, flow, by_flow[flow.name], now, ends.get(flow.name))
             for flow in resolved.pipeline.flows
@@ -88,6 +88,14 @@ def evaluate_pipelines(
             )
         )
     return results
+
+
+def _ends(layout: Layout, pipeline: Pipeline, now: datetime) -> dict[str, RunEnds]:
+    try:
+        return run_ends.read(layout, pipeline, now)
+    except OSError:
+        # Reports may be deleted meanwhile; the rule is undecided.
+        return {}
 
 
 def _evaluate_flow(
