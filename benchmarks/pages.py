@@ -1,7 +1,7 @@
-"""Response times of the overview in Airflow, by default for 50 flows with 1,000 batches each.
+"""Response times of the pages in Airflow, by default for 50 flows with 10,000 batches each.
 
 ``python benchmarks/pages.py`` creates a lake in a temporary folder with ledgers, verdicts, quarantine tables, checkpoints and
-Delta tables. It renders pages as the app does, without HTTP and Airflow's session, and prints the time of the first page, and
+Delta tables. It renders pages as the app does, without HTTP and Airflow's session, and prints the times of the first pages, and
 the median and the maximum of the next ones. Meanwhile a writer adds batches, one commit per batch as a job does. The status
 of every flow is read from its checkpoint and its source.
 """
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ pipeline = Pipeline(name="{name}", flows=(
          target=Table("silver.{name}", keys=("a",), sequence_by=("b",))),
 ))
 """
+_SINGLE = 90
+"""Number of batches whose lines are not compacted."""
 _KEPT_BATCHES = 100
 """Number of batches that Spark keeps in a checkpoint (``spark.sql.streaming.minBatchesToRetain``)."""
 
@@ -36,7 +39,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flows", type=int, default=50)
-    parser.add_argument("--batches", type=int, default=1000)
+    parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=30)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -58,20 +61,26 @@ def _create_lake(folder: Path, names: list[str], batches: int) -> None:
     layout.open()
     first = names[0]
     for kind, line in (("ledger", _ledger_line), ("verdicts", _verdict_line)):
-        for batch in range(batches):
-            for flow in ("bronze", "silver"):
-                _add(layout.ops(first, kind), kind, line, flow, batch)
+        # The older lines in one file, as if compacted, then one commit per line, as a job writes them.
+        compacted = max(batches - _SINGLE, 0)
+        _add(layout.ops(first, kind), kind, line, range(compacted))
+        for batch in range(compacted, batches):
+            _add(layout.ops(first, kind), kind, line, (batch,))
     _quarantine(layout.quarantine(first, "silver"))
     _copy(layout, first, names)
     for name in names:
         _fill(layout, name)
 
 
-def _add(path: Path, kind: str, line: Any, flow: str, batch: int) -> None:
+def _add(
+    path: Path, kind: str, line: Any, batches: Iterable[int], flows: tuple[str, ...] = ("bronze", "silver")
+) -> None:
     from tidegate.ops import ledger, store
 
     schema = ledger.schema() if kind == "ledger" else ledger.verdict_schema()
-    store.append(path, schema, [line(flow, batch, schema.names)])
+    rows = [line(flow, batch, schema.names) for batch in batches for flow in flows]
+    if rows:
+        store.append(path, schema, rows)
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:
@@ -105,14 +114,17 @@ def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
 
 
 def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
-    results = [{"rule": f"between(column_{number})", "success": True, "severity": "critical"} for number in range(10)]
+    results = [
+        {"expectation": "between", "rule": f"between(column_{number})", "success": True, "severity": "critical"}
+        for number in range(10)
+    ]
     fields = {"flow": flow, "app_id": f"p/{flow}/v1/0", "batch_id": batch, "outcome": "split", **_attempt(batch)}
     fields["results"] = json.dumps(results)
     return {name: fields.get(name, "x") for name in names}
 
 
 def _attempt(batch: int) -> dict[str, Any]:
-    at = datetime.now(UTC) - timedelta(minutes=20 * (2000 - batch))
+    at = datetime.now(UTC) - timedelta(minutes=20 * (20_000 - batch))
     return {
         "run_key": f"run-{batch}",
         "attempt": "a",
@@ -171,36 +183,45 @@ def _layout(folder: Path) -> Any:
 
 
 def _measure(folder: Path, names: list[str], rounds: int) -> None:
-    from tidegate.airflow.pages import render
     from tidegate.airflow.pages.views import Views
+    from tidegate.airflow.urls import Links
     from tidegate.environment import Environment
+    from tidegate.pages import render
 
     folders = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
     environment = Environment.read(folders | {"TIDEGATE_PROJECT": str(folder)})
     _check(environment)
     views = Views(environment)
 
+    def page(template: str, content: Callable[[], dict[str, Any]], expected: str) -> float:
+        started = time.perf_counter()
+        html = render.page(template, Links("/tidegate"), root="/tidegate", airflow="", address="/", **content())
+        assert expected in html
+        return time.perf_counter() - started
+
     def overview() -> float:
-        started = time.perf_counter()
-        page = render.page(
-            "overview.html", root="/tidegate", airflow="", address="/", **views.overview(set(names), "", "")
+        return page(
+            "overview.html",
+            lambda: views.overview(set(names), "", ""),
+            f"/pipelines/{names[-1]}/flows/silver/v1-0-batch-",
         )
-        assert page.count('class="plot spark"') == 2 * len(names)
-        return time.perf_counter() - started
 
-    def flow(page: int) -> float:
-        started = time.perf_counter()
-        content = views.flow(names[-1], "silver", page)
-        render.page("flow.html", root="/tidegate", airflow="", address="/", **content)
-        return time.perf_counter() - started
+    def flow() -> float:
+        return page("flow.html", lambda: views.flow(names[-1], "silver", 1), "Flow status")
 
-    print(f"{2 * len(names)} flows: the first overview {overview():.2f} s, the first flow page {flow(1):.2f} s")
+    def batch(number: int) -> float:
+        name = f"v1-0-batch-{number}"
+        return page("batch.html", lambda: views.batch(names[-1], "silver", name), "✓ met")
+
+    first = f"overview {overview():.2f} s, flow {flow():.2f} s, batch {batch(0):.2f} s"
+    print(f"{2 * len(names)} flows, the first answers: {first}")
     stop = threading.Event()
     writer = threading.Thread(target=_write, args=(folder, names, stop))
     writer.start()
     try:
         _print_times("overview", [_delayed(overview) for _ in range(rounds)])
-        _print_times("flow", [_delayed(lambda page=page: flow(page)) for page in range(1, 11)])
+        _print_times("flow", [_delayed(flow) for _ in range(10)])
+        _print_times("batch", [_delayed(lambda: batch(1)) for _ in range(10)])
     finally:
         stop.set()
         writer.join()
@@ -224,7 +245,7 @@ def _delayed(request: Any) -> float:
 def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
     batch = 100_000
     while not stop.wait(1.0):
-        _add(_layout(folder).ops(names[batch % len(names)], "ledger"), "ledger", _ledger_line, "silver", batch)
+        _add(_layout(folder).ops(names[batch % len(names)], "ledger"), "ledger", _ledger_line, (batch,), ("silver",))
         batch += 1
 
 

@@ -15,6 +15,7 @@ from demo.progress import existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
 from tidegate import registry, resolution
+from tidegate.pages import site
 from tidegate.report import RunReport
 from tidegate.spec import Pipeline
 from tidegate.status import lag
@@ -124,9 +125,7 @@ class Scenario:
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
         lake = short_path(layout.lake)
-        reports = [
-            page for p in (self.flights, self.clickstream) if (page := layout.docs(p.name) / "index.html").exists()
-        ]
+        reports = [site.export(layout, each, layout.docs(each.name)) for each in (self.flights, self.clickstream)]
         paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
         for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
             self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)

@@ -79,7 +79,7 @@ def test_the_lines_of_a_replay_show_what_passed_and_what_was_refused_again() -> 
     assert dry_run["rows"] == "would be: 3 replayed = 2 written + 1 refused again"
 
 
-def test_the_log_of_a_task_has_the_version_the_page_and_the_verdicts_as_well() -> None:
+def test_the_log_of_a_task_has_the_version_and_the_verdicts_as_well() -> None:
     batch = BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=9, written=9)
     broken = ExpectationResult(
         expectation="e",
@@ -100,15 +100,12 @@ def test_the_log_of_a_task_has_the_version_the_page_and_the_verdicts_as_well() -
         outcome="passed",
         results=(broken, replace(broken, unexpected=0)),
     )
-    report = flow(
-        "silver", "done", batches=[batch], verdicts=[verdict], notes=["a note"], target_version=4, docs="docs/page.html"
-    )
+    report = flow("silver", "done", batches=[batch], verdicts=[verdict], notes=["a note"], target_version=4)
     assert list(log_lines(report)) == [
         "silver -> silver.orders: done, 1 batch, 0.0 s",
         "rows: 9 read = 9 written",
         "note: a note",
         "silver.orders is at Delta version 4",
-        "report, path in the lake: docs/page.html",
         "batch 3, warning: not_null(customer) (2 of 9 rows break it, mostly 0.7)",
         "batch 3: passed by suite orders/silver",
     ]

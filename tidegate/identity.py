@@ -23,6 +23,10 @@ IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{W
 """SQL condition on the ledger for lines of stream batches; the same as `tidegate.report.BatchRecord.is_batch`."""
 
 
+IS_STREAM = "regexp_matches(app_id, '/v[0-9]+/[0-9]+$')"
+"""SQL condition of DuckDB for the transaction id of a checkpoint's streaming query; the same as `is_stream`."""
+
+
 def is_stream(app_id: str) -> bool:
     """Whether the transaction id is that of a checkpoint's streaming query, whose numbers are batch ids."""
     return not app_id.endswith(_SUFFIXES)

@@ -16,7 +16,7 @@
            leases/                                              per lease one empty file, and one that names its holder
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
            reports/<dag_id>/<run_key>/<attempt>/                report.json
-           docs/<pipeline>/                                     data quality reports (HTML)
+           docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: ledger lines, verdicts, schema changes
            _ops/<pipeline>/{progress,alerts}/                   Delta: Spark's progress of each batch, history of alerts
            _ops/<pipeline>/plans.jsonl                          results of `plan`, one line of JSON each

@@ -195,8 +195,6 @@ class FlowReport:
     """Whether this was a preview: ``batches`` are what a run would write; nothing was written."""
     notes: list[str] = field(default_factory=list)
     """Messages for people, for example that a batch had a new field and how the contract treated it."""
-    docs: str | None = None
-    """Path of the page of the flow's last batch in this attempt, relative to the lake."""
     seconds: float = 0.0
 
     def total(self, count: str) -> int:

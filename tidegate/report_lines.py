@@ -42,13 +42,11 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
 
 
 def log_lines(flow: FlowReport) -> Iterator[str]:
-    """The result of one flow as text, with what a log has in addition: its table's version, its page, and all verdicts."""
+    """The result of one flow as text, with what a log has in addition: its table's version and all verdicts."""
     for label, text in flow_lines(flow):
         yield f"{label}: {text}" if label else text
     if flow.target_version is not None:
         yield f"{flow.target} is at Delta version {flow.target_version}"
-    if flow.docs is not None:
-        yield f"report, path in the lake: {flow.docs}"
     for verdict in flow.verdicts:
         for result in verdict.results:
             if not result.success or result.unexpected:

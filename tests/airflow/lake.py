@@ -94,13 +94,6 @@ class Lake:
         entries = [quarantined(f"{rule}#{number}", [rule], {}, "a secret", state=state) for number in range(rows)]
         append(self.layout.quarantine("flights", flow), entries)
 
-    def page(self, name: str, text: str, pipeline: str = "flights") -> Path:
-        """Add a file to the pipeline's data quality reports."""
-        path = self.layout.docs(pipeline) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
     def land(self, name: str, text: str) -> Path:
         """Add a file to the landing zone."""
         path = self.layout.landing_root / name

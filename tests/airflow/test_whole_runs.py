@@ -114,8 +114,9 @@ report.write(path)
     assert 'batch 0 refused. Clear this task without the option "Only Failed"; that clears `run` too.' in log
     # Links are stored when a task ends in any state.
     assert runs.xcom(run, "run", "_link_HistoryLink") == "http://spark:18080/history/local-17/jobs/"
-    reports = "/plugin/tidegate/tidegate/pipelines/flights/docs/index.html"
-    assert [runs.xcom(run, task, "_link_ReportsLink") for task in ("bronze", "silver")] == [reports, reports]
+    flows = "/plugin/tidegate/tidegate/pipelines/flights/flows"
+    links = [runs.xcom(run, task, "_link_ReportsLink") for task in ("bronze", "silver")]
+    assert links == [f"{flows}/bronze", f"{flows}/silver"]
     attempt, request = runs.xcom(run, "run", "attempt"), runs.xcom(run, "plan", "request")
 
     assert runs.clear(dag, run, "silver") == ["gold", "run", "silver"]

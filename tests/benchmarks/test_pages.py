@@ -19,5 +19,5 @@ def test_the_benchmark_prints_its_times() -> None:
     command = [sys.executable, PROJECT / "benchmarks/pages.py", "--flows", "2", "--batches", "3", "--rounds", "2"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, cwd=PROJECT, check=False)
     assert process.returncode == 0, process.stderr
-    assert "2 flows: the first overview" in process.stdout
+    assert "2 flows, the first answers: overview" in process.stdout
     assert "overview, the next 2 while a job writes: median" in process.stdout

@@ -1,4 +1,4 @@
-"""``tidegate docs``: rebuilds pages from ledger and verdicts without a JVM."""
+"""``tidegate docs``: exports pages from ledger and verdicts without a JVM."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ from tests.cli.project import Project, orders
 from tidegate.report import BatchRecord
 
 
-def test_pages_are_rebuilt_and_the_index_path_is_printed(project: Project) -> None:
+def test_pages_are_exported_and_the_index_path_is_printed(project: Project) -> None:
     pipeline = project.declare(orders())
-    project.record(
-        pipeline,
-        BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=10, written=10),
-    )
+    for number in (2, 3):
+        line = {"flow": "silver", "batch_id": number, "app_id": "orders/silver/v1/0", "kind": "upsert"}
+        project.record(pipeline, BatchRecord(**line, read=10, written=10))
     result = project.run("docs", "orders", JAVA_HOME="/nowhere")
 
     assert (result.code, result.err) == (0, "")
     site = project.layout.docs("orders")
     assert result.out.strip() == str(site / "index.html")
     assert "10 rows read: 10 written." in (site / "silver" / "v1-0-batch-3.html").read_text()
+
+    out = project.folder / "out"
+    result = project.run("docs", "orders", "--out", str(out), "--newest", "1")
+    assert (result.code, result.out.strip()) == (0, str(out / "index.html"))
+    assert [path.name for path in (out / "silver").glob("v*")] == ["v1-0-batch-3.html"]
+
+
+def test_a_folder_with_other_files_is_refused(project: Project) -> None:
+    project.declare(orders())
+    (project.folder / "mine.txt").write_text("mine")
+    result = project.run("docs", "orders", "--out", str(project.folder))
+    assert result.code == 64
+    assert "has no exported pages" in result.err
+    assert (project.folder / "mine.txt").read_text() == "mine"
 
 
 def test_an_undeclared_pipeline_is_refused(project: Project) -> None:

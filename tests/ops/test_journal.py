@@ -20,7 +20,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(layout)
 
 
-def lines_of(lake: Lake) -> list[tuple[str, str | None, str]]:
+def lines_of(lake: Lake) -> list[tuple[str, str, str]]:
     lines = Journal(lake.layout).lines("flights", flow="silver", limit=10)
     return [(line.label, line.outcome, line.request_label) for line in lines]
 
@@ -32,14 +32,14 @@ def test_a_refused_backfill_is_distinct_from_the_batch_with_its_number(lake: Lak
     assert lines_of(lake) == [("backfill 0", "refused", "backfill by ada"), ("batch 0", "split", "")]
     backfill, batch = Journal(lake.layout).lines("flights", limit=10)
     assert (backfill.is_batch, backfill.record, backfill.unmet) == (False, None, ("in_set(origin)",))
-    assert (batch.is_batch, batch.judgements) == (True, 1)
+    assert (batch.is_batch, batch.page, backfill.page) == (True, "v1-0-batch-0", None)
 
 
 def test_a_swap_is_distinct_from_the_batch_before_it_and_has_no_verdict(lake: Lake) -> None:
     lake.verdict("silver", 4, "passed")
     lake.batch("flights", "silver", 4, read=3, written=3)
     lake.batch("flights", "silver", 4, kind="swap", groups=9, unchanged=9, request={"mode": "full_refresh"})
-    assert lines_of(lake) == [("swap", None, "full refresh"), ("batch 4", "passed", "")]
+    assert lines_of(lake) == [("swap", "", "full refresh"), ("batch 4", "passed", "")]
 
 
 def test_a_summary_counts_only_batches(lake: Lake) -> None:
@@ -50,5 +50,5 @@ def test_a_summary_counts_only_batches(lake: Lake) -> None:
     summaries = Journal(lake.layout).summaries(["flights"])
     assert list(summaries) == [("flights", "silver")], "a flow of which only a window was backfilled has no batch"
     summary = summaries["flights", "silver"]
-    assert (summary.batches, summary.read_today, summary.trend) == (1, 100, (100,))
+    assert (summary.batch_id, summary.read_today, summary.trend) == (0, 100, (100,))
     assert [version.batches for version in Journal(lake.layout).versions("flights", "silver")] == [1]

@@ -1,17 +1,78 @@
-"""Sample batches of the pipeline ``flights``, created without a driver."""
+"""Sample batches of the pipeline ``flights``, written to ledger and verdicts without a driver."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegate import registry
-from tidegate.pages import Batch
+from tidegate import json_codec, registry
+from tidegate.layout import Layout
+from tidegate.ops import evolution, ledger, store
+from tidegate.ops.evolution import Line
 from tidegate.report import BatchRecord, ExpectationResult, Verdict
+from tidegate.schema.changes import Change
 from tidegate.spec import Pipeline
 
 FIRST = datetime(2013, 2, 1, 6, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One batch in one attempt."""
+
+    flow: str
+    batch_id: int
+    run_key: str
+    at: datetime
+    record: BatchRecord | None
+    """None if it was refused."""
+    verdict: Verdict | None
+    checkpoint_version: int = 1
+    refresh: int = 0
+
+
+def fill(layout: Layout, *samples: Sample) -> None:
+    """Append the verdicts and the ledger lines of batches, each table in one commit."""
+    tables = (
+        ("verdicts", ledger.verdict_schema(), [(each, _verdict_row(each.verdict)) for each in samples if each.verdict]),
+        ("ledger", ledger.schema(), [(each, json_codec.to_plain(each.record)) for each in samples if each.record]),
+    )
+    for name, schema, rows in tables:
+        if rows:
+            complete = [{**row, **_run_columns(each)} for each, row in rows]
+            plain = [{column: row[column] for column in schema.names} for row in complete]
+            store.append(layout.ops("flights", name), schema, plain)
+
+
+def change(layout: Layout, **fields: Any) -> None:
+    """Append a line to the schema history; by default silver's batch 1 has a new field ``gate``."""
+    names = {field.name for field in dataclasses.fields(Change)}
+    plain = {"kind": "addition", "field": "gate", "after": "STRING"} | fields
+    line: dict[str, Any] = {
+        **{"flow": "silver", "event": "observed", "decision": "rescue", "version_before": 1, "version_after": 1},
+        **{"app_id": "flights/silver/v1/0", "batch_id": 1, "run_key": "run-2"},
+        **{name: value for name, value in plain.items() if name not in names},
+    }
+    own = Change(**{name: value for name, value in plain.items() if name in names})
+    evolution.record(layout, "flights", [Line(change=own, **line)])
+
+
+def _verdict_row(verdict: Verdict) -> dict[str, Any]:
+    return json_codec.to_plain(verdict) | {"results": json_codec.encode(verdict.results)}
+
+
+def _run_columns(sample: Sample) -> dict[str, Any]:
+    return {
+        **{
+            "run_key": sample.run_key,
+            "attempt": f"a-{sample.batch_id:05d}",
+            "mode": "incremental",
+            "requested_by": None,
+        },
+        **{"checkpoint_version": sample.checkpoint_version, "refresh": sample.refresh, "recorded_at": sample.at},
+    }
 
 
 def flights() -> Pipeline:
@@ -101,25 +162,22 @@ def verdict(number: int, outcome: Any = "split", flow: str = "silver") -> Verdic
     )
 
 
-def batch(number: int, flow: str = "silver", *, outcome: str = "split", **counts: Any) -> Batch:
+def batch(number: int, flow: str = "silver", *, outcome: str = "split", **counts: Any) -> Sample:
     """A batch in its own run, six hours after the previous one."""
     line = record(number, flow, **counts) if outcome != "refused" else None
     if line is not None and not line.quarantined:
         outcome = "passed"
-    return Batch(
+    return Sample(
         flow=flow,
-        checkpoint_version=1,
-        refresh=0,
         batch_id=number,
         run_key=f"scheduled-{number:05d}-1a2b3c4d",
-        attempt=f"a-{number:05d}",
-        at=(FIRST + timedelta(hours=6 * number)).isoformat(),
+        at=FIRST + timedelta(hours=6 * number),
         record=line,
         verdict=verdict(number, outcome, flow) if flow == "silver" else None,
     )
 
 
-def bronze(number: int, **counts: Any) -> Batch:
+def bronze(number: int, **counts: Any) -> Sample:
     plain = record(
         number, "bronze", quarantined=0, superseded=0, filtered={}, rules={}, kind="append", written=0, read=0
     )
@@ -138,7 +196,7 @@ def bronze(number: int, **counts: Any) -> Batch:
     return dataclasses.replace(batch(number, "bronze"), record=line, verdict=None)
 
 
-def gold(number: int) -> Batch:
+def gold(number: int) -> Sample:
     line = BatchRecord(
         flow="gold",
         batch_id=number,

@@ -1,4 +1,4 @@
-"""Pages in a real Chromium without a network: from a disk, with the policy as a header, without style sheet, light and dark.
+"""Exported pages in a real Chromium without a network: from a disk, with the policy as a header, without style sheet, light and dark.
 
 Per merge one page of a batch is tested in light mode; the other pages and dark mode are tested nightly.
 """
@@ -18,8 +18,8 @@ import pytest
 from tests.browser import visit
 from tests.pages import samples
 from tidegate.layout import Layout
-from tidegate.pages import publish
-from tidegate.pages.render import POLICY, style
+from tidegate.pages.render import POLICY
+from tidegate.pages.site import export
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -35,7 +35,7 @@ PAGES = (
         for path in (
             "index.html",
             "silver/index.html",
-            "silver/batches-1.html",
+            "silver/batches-2.html",
             "silver/v1-0-batch-105.html",
             "bronze/v1-0-batch-4.html",
             "gold/v1-0-batch-5.html",
@@ -49,14 +49,10 @@ LIGHT_AND_DARK = ("light", pytest.param("dark", marks=nightly))
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with pages of all kinds; silver's batch 105 was refused."""
     folder = tmp_path_factory.mktemp("site")
-    layout, flights = Layout(folder / "lake", folder / "landing"), samples.flights()
-    for number in range(105):
-        publish(layout, flights, samples.batch(number))
-    publish(layout, flights, samples.batch(105, outcome="refused"))
-    for number in range(6):
-        publish(layout, flights, samples.bronze(number))
-        publish(layout, flights, samples.gold(number))
-    return layout.docs("flights")
+    layout = Layout(folder / "lake", folder / "landing")
+    samples.fill(layout, *(samples.batch(number) for number in range(105)), samples.batch(105, outcome="refused"))
+    samples.fill(layout, *(batch(number) for number in range(6) for batch in (samples.bronze, samples.gold)))
+    return export(layout, samples.flights(), layout.docs("flights")).parent
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +88,8 @@ def test_a_page_opens_under_the_strict_policy_without_problems_or_foreign_reques
     with visit(browser, f"{served}/{path}") as visited:
         assert visited.problems == []
         assert visited.foreign_requests(served) == []
-        assert f"{served}/{style().name}" in visited.requests
-        assert colour_of(visited.page, "section, .head", "borderRadius") == "10px", "the style sheet applies"
+        assert f"{served}/pages.css" in visited.requests
+        assert colour_of(visited.page, ".scroll", "borderRadius") == "8px", "the style sheet applies"
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -101,12 +97,12 @@ def test_a_page_opens_from_a_disk_with_its_style_sheet(browser: Browser, site: P
     with visit(browser, (site / path).as_uri()) as visited:
         assert visited.problems == []
         assert visited.foreign_requests(site.as_uri()) == []
-        assert colour_of(visited.page, "section, .head", "borderRadius") == "10px"
+        assert colour_of(visited.page, ".scroll", "borderRadius") == "8px"
 
 
 @pytest.mark.parametrize(
     ("scheme", "background", "colour"),
-    [("light", (246, 247, 249), (28, 33, 40)), ("dark", (14, 17, 22), (230, 237, 243))],
+    [("light", (255, 255, 255), (22, 29, 45)), ("dark", (22, 29, 45), (248, 250, 253))],
 )
 def test_light_or_dark_mode_follows_the_system(
     browser: Browser, site: Path, scheme: Literal["light", "dark"], background: tuple[int, ...], colour: tuple[int, ...]
@@ -173,13 +169,13 @@ def test_a_narrow_window_scrolls_tables_instead_of_the_page(browser: Browser, si
 def test_links_lead_from_the_pipeline_to_a_batch_and_back(browser: Browser, served: str) -> None:
     with visit(browser, f"{served}/index.html") as visited:
         page = visited.page
-        page.get_by_role("link", name="silver", exact=True).click()
-        page.get_by_role("link", name="Earlier batches").click()
-        assert page.get_by_role("heading", level=1).inner_text() == "silver: earlier batches"
-        page.get_by_role("link", name="49", exact=True).click()
-        assert page.get_by_role("heading", level=1).inner_text().split() == ["silver,", "batch", "49", "split"]
+        page.get_by_role("link", name="silver", exact=True).first.click()
+        page.get_by_role("link", name="Older").click()
+        assert page.url == f"{served}/silver/batches-2.html#batches"
+        page.get_by_role("link", name="batch 56 of silver").click()
+        assert page.get_by_role("heading", level=1).inner_text().split() == ["silver,", "batch", "56", "passed"]
         page.get_by_role("link", name="flights").click()
-        page.get_by_role("link", name="batch 105").first.click()
+        page.get_by_role("link", name="batch 105 of silver").click()
         assert "the batch waits" in page.inner_text("main")
         page.get_by_role("img", name="Rows read and in quarantine").wait_for()
         page.get_by_text("Show as a table").click()

@@ -1,4 +1,4 @@
-"""The site of a pipeline: its pages, their links, and a constant cost per batch."""
+"""The exported site of a pipeline: its pages, their links, and that it has no script and no value that is not escaped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.pages import samples
+from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.pages import publish
-from tidegate.pages.history import PER_PAGE, History
-from tidegate.pages.render import POLICY, style
+from tidegate.pages.render import POLICY
+from tidegate.pages.site import export
 
 FLIGHTS = samples.flights()
 
@@ -21,11 +21,6 @@ FLIGHTS = samples.flights()
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "lake", tmp_path / "landing")
-
-
-@pytest.fixture
-def site(layout: Layout) -> Path:
-    return layout.docs("flights")
 
 
 class _Page(HTMLParser):
@@ -43,43 +38,48 @@ class _Page(HTMLParser):
         for name, value in attributes:
             if name == "style" or name.startswith("on") or "://" in (value or ""):
                 self.forbidden.append(f"{tag} {name}")
-            if name == "href" and value is not None and not value.startswith("data:"):
-                self.links.append(value)
+            if name == "href" and value is not None and not value.startswith(("data:", "#")):
+                self.links.append(value.partition("#")[0])
 
 
-def _pages(site: Path) -> list[Path]:
-    return sorted(site.rglob("*.html"))
+def site(layout: Layout, *batches: samples.Sample, newest: int = 200) -> Path:
+    """The exported site after these batches were recorded."""
+    samples.fill(layout, *batches)
+    return export(layout, FLIGHTS, layout.docs("flights"), newest).parent
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", path.read_text(encoding="utf-8")).split())
 
 
-def _listed(path: Path) -> list[int]:
+def listed(path: Path) -> list[int]:
     """The ids of the batches in a list, from the top."""
-    return [int(number) for number in re.findall(r'<tr>\s*<th scope="row"><a href="v1-0-batch-(\d+)', _lists(path))]
+    table = path.read_text(encoding="utf-8").partition('<h2 id="batches">')[2]
+    return [int(number) for number in re.findall(r'<td class="num"><a href="../silver/v1-0-batch-(\d+)', table)]
 
 
-def _lists(path: Path) -> str:
-    return path.read_text(encoding="utf-8").partition("<caption>Batches")[2]
+def test_a_pipeline_that_never_ran_has_pages_without_batches(layout: Layout) -> None:
+    folder = site(layout)
+    assert text(folder / "index.html").count("never") == 3
+    assert "No batch is recorded yet." in text(folder / "silver" / "index.html")
 
 
-def test_a_batch_gets_a_page_and_is_listed(layout: Layout, site: Path) -> None:
-    page = publish(layout, FLIGHTS, samples.batch(7))
+def test_a_batch_has_a_page_and_is_listed(layout: Layout) -> None:
+    folder = site(layout, samples.batch(7))
 
-    assert page == site / "silver" / "v1-0-batch-7.html"
-    assert _listed(site / "silver" / "index.html") == [7]
-    index = (site / "index.html").read_text()
-    assert index.count('href="silver/v1-0-batch-7.html"') == 3, "as the last batch, in the strip, and in its run"
+    assert listed(folder / "silver" / "index.html") == [7]
+    index = (folder / "index.html").read_text()
+    assert index.count('href="silver/v1-0-batch-7.html"') == 2, "as the last batch of its flow, and among the newest"
     assert "scheduled-00007-1a2b3c4d" in index
-    assert [path.name for path in site.glob("*.css")] == [style().name]
+    assert {path.name for path in folder.iterdir()} == {"index.html", "pages.css", "bronze", "silver", "gold"}
+    assert {path.name for path in (folder / "silver").iterdir()} == {"index.html", "v1-0-batch-7.html"}
 
 
 def test_a_page_shows_all_dispositions_rules_and_expectations(layout: Layout) -> None:
     batch = samples.batch(7)
     record = batch.record
     assert record is not None
-    text = _text(publish(layout, FLIGHTS, batch))
+    page = text(site(layout, batch) / "silver" / "v1-0-batch-7.html")
 
     for phrase in (
         f"{record.read:,} rows read: {record.written:,} written, {record.quarantined:,} quarantined.",
@@ -96,54 +96,44 @@ def test_a_page_shows_all_dispositions_rules_and_expectations(layout: Layout) ->
         "Schema changes None in this batch.",
         "silver.flights, Delta version 8",
     ):
-        assert phrase in text
+        assert phrase in page
 
 
 def test_a_landing_batch_shows_files_and_a_recomputed_one_shows_groups(layout: Layout) -> None:
-    landed = _text(publish(layout, FLIGHTS, samples.bronze(4)))
+    folder = site(layout, samples.bronze(4), samples.gold(4))
+    landed = text(folder / "bronze" / "v1-0-batch-4.html")
     assert "1 of 12 files quarantined" in landed
     assert "corrupt_compression 1 8.3 %" in landed
     assert "No suite judged this batch." in landed
-    recomputed = _text(publish(layout, FLIGHTS, samples.gold(4)))
+    recomputed = text(folder / "gold" / "v1-0-batch-4.html")
     assert "9,068 changed rows in 184 groups: 154 upserted, 1 deleted, 29 unchanged." in recomputed
 
 
 def test_the_page_of_a_refused_batch_is_replaced_when_it_passes_and_keeps_all_judgements(layout: Layout) -> None:
-    refused = publish(layout, FLIGHTS, samples.batch(3, outcome="refused"))
-    assert "nothing was written, and the batch waits" in _text(refused)
-    assert "All verdicts" not in _text(refused)
+    page = site(layout, samples.batch(3, outcome="refused")) / "silver" / "v1-0-batch-3.html"
+    assert "nothing was written, and the batch waits" in text(page)
+    assert "All verdicts" not in text(page)
 
-    later = dataclasses.replace(samples.batch(3), run_key="manual-2", at="2013-02-03T09:00:00+00:00")
-    passed = publish(layout, FLIGHTS, later)
-    assert passed == refused
-    text = _text(passed)
-    assert "Judged 2 times; this is the last verdict." in text
-    assert "refused 1 of 3 met; not met: not_null(carrier) (2,208 of 11,794 rows break it, mostly 0.99)" in text
-    assert _listed(passed.with_name("index.html")) == [3]
+    later = samples.batch(3)
+    site(layout, dataclasses.replace(later, run_key="manual-2", at=later.at.replace(hour=23)))
+    assert "Judged 2 times; this is the last verdict." in text(page)
+    assert "refused 1 of 3 met; not met: not_null(carrier) (2,208 of 11,794 rows break it, mostly 0.99)" in text(page)
+    assert listed(page.with_name("index.html")) == [3]
 
 
-def test_all_names_are_escaped(layout: Layout, site: Path) -> None:
+def test_all_names_are_escaped(layout: Layout) -> None:
     bad = '<i onclick="x">&'
     batch = samples.batch(1, rules={bad: 5, "other": 3}, filtered={bad: 4})
-    verdict = batch.verdict
-    assert verdict is not None
-    results = (dataclasses.replace(verdict.results[0], rule=bad, sentence=bad, success=False, unexpected=1),)
-    verdict = dataclasses.replace(verdict, suite=bad, results=results)
-    publish(layout, FLIGHTS, dataclasses.replace(batch, verdict=verdict, changes=({bad: bad},)))
-    for path in _pages(site):
+    assert batch.verdict is not None
+    results = (dataclasses.replace(batch.verdict.results[0], rule=bad, sentence=bad, success=False, unexpected=1),)
+    samples.change(layout, field=bad, decided_by=bad)
+    folder = site(
+        layout, dataclasses.replace(batch, verdict=dataclasses.replace(batch.verdict, suite=bad, results=results))
+    )
+    for path in folder.rglob("*.html"):
         assert "<i " not in path.read_text()
         assert _Page(path).forbidden == []
-
-
-def test_schema_changes_are_listed(layout: Layout) -> None:
-    from tidegate.pages import render
-
-    change = {"field": "gate", "kind": "added", "before": "", "after": "STRING", "decided_by": ""}
-    batch = dataclasses.replace(samples.batch(1), changes=(change,))
-    text = render.batch_page(FLIGHTS, batch, [batch.entry()])
-    table = text.partition("Schema changes</h2>")[2]
-    assert re.findall(r'<th scope="col">([^<]+)</th>', table) == ["Field", "Kind", "Before", "After", "Decided by"]
-    assert re.findall(r"<td>([^<]+)</td>", table) == ["gate", "added", "\N{EN DASH}", "STRING", "\N{EN DASH}"]
+    assert (folder / "silver" / "v1-0-batch-1.html").read_text().count("&lt;i onclick=") == 7
 
 
 @pytest.fixture(scope="module")
@@ -151,32 +141,32 @@ def long_history(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """A flow with 155 batches, so that it has all kinds of pages."""
     folder = tmp_path_factory.mktemp("long")
     layout = Layout(folder / "lake", folder / "landing")
-    for number in range(155):
-        publish(layout, FLIGHTS, samples.batch(number))
+    site(layout, *(samples.batch(number) for number in range(155)))
     return layout
 
 
 def test_every_batch_is_listed_once_and_the_lists_link_to_each_other(long_history: Layout) -> None:
     folder = long_history.docs("flights") / "silver"
-    path, listed, visited = folder / "index.html", [], []
+    path, batches, visited = folder / "index.html", [], []
     while True:
         visited.append(path.name)
-        listed += _listed(path)
-        older = re.search(r'href="(batches-\d+\.html)" rel="next"', path.read_text())
+        batches += listed(path)
+        older = re.search(r'href="../silver/(batches-\d+\.html)#batches" rel="next"', path.read_text())
         if older is None:
             break
         path = folder / older[1]
 
-    assert listed == list(range(154, -1, -1))
-    assert visited == ["index.html", "batches-2.html", "batches-1.html"]
-    back = [re.search(r'href="([\w.-]+)" rel="prev"', (folder / name).read_text()) for name in reversed(visited[1:])]
-    assert [match and match[1] for match in back] == ["batches-2.html", "batches-3.html"]
-    assert 'href="index.html" rel="prev"' in (folder / "batches-3.html").read_text()
+    assert batches == list(range(154, -1, -1))
+    assert visited == ["index.html", "batches-2.html", "batches-3.html", "batches-4.html"]
+    back = [
+        re.search(r'href="../silver/([\w.-]+)#batches" rel="prev"', (folder / name).read_text()) for name in visited
+    ]
+    assert [match and match[1] for match in back] == [None, *visited[:-1]]
 
 
 def test_every_link_has_a_target_and_no_page_violates_the_policy(long_history: Layout) -> None:
-    pages = _pages(long_history.docs("flights"))
-    assert len(pages) > 155
+    pages = list(long_history.docs("flights").rglob("*.html"))
+    assert len(pages) == 1 + 3 + 3 + 155
     for path in pages:
         page = _Page(path)
         assert page.forbidden == [], path
@@ -184,59 +174,46 @@ def test_every_link_has_a_target_and_no_page_violates_the_policy(long_history: L
         assert f'http-equiv="Content-Security-Policy" content="{POLICY}"'.replace("'", "&#39;") in path.read_text()
 
 
-def test_the_number_of_files_written_for_a_batch_does_not_grow(long_history: Layout, layout: Layout) -> None:
-    def written(lake: Layout, number: int) -> tuple[set[str], int]:
-        folder = lake.docs("flights")
-        before = {path: path.stat().st_ino for path in folder.rglob("*.*")}
-        publish(lake, FLIGHTS, samples.batch(number))
-        fresh = {path for path in folder.rglob("*.*") if before.get(path) != path.stat().st_ino}
-        return {path.name for path in fresh}, sum(path.stat().st_size for path in fresh)
-
-    for number in range(55):
-        publish(layout, FLIGHTS, samples.batch(number))
-    few, small = written(layout, 55)
-    many, large = written(long_history, 155)
-
-    assert few == {"index.html", "history.json", "v1-0-batch-55.html"}
-    assert many == {"index.html", "history.json", "v1-0-batch-155.html"}
-    assert large < 1.1 * small
+def test_only_the_newest_batches_are_exported_and_their_trend_is_complete(layout: Layout) -> None:
+    folder = site(layout, *(samples.batch(number) for number in range(40)), newest=3)
+    assert {path.name for path in (folder / "silver").iterdir()} == {
+        "index.html",
+        *(f"v1-0-batch-{number}.html" for number in (37, 38, 39)),
+    }
+    assert listed(folder / "silver" / "index.html") == [39, 38, 37]
+    oldest = (folder / "silver" / "v1-0-batch-37.html").read_text()
+    assert "bars for batches 8 to 37" in oldest
+    assert [link for link in _Page(folder / "index.html").links if not (folder / link).is_file()] == []
 
 
-def test_a_history_that_cannot_be_read_is_replaced(layout: Layout, site: Path) -> None:
-    publish(layout, FLIGHTS, samples.batch(0))
-    (site / "silver" / "history.json").write_text('{"format": 1, "clo')
-    publish(layout, FLIGHTS, samples.batch(1))
-    assert _listed(site / "silver" / "index.html") == [1]
+def test_an_export_replaces_the_earlier_one_and_refuses_a_folder_with_other_files(
+    layout: Layout, tmp_path: Path
+) -> None:
+    samples.fill(layout, samples.batch(0))
+    out = tmp_path / "out"
+    index = export(layout, FLIGHTS, out)
+    (out / "silver" / "old.html").write_text("old")
+    assert export(layout, FLIGHTS, out) == index == out / "index.html"
+    assert not (out / "silver" / "old.html").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"lake", "out"}
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(RequestError, match="has no exported pages"):
+        export(layout, FLIGHTS, tmp_path / "mine")
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 
 
-def test_a_history_has_fifty_to_ninety_nine_batches(tmp_path: Path) -> None:
-    history, sizes = History(), []
-    for number in range(4 * PER_PAGE):
-        moved = history.add(samples.batch(number).entry())
-        assert moved is None or len(moved) == PER_PAGE
-        sizes.append(len(history.entries))
-    history.write(tmp_path)
-
-    assert max(sizes) == 2 * PER_PAGE - 1
-    assert set(sizes[PER_PAGE - 1 :]) == set(range(PER_PAGE, 2 * PER_PAGE))
-    assert History.read(tmp_path) == history
-
-
-def test_pages_of_another_version_of_tidegate_keep_their_style_sheet(layout: Layout, site: Path) -> None:
-    publish(layout, FLIGHTS, samples.batch(0))
-    (site / "pages-01234567.css").write_text("/* older */")
-    publish(layout, FLIGHTS, samples.batch(1))
-    assert (site / "pages-01234567.css").read_text() == "/* older */"
-    assert style().name in (site / "silver" / "v1-0-batch-1.html").read_text()
-
-
-def test_a_swap_and_the_batch_with_its_number_have_separate_pages(layout: Layout, site: Path) -> None:
-    staged = dataclasses.replace(samples.batch(4), checkpoint_version=2)
+def test_a_swap_and_the_batch_with_its_number_have_separate_pages(layout: Layout) -> None:
+    staged = samples.batch(4)
     assert staged.record is not None
-    swap = dataclasses.replace(
-        staged.record, kind="swap", groups=100, upserted=7, deleted=1, unchanged=92, rules={}, quarantined=0
-    )
-    publish(layout, FLIGHTS, staged)
-    page = publish(layout, FLIGHTS, dataclasses.replace(staged, record=swap, verdict=None))
-    assert {path.name for path in (site / "silver").glob("v2*")} == {"v2-0-batch-4.html", "v2-0-swap-4.html"}
-    assert "7 rows changed, 1 deleted, 92 unchanged" in _text(page)
+    record = dataclasses.replace(staged.record, app_id="flights/silver/v2/0")
+    verdict = dataclasses.replace(samples.verdict(4), app_id="flights/silver/v2/0")
+    staged = dataclasses.replace(staged, checkpoint_version=2, record=record, verdict=verdict)
+    counts = {"groups": 100, "upserted": 7, "deleted": 1, "unchanged": 92, "rules": {}, "quarantined": 0}
+    swap = dataclasses.replace(staged, record=dataclasses.replace(record, kind="swap", **counts), verdict=None)
+    folder = site(layout, staged, dataclasses.replace(swap, at=staged.at.replace(minute=59))) / "silver"
+    assert {path.name for path in folder.glob("v2*")} == {"v2-0-batch-4.html", "v2-0-swap-4.html"}
+    page = text(folder / "v2-0-swap-4.html")
+    assert "7 rows changed, 1 deleted, 92 unchanged" in page
+    assert "A swap has no verdict" in page

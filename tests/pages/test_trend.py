@@ -8,9 +8,33 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tests.pages import samples
-from tidegate.pages.trend import SHOWN, draw, scale
+from tests.pages.samples import Sample
+from tidegate.ops.journal import TREND, Line, Summary
+from tidegate.pages.trend import draw, scale, small
 
-SVG = "{http://www.w3.org/2000/svg}"
+
+def lines(*batches: Sample) -> list[Line]:
+    """As the journal returns them: the newest first."""
+    return [
+        Line(
+            flow=each.flow,
+            app_id=f"flights/{each.flow}/v1/0",
+            batch_id=each.batch_id,
+            checkpoint_version=1,
+            refresh=0,
+            at=each.at,
+            run_key=each.run_key,
+            attempt="a1",
+            mode=None,
+            requested_by=None,
+            record=each.record,
+            suite=None,
+            judged=None,
+            unmet=(),
+            schema_change_id=None,
+        )
+        for each in reversed(batches)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -31,48 +55,69 @@ def test_an_axis_starts_at_zero_and_has_round_steps(maximum: float, whole: bool,
 
 
 def test_the_heights_of_bars_are_proportional_to_their_numbers() -> None:
-    entries = [samples.batch(number).entry() for number in range(40)]
-    trend = draw(entries, entries[-1])
+    recent = lines(*(samples.batch(number) for number in range(40)))
+    trend = draw(recent, recent[0])
     assert trend is not None
     picture = ET.fromstring(trend.svg)
     bars = [rect for rect in picture.iter("rect") if rect.get("class") == "written"]
-    written = [entry.record.written for entry in entries[-SHOWN:] if entry.record]
+    written = [line.record.written for line in reversed(recent[:TREND]) if line.record]
 
-    assert len(bars) == SHOWN
+    assert len(bars) == TREND
     # The axis ends at 15k and is 150 units high; numbers in the picture are rounded to a tenth.
     assert [float(bar.get("height", 0)) for bar in bars] == pytest.approx([150 * n / 15_000 for n in written], abs=0.06)
 
 
-def test_the_picture_has_a_title_a_description_and_a_table_of_its_numbers() -> None:
-    entries = [samples.batch(number).entry() for number in range(3)]
-    trend = draw(entries, None)
+def test_the_picture_has_a_label_and_a_table_of_its_numbers() -> None:
+    trend = draw(lines(*(samples.batch(number) for number in range(3))))
     assert trend is not None
     picture = ET.fromstring(trend.svg)
     assert picture.get("role") == "img"
-    ids = picture.get("aria-labelledby", "").split()
-    assert [picture.find(f"*[@id='{name}']").tag for name in ids] == ["title", "desc"]  # type: ignore[union-attr]
+    assert picture.get("aria-label", "").startswith(
+        "Rows read and in quarantine, share of rows read: bars for batches 0 to 2"
+    )
     assert trend.columns == (
         "written",
         "quarantined",
         "filtered, deduplicated, superseded",
         "of rows read quarantined (%)",
     )
-    entry, values = trend.lines[0]
-    assert entry.batch_id == 2
-    record = entry.record
-    assert record is not None
-    assert values[:2] == (f"{record.written:,}", f"{record.quarantined}")
+    line, texts = trend.lines[0]
+    assert line.batch_id == 2
+    assert line.record is not None
+    assert texts[:2] == [f"{line.record.written:,}", f"{line.record.quarantined}"]
+
+
+def test_the_current_batch_is_highlighted() -> None:
+    recent = lines(*(samples.batch(number) for number in range(3)))
+    marked, unmarked = draw(recent, recent[0]), draw(recent)
+    assert marked is not None and unmarked is not None
+    assert [rect.get("class") for rect in ET.fromstring(marked.svg).iter("rect")].count("current") == 1
+    assert 'class="current"' not in unmarked.svg
 
 
 def test_a_refused_batch_is_a_cross_and_not_an_empty_bar() -> None:
-    entries = [samples.batch(0).entry(), samples.batch(1, outcome="refused").entry()]
-    trend = draw(entries, entries[-1])
+    recent = lines(samples.batch(0), samples.batch(1, outcome="refused"))
+    trend = draw(recent, recent[0])
     assert trend is not None
     assert len(re.findall(r'<path class="refused"', trend.svg)) == 2, "in both plots"
-    assert trend.lines[0][1] == ("-",) * 4
+    assert trend.lines[0][1] == ["-"] * 4
     assert trend.legend[-1] == ("refused: nothing written", "refused")
 
 
 def test_without_recorded_batches_there_is_no_picture() -> None:
-    assert draw([], None) is None
-    assert draw([samples.batch(0, outcome="refused").entry()], None) is None
+    assert draw([]) is None
+    assert draw(lines(samples.batch(0, outcome="refused"))) is None
+
+
+def test_a_small_trend_ends_at_the_right_and_shows_a_small_quarantine() -> None:
+    assert 'aria-label="No batch yet."' in small(None)
+    summary = Summary(
+        at=samples.FIRST, batch_id=1, checkpoint_version=1, refresh=0, read_today=0, quarantined_today=0,
+        trend=(1000, 500, 0), trend_quarantined=(0, 1, 0),
+    )  # fmt: skip
+    picture = ET.fromstring(small(summary))
+    assert "The last 3 batches, the newest at the right: 0 to 1,000 rows each, 1 of 1,500 quarantined." in str(
+        picture.get("aria-label")
+    )
+    bars = [(rect.get("class"), rect.get("x"), rect.get("height")) for rect in picture.iter("rect")]
+    assert bars == [("written", "108.0", "28.0"), ("quarantined", "112.0", "1.0"), ("written", "112.0", "14.0")]

@@ -13,6 +13,7 @@ from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.pages.site import export
 from tidegate.report import RunReport
 from tidegate.status import lag
 
@@ -134,6 +135,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
 
 def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:
     lake = flights.environment.lake
+    export(flights.layout, registry.load("flights"), flights.layout.docs("flights"))
     files = [
         path for folder in ("docs", "reports", "checkpoints") for path in (lake / folder).rglob("*") if path.is_file()
     ]

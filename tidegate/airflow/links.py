@@ -1,4 +1,4 @@
-"""Extra links of tasks in Airflow: the pipeline's reports, and the Spark history server if one is configured."""
+"""Extra links of tasks in Airflow: the page of a flow, and the Spark history server if one is configured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
 from tidegate.airflow.attempt import ATTEMPT_KEY, PIPELINE_KEY, layout
-from tidegate.airflow.urls import framed
+from tidegate.airflow.urls import FRAMED, Links
 from tidegate.environment import Environment
 from tidegate.layout import run_key
 from tidegate.report import RunReport
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 
 class ReportsLink(BaseOperatorLink):
-    """Links a flow's task to the data quality reports of its pipeline."""
+    """Links a flow's task to the page of its batches."""
 
     name = "Data quality reports"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The index page of the reports; empty while there is none."""
-        index = layout().docs(ti_key.dag_id) / "index.html"
-        return framed("pipelines", ti_key.dag_id, "docs", "index.html") if index.is_file() else ""
+        """The page of the flow."""
+        return Links(FRAMED).flow(ti_key.dag_id, ti_key.task_id)
 
 
 class HistoryLink(BaseOperatorLink):

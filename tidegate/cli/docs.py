@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidegate import pages
 from tidegate.cli import console, project
 from tidegate.layout import Layout
+from tidegate.pages import site
 
 
 def docs(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write to this folder, which must be empty or hold an earlier export; by default in the lake.",
+        ),
+    ] = None,
+    newest: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Export the newest N batches, backfills, replays and decisions of each flow."
+        ),
+    ] = site.NEWEST,
 ) -> None:
-    """Rebuild the pages about a pipeline's batches from ledger and verdicts, and print the path of the index. Starts no JVM.
+    """Export the pages about a pipeline's batches as static files, and print the path of the index. Starts no JVM.
 
-    Runs add their batches to these pages themselves. Rebuild them if they were written by an older Tidegate, were deleted,
-    or could not be written because the disk was full. No run of the pipeline may write at the same time.
+    The files are made from ledger, verdicts and schema history, and replace an earlier export. They need no network and run
+    no script. Airflow serves the same pages of all batches, with the present status of the flows.
     """
-    environment = project.read()
+    layout = Layout.of(project.read())
     pipeline = project.load(name)
-    console.echo(str(pages.rebuild(Layout.of(environment), pipeline)))
+    console.echo(str(site.export(layout, pipeline, out.resolve() if out else layout.docs(pipeline.name), newest)))

@@ -89,7 +89,7 @@ def _print_report(environment: Environment, report: RunReport | None, returned: 
             f"the job crashed: it ended with exit code {returned} and without a final report. Its log: {log}"
         )
         return
-    for line in run_result.location_lines(environment, report):
+    for line in run_result.next_commands(report):
         console.echo(line)
     parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.parts.items() if name != "total")
     console.echo(f"{report.dag_id}: {report.parts.get('total', 0.0):.1f} s in the job ({parts})")

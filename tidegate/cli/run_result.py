@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.environment import Environment
 from tidegate.errors import EX_DATAERR, EX_SOFTWARE
 from tidegate.report import RunReport
 
@@ -53,12 +52,11 @@ def log_tail(log: Path) -> list[str]:
         return []
 
 
-def location_lines(environment: Environment, report: RunReport) -> Iterator[str]:
-    """Where to find more: the quarantine command, and the page of each flow's last batch."""
+def next_commands(report: RunReport) -> Iterator[str]:
+    """The commands that show more: the quarantine, and the pages about the batches."""
     pipeline = report.dag_id
     quarantined = [flow.flow for flow in report.flows if flow.total("quarantined") or flow.total("files_quarantined")]
     if quarantined:
         yield f"quarantine ({', '.join(quarantined)}): tidegate quarantine list {pipeline}"
-    for flow in report.flows:
-        if flow.docs is not None:
-            yield f"report ({flow.flow}): {environment.lake / flow.docs}"
+    if any(flow.batches or flow.verdicts or flow.state == "refused" for flow in report.flows):
+        yield f"pages: tidegate docs {pipeline}"

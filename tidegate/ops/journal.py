@@ -1,7 +1,7 @@
 """Reads the history of batches for pages: summaries, lines, trends and counts. Starts no JVM.
 
-The sources are Tidegate's own tables (ledger, verdicts) and the quarantine tables. Results have names of rules and counts,
-never a value of the data.
+The sources are Tidegate's own tables (ledger, verdicts, schema history) and the quarantine tables. Results have names of rules
+and counts, never a value of the data.
 """
 
 from __future__ import annotations
@@ -46,12 +46,16 @@ _VERDICTS = CachedTable(
         **dict.fromkeys(("flow", "app_id", "suite", "outcome"), "VARCHAR"),
         "batch_id": "BIGINT",
         **_ATTEMPT,
-        "expectations": "BIGINT",
         "unmet": "VARCHAR[]",
     },
-    derived={
-        "expectations": f"len({_RESULTS})",
-        "unmet": f"list_transform(list_filter({_RESULTS}, lambda x: NOT x.success), lambda x: x.rule)",
+    derived={"unmet": f"list_transform(list_filter({_RESULTS}, lambda x: NOT x.success), lambda x: x.rule)"},
+)
+_EVOLUTION = CachedTable(
+    name="evolution",
+    columns={
+        **dict.fromkeys(("flow", "event", "app_id", "run_key", "schema_change_id"), "VARCHAR"),
+        "batch_id": "BIGINT",
+        "recorded_at": "TIMESTAMPTZ",
     },
 )
 
@@ -60,8 +64,7 @@ WITH newest AS (
     SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY recorded_at DESC, batch_id DESC) AS nth
     FROM ledger WHERE list_contains(?, pipeline) AND {identity.IS_BATCH}
 )
-SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
-    arg_min(batch_id, nth) AS batch_id, arg_min(run_key, nth) AS run_key,
+SELECT pipeline, flow, max(recorded_at) AS "at", arg_min(batch_id, nth) AS batch_id,
     arg_min(checkpoint_version, nth) AS checkpoint_version, arg_min(refresh, nth) AS refresh,
     coalesce(sum(read) FILTER (recorded_at > now() - INTERVAL 1 DAY), 0)::BIGINT AS read_today,
     coalesce(sum(quarantined) FILTER (recorded_at > now() - INTERVAL 1 DAY), 0)::BIGINT AS quarantined_today,
@@ -70,22 +73,35 @@ SELECT pipeline, flow, count(*) AS batches, max(recorded_at) AS "at",
 FROM newest GROUP BY ALL
 """
 
-# A refused batch has no line in the ledger, and a swap has the transaction id and the number of the batch before it.
+# A refused batch has no line in the ledger: only a verdict, or, if its contract refused it, a line in the schema history. A swap
+# has the transaction id and the number of the batch before it.
 _EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
 _LINES = f"""
 WITH judged AS (
-    SELECT *, count(*) OVER batch AS judgements, row_number() OVER (batch ORDER BY recorded_at DESC) AS nth
-    FROM verdicts WHERE pipeline = $pipeline WINDOW batch AS (PARTITION BY app_id, batch_id)
+    SELECT {", ".join(_EITHER)}, recorded_at, suite, outcome, unmet, NULL AS schema_change_id
+    FROM verdicts WHERE pipeline = $pipeline
+    UNION ALL BY NAME
+    SELECT flow, app_id, batch_id, run_key, recorded_at, schema_change_id, 'refused' AS outcome,
+        regexp_extract(app_id, '/v([0-9]+)/', 1)::INTEGER AS checkpoint_version,
+        regexp_extract(app_id, '/v[0-9]+/([0-9]+)', 1)::INTEGER AS refresh
+    FROM evolution WHERE pipeline = $pipeline AND event = 'refused'
+), last AS (
+    FROM judged QUALIFY row_number() OVER (PARTITION BY app_id, batch_id ORDER BY recorded_at DESC) = 1
+), lines AS (
+    SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
+        coalesce(l.recorded_at, v.recorded_at) AS "at",
+        l.kind, l.filtered, l.rules, l.target_version, l.seconds, {", ".join(f"l.{name}" for name in COUNTS)},
+        v.suite, v.outcome AS judged, v.unmet, v.schema_change_id
+    FROM (FROM ledger WHERE pipeline = $pipeline) l
+    FULL JOIN last v ON l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'
 )
-SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
-    coalesce(l.recorded_at, v.recorded_at) AS "at",
-    l.kind, l.filtered, l.rules, l.target_version, l.seconds, {", ".join(f"l.{name}" for name in COUNTS)},
-    v.suite, v.outcome, v.expectations, v.unmet, v.judgements
-FROM (FROM ledger WHERE pipeline = $pipeline) l
-FULL JOIN (FROM judged WHERE nth = 1) v
-    ON l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'
-WHERE ($flow IS NULL OR coalesce(l.flow, v.flow) = $flow)
-    AND ($run_key IS NULL OR coalesce(l.run_key, v.run_key) = $run_key)
+FROM lines
+WHERE ($flow IS NULL OR flow = $flow)
+    AND ($run_key IS NULL OR run_key = $run_key)
+    AND ($page IS NULL OR ({identity.IS_STREAM} AND $page = format('v{{}}-{{}}-{{}}-{{}}',
+        checkpoint_version, refresh, CASE WHEN kind = 'swap' THEN kind ELSE 'batch' END, batch_id)))
+    AND ($until IS NULL OR "at" <= $until)
+    AND (NOT $batches OR ({identity.IS_STREAM} AND kind IS DISTINCT FROM 'swap'))
 ORDER BY "at" DESC, batch_id DESC, flow
 LIMIT $limit OFFSET $offset
 """
@@ -107,13 +123,11 @@ GROUP BY ALL ORDER BY entries DESC, rule, state
 class Summary:
     """Summary of the batches of a flow's stream. Swaps, backfills, replays and decisions do not count."""
 
-    batches: int
     at: datetime
     """Time at which the last batch was recorded."""
     batch_id: int
     checkpoint_version: int
     refresh: int
-    run_key: str
     read_today: int
     """Rows of the last 24 hours."""
     quarantined_today: int
@@ -121,6 +135,11 @@ class Summary:
     """Rows read by each of the newest batches, the oldest first."""
     trend_quarantined: tuple[int, ...]
     """Quarantined rows of the same batches."""
+
+    @property
+    def page(self) -> str:
+        """The name of the last batch's page, as `Line.page`."""
+        return f"v{self.checkpoint_version}-{self.refresh}-batch-{self.batch_id}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,15 +161,20 @@ class Line:
     requested_by: str | None
     """None if a schedule requested it."""
     record: BatchRecord | None
-    """None if a gate refused it. A refused batch waits; a backfill does not."""
+    """None if a gate or a contract refused it. A refused batch waits; a backfill does not."""
     suite: str | None
-    outcome: str | None
-    """``passed``, ``split`` or ``refused``; None without a gate."""
-    expectations: int
+    """The suite that judged it last; None without a gate, and if its contract refused it before."""
+    judged: str | None
+    """Outcome of its last verdict."""
     unmet: tuple[str, ...]
     """Rules of the expectations that were not met."""
-    judgements: int
-    """Number of verdicts about it."""
+    schema_change_id: str | None
+    """The schema change for which a frozen contract refused it, which a person has to answer."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identifies it in ledger, verdicts and schema history; only a swap has the key of the batch before it."""
+        return self.app_id, self.batch_id
 
     @property
     def label(self) -> str:
@@ -161,6 +185,29 @@ class Line:
     def is_batch(self) -> bool:
         """Whether it is a batch of the stream."""
         return self.record.is_batch if self.record else identity.is_stream(self.app_id)
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether it is the swap of a new version."""
+        return self.record is not None and self.record.kind == "swap"
+
+    @property
+    def outcome(self) -> str:
+        """``passed``, ``split``, ``refused``, or ``written`` without a gate; empty for what no gate could judge."""
+        if self.record is None:
+            return "refused"
+        if self.is_batch and (self.record.quarantined or self.record.files_quarantined):
+            return "split"
+        if self.suite is not None and self.judged is not None:
+            return self.judged
+        return "written" if self.is_batch else ""
+
+    @property
+    def page(self) -> str | None:
+        """The name of its page, unique in its flow; None for backfills, replays and decisions, which have none."""
+        if not (self.is_batch or self.is_swap):
+            return None
+        return f"v{self.checkpoint_version}-{self.refresh}-{'swap' if self.is_swap else 'batch'}-{self.batch_id}"
 
     @property
     def request_label(self) -> str:
@@ -195,7 +242,7 @@ class Journal:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._tables = TableCache((_LEDGER, _VERDICTS))
+        self._tables = TableCache((_LEDGER, _VERDICTS, _EVOLUTION))
 
     def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
         """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""
@@ -210,18 +257,33 @@ class Journal:
         }
 
     def lines(
-        self, pipeline: str, *, flow: str | None = None, run_key: str | None = None, limit: int, offset: int = 0
+        self,
+        pipeline: str,
+        *,
+        flow: str | None = None,
+        run_key: str | None = None,
+        page: str | None = None,
+        until: datetime | None = None,
+        batches: bool = False,
+        limit: int,
+        offset: int = 0,
     ) -> list[Line]:
         """Batches, swaps, backfills, replays and decisions, the newest first.
 
         Args:
             flow: Only lines of this flow.
             run_key: Only lines that this run recorded, or judged last.
+            page: Only the line whose page has this name.
+            until: Only lines of this time or earlier.
+            batches: Only batches of the stream.
             offset: Number of newer lines to skip.
         """
-        for kind in ("ledger", "verdicts"):
+        for kind in ("ledger", "verdicts", "evolution"):
             self._tables.refresh(kind, pipeline, self._layout.ops(pipeline, kind))
-        parameters = {"pipeline": pipeline, "flow": flow, "run_key": run_key, "limit": limit, "offset": offset}
+        parameters = {
+            **{"pipeline": pipeline, "flow": flow, "run_key": run_key, "page": page, "until": until},
+            **{"batches": batches, "limit": limit, "offset": offset},
+        }
         return [_line(row) for row in self._tables.query(_LINES, parameters)]
 
     def versions(self, pipeline: str, flow: str) -> list[Version]:
@@ -249,5 +311,4 @@ def _line(row: dict[str, Any]) -> Line:
     if recorded["kind"] is not None:
         key = {name: row[name] for name in ("flow", "app_id", "batch_id")}
         record = BatchRecord.of_line({**recorded, **key})
-    row |= {"unmet": tuple(row["unmet"] or ()), "expectations": row["expectations"] or 0}
-    return Line(**row | {"judgements": row["judgements"] or 0}, record=record)
+    return Line(**row | {"unmet": tuple(row["unmet"] or ())}, record=record)

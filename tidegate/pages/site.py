@@ -1,121 +1,107 @@
-"""Writes the site of a pipeline in the lake."""
+"""Exports the pages of a pipeline as static files, which open offline from a disk."""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.atomic import write_text
+from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.pages import records, render
-from tidegate.pages.batch import Batch, Entry, Judgement
-from tidegate.pages.history import History
+from tidegate.ops import evolution, journal, judgements
+from tidegate.ops.journal import TREND
+from tidegate.pages import content, render
+from tidegate.pages.content import PER_PAGE, Content
 from tidegate.spec import Pipeline
 
+NEWEST = 200
+"""Default number of a flow's newest lines that are exported."""
 
-def publish(layout: Layout, pipeline: Pipeline, batch: Batch) -> Path:
-    """Add a batch to its pipeline's site: write its page and the lists of the newest batches.
 
-    If the site already has the batch, for example because it was refused before, its page and entry are replaced.
+@dataclass(frozen=True)
+class _Links:
+    """Relative links between the files."""
+
+    up: str
+    """The way from a page to the folder of the site."""
+    exported: frozenset[tuple[str, str | None]]
+    """Flow and name of each exported page of a batch."""
+
+    @property
+    def style(self) -> str:
+        return f"{self.up}{render.STYLE_SHEET.name}"
+
+    def pipeline(self, pipeline: str) -> str:
+        return f"{self.up}index.html"
+
+    def flow(self, pipeline: str, flow: str, page: int = 1) -> str:
+        return f"{self.up}{flow}/{_list_name(page)}"
+
+    def batch(self, pipeline: str, flow: str, page: str | None) -> str | None:
+        return f"{self.up}{flow}/{page}.html" if (flow, page) in self.exported else None
+
+
+def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWEST) -> Path:
+    """Write a pipeline's pages from ledger, verdicts and schema history, in place of an earlier export. Starts no JVM.
 
     Args:
-        batch: The data of this attempt; this function adds earlier judgements and schema changes.
-
-    Returns:
-        The batch's page.
-    """
-    site = _Site(layout, pipeline)
-    existing = site.history(batch.flow).find(batch.entry())
-    judgements = () if existing is None else existing.judgements
-    if batch.verdict is not None:
-        judgements = (*judgements, Judgement.of(batch.verdict, batch.at, batch.run_key))
-    batch = dataclasses.replace(batch, judgements=judgements)
-    # If an earlier attempt judged the batch and wrote its quarantine entries, this attempt has no verdict.
-    gated = any(flow.name == batch.flow and flow.gate is not None for flow in pipeline.flows)
-    swap = batch.record is not None and batch.record.kind == "swap"
-    batch = records.complete(layout, pipeline.name, batch, judged=gated and not swap and batch.verdict is None)
-    page = site.add(batch)
-    site.write()
-    return page
-
-
-def rebuild(layout: Layout, pipeline: Pipeline) -> Path:
-    """Create a pipeline's whole site from ledger and verdicts, and replace the old one.
-
-    Args:
-        pipeline: The declaration; flows that are no longer declared keep their pages.
+        folder: A new or empty folder, or one with an earlier export, which is replaced when the new one is complete.
+        newest: How many of each flow's newest batches, backfills, replays and decisions are exported.
 
     Returns:
         The site's ``index.html``.
+
+    Raises:
+        RequestError: The folder has other files.
     """
-    live = layout.docs(pipeline.name)
-    draft = live.with_name(f".{live.name}.new")
-    shutil.rmtree(draft, ignore_errors=True)
-    site = _Site(layout, pipeline, draft)
-    for batch in records.batches(layout, pipeline.name):
-        site.add(batch)
-    site.write()
-    old = live.with_name(f".{live.name}.old")
+    if folder.exists() and any(folder.iterdir()) and not (folder / render.STYLE_SHEET.name).is_file():
+        raise RequestError(f"{folder} is not empty and has no exported pages; choose another folder.")
+    draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
+    for leftover in (draft, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft.mkdir(parents=True)
+    shutil.copyfile(render.STYLE_SHEET, draft / render.STYLE_SHEET.name)
+    for name, text in _pages(Content(layout), pipeline, newest):
+        path = draft / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    if folder.exists():
+        folder.rename(old)
+    draft.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
-    if live.exists():
-        live.rename(old)
-    draft.rename(live)
-    shutil.rmtree(old, ignore_errors=True)
-    return live / "index.html"
+    return folder / "index.html"
 
 
-class _Site:
-    """A site to which batches are added; `write` completes it."""
+def _pages(source: Content, pipeline: Pipeline, newest: int) -> Iterator[tuple[str, str]]:
+    """Path and HTML of each page."""
+    name = pipeline.name
+    summaries = source.journal.summaries([name])
+    declared = {flow.name: flow.target.name for flow in pipeline.flows}
+    # Flows that are no longer declared keep their pages.
+    targets = declared | {flow: "" for _, flow in sorted(summaries) if flow not in declared}
+    lines = {flow: source.journal.lines(name, flow=flow, limit=newest + TREND) for flow in targets}
+    exported = frozenset((flow, line.page) for flow in lines for line in lines[flow][:newest] if line.page)
+    history = evolution.read(source.layout, name)
+    rows = [
+        source.row(name, flow, target, summaries.get((name, flow)), journal.open_entries(source.layout, name, flow))
+        for flow, target in targets.items()
+    ]
+    top, below = _Links("", exported), _Links("../", exported)
+    yield "index.html", render.page("pipeline.html", top, declared=pipeline, rows=rows, **source.pipeline(name))
+    for flow, all_lines in lines.items():
+        own = all_lines[:newest]
+        judged = judgements.read(source.layout, name, own)
+        for page, start in enumerate(range(0, max(len(own), 1), PER_PAGE), start=1):
+            listed, more = own[start : start + PER_PAGE], start + PER_PAGE < len(own)
+            values = source.flow_list(pipeline, flow, page, listed, more=more)
+            yield f"{flow}/{_list_name(page)}", render.page("flow.html", below, **values)
+        for number, line in enumerate(own):
+            if line.page is not None:
+                recent = [each for each in all_lines[number:] if each.is_batch][:TREND]
+                values = content.batch(pipeline, line, recent, judged, history)
+                yield f"{flow}/{line.page}.html", render.page("batch.html", below, **values)
 
-    def __init__(self, layout: Layout, pipeline: Pipeline, folder: Path | None = None) -> None:
-        self.pipeline = pipeline
-        self.folder = folder or layout.docs(pipeline.name)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.histories: dict[str, History] = {}
-        self.changed: set[str] = set()
-        self.style = render.style()
-        if not (self.folder / self.style.name).exists():
-            write_text(self.folder / self.style.name, self.style.text)
 
-    def history(self, flow: str) -> History:
-        """A flow's history, which is read only once."""
-        if flow not in self.histories:
-            self.histories[flow] = History.read(self.folder / flow)
-        return self.histories[flow]
-
-    def add(self, batch: Batch) -> Path:
-        """Write a batch's page; when the history is full, also a page of earlier batches."""
-        entry, history, folder = batch.entry(), self.history(batch.flow), self.folder / batch.flow
-        folder.mkdir(exist_ok=True)
-        moved = history.add(entry)
-        page = folder / entry.page
-        write_text(page, render.batch_page(self.pipeline, batch, history.entries))
-        self.changed.add(batch.flow)
-        if moved is not None:
-            self._close(folder, batch.flow, history, moved)
-        return page
-
-    def write(self) -> None:
-        """Write the lists, after all batches have been added."""
-        for flow in sorted(self.changed):
-            history, folder = self.histories[flow], self.folder / flow
-            write_text(folder / "index.html", render.flow_page(self.pipeline, flow, history))
-            # Last: after a failure before this line, the flow's next batch writes the other files again.
-            history.write(folder)
-        entries = {flow: self.history(flow).entries for flow in self._flows()}
-        write_text(self.folder / "index.html", render.pipeline_page(self.pipeline, entries))
-
-    def _flows(self) -> list[str]:
-        """The declared flows in their order, then flows that have pages but are no longer declared."""
-        declared = [flow.name for flow in self.pipeline.flows]
-        others = {path.parent.name for path in self.folder.glob("*/history.json")} | set(self.histories)
-        return [*declared, *sorted(others - set(declared))]
-
-    def _close(self, folder: Path, flow: str, history: History, moved: Sequence[Entry]) -> None:
-        """Write the page of the moved batches and a first version of the next page, so that the link to it works."""
-        for number, entries in ((history.closed, moved), (history.closed + 1, history.entries)):
-            last = number > history.closed
-            text = render.earlier_page(self.pipeline, flow, entries, number, newer=None if last else number + 1)
-            write_text(folder / f"batches-{number}.html", text)
+def _list_name(page: int) -> str:
+    return "index.html" if page == 1 else f"batches-{page}.html"

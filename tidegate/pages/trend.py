@@ -1,7 +1,7 @@
-"""Draws the trend of a flow's newest batches as SVG: rows or groups by disposition, and quarantined shares or durations.
+"""Draws batches as stacked bars in SVG: a flow's last batches with axes, and the same small for lists.
 
-All axes start at zero. The picture is readable without a style sheet: shapes have their light colours as attributes, which the
-classes of the style sheet override, also for dark mode. The page has the same numbers in a table below the picture.
+All axes start at zero. The pictures are readable without a style sheet: shapes have their light colours as attributes, which the
+classes of the style sheet override, also for dark mode. The page has the numbers in a table below the large picture.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from tidegate.pages.batch import Entry
+from markupsafe import Markup, escape
+
+from tidegate.ops.journal import TREND, Line, Summary
 from tidegate.report import BatchRecord
 
-SHOWN = 30
-"""Maximum number of batches in the picture."""
+FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
+"""Colours by class, used without the style sheet; they contrast with white and with black."""
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 960, 60, 6, 30, 46, 40
 _HEIGHTS = (150, 64)
-_MAX_BAR_WIDTH = 34.0
-FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
-"""Colours by class, used without the style sheet; they contrast with white and with black."""
+_STEP = (_WIDTH - _LEFT - _RIGHT) / TREND
+"""Bars have the same width for few batches as for many, so that pages of one flow can be compared."""
+_BAR = _STEP * 0.72
+_SMALL_WIDTH, _SMALL_HEIGHT = 120, 28
 
 
 @dataclass(frozen=True)
@@ -44,52 +46,87 @@ class Panel:
     unit: str = ""
     """Suffix of the numbers."""
 
+    def values(self, line: Line) -> list[tuple[str, float]]:
+        """Class and value of each layer; none for a refused batch."""
+        return [(layer.kind, layer.value(line.record)) for layer in self.layers] if line.record else []
+
+    def texts(self, line: Line) -> list[str]:
+        """The values as text."""
+        digits = 0 if not self.unit else 2 if "%" in self.unit else 1
+        return [f"{value:,.{digits}f}" for _, value in self.values(line)] or ["-"] * len(self.layers)
+
+    def tooltip(self, line: Line) -> str:
+        """A batch's values in one phrase."""
+        if line.record is None:
+            return f"Batch {line.batch_id}: refused, nothing written"
+        parts = (f"{text}{self.unit} {layer.label}" for text, layer in zip(self.texts(line), self.layers, strict=True))
+        return f"Batch {line.batch_id}: {', '.join(parts)}"
+
 
 @dataclass(frozen=True)
 class Trend:
     """The picture, and a table of the same numbers."""
 
-    svg: str
+    svg: Markup
     legend: tuple[tuple[str, str], ...]
     """Label and class of each layer."""
     columns: tuple[str, ...]
-    lines: tuple[tuple[Entry, tuple[str, ...]], ...]
-    """The newest batch first; a refused batch has no numbers."""
+    lines: tuple[tuple[Line, list[str]], ...]
+    """The newest batch first."""
 
 
-def draw(entries: Sequence[Entry], current: Entry | None) -> Trend | None:
-    """Draw a flow's newest batches.
+def draw(lines: Sequence[Line], current: Line | None = None) -> Trend | None:
+    """Draw a flow's last batches.
 
     Args:
-        entries: The batches, the newest last; swaps are left out.
+        lines: Batches, the newest first.
         current: The batch to highlight, if any.
 
     Returns:
         None if no batch has a ledger line yet.
     """
-    shown = [entry for entry in entries if not entry.swap][-SHOWN:]
-    records = [entry.record for entry in shown if entry.record is not None]
+    shown = list(reversed(lines[:TREND]))
+    records = [line.record for line in shown if line.record is not None]
     if not records:
         return None
     panels = _panels(records)
     legend = [(layer.label, layer.kind) for layer in panels[0].layers]
     if len(records) < len(shown):
         legend.append(("refused: nothing written", "refused"))
-    layers = [(panel, layer) for panel in panels for layer in panel.layers]
-    lines = tuple(
-        (
-            entry,
-            tuple(
-                "-" if entry.record is None else _number(layer.value(entry.record), panel) for panel, layer in layers
-            ),
+    columns = tuple(f"{layer.label}{p.unit and f' ({p.unit.strip()})'}" for p in panels for layer in p.layers)
+    table = tuple((line, [text for panel in panels for text in panel.texts(line)]) for line in reversed(shown))
+    svg = Markup("\n").join(Markup(part) for part in _picture(panels, shown, current))
+    return Trend(svg, tuple(legend), columns, table)
+
+
+def small(summary: Summary | None) -> Markup:
+    """Rows read by a flow's last batches, the newest at the right edge, the quarantined part at the bottom of each bar."""
+    reads, parts = (summary.trend, summary.trend_quarantined) if summary else ((), ())
+    maximum = max(reads, default=0) or 1
+    step = _SMALL_WIDTH / TREND
+    bars = "".join(
+        rect
+        for slot, (read, part) in enumerate(zip(reads, parts, strict=True), start=TREND - len(reads))
+        for rect in _stack(
+            (("quarantined", part), ("written", read - part)),
+            maximum,
+            slot * step,
+            step - 1,
+            _SMALL_HEIGHT,
+            _SMALL_HEIGHT,
         )
-        for entry in reversed(shown)
     )
-    columns = tuple(f"{layer.label}{panel.unit and f' ({panel.unit.strip()})'}" for panel, layer in layers)
-    return Trend("\n".join(_picture(panels, shown, current)), tuple(legend), columns, lines)
+    description = "No batch yet." if not reads else (
+        f"The last {len(reads)} batches, the newest at the right: {min(reads):,} to {max(reads):,} rows each, "
+        f"{sum(parts):,} of {sum(reads):,} quarantined."
+    )  # fmt: skip
+    return Markup(
+        f'<svg class="small" viewBox="0 0 {_SMALL_WIDTH} {_SMALL_HEIGHT}" width="{_SMALL_WIDTH}" height="{_SMALL_HEIGHT}" '
+        f'preserveAspectRatio="none" role="img" aria-label="{description}"><title>{description}</title>{bars}</svg>'
+    )
 
 
-def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, ...]:
+def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
     if records[-1].kind == "recompute":
         groups = (
             Layer("upserted", "written", lambda record: record.upserted),
@@ -97,7 +134,7 @@ def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, ...]:
             Layer("unchanged", "other", lambda record: record.unchanged),
         )
         seconds = Layer("seconds", "time", lambda record: record.seconds)
-        return (Panel("Groups recomputed", groups), Panel("Seconds", (seconds,), " s"))
+        return Panel("Groups recomputed", groups), Panel("Seconds", (seconds,), " s")
     rows = (
         Layer("written", "written", lambda record: record.written),
         Layer("quarantined", "quarantined", lambda record: record.quarantined),
@@ -105,9 +142,9 @@ def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, ...]:
     )
     if any(record.files_listed for record in records):
         files = Layer("files quarantined", "quarantined", lambda record: record.files_quarantined)
-        return (Panel("Rows read", rows[:1]), Panel("Files in quarantine", (files,)))
+        return Panel("Rows read", rows[:1]), Panel("Files in quarantine", (files,))
     share = Layer("of rows read quarantined", "quarantined", _quarantined_share)
-    return (Panel("Rows read", rows), Panel("In quarantine, share of rows read", (share,), " %"))
+    return Panel("Rows read", rows), Panel("In quarantine, share of rows read", (share,), " %")
 
 
 def _not_written(record: BatchRecord) -> float:
@@ -118,83 +155,69 @@ def _quarantined_share(record: BatchRecord) -> float:
     return 100 * record.quarantined / record.read if record.read else 0.0
 
 
-def _picture(panels: Sequence[Panel], shown: Sequence[Entry], current: Entry | None) -> Iterator[str]:
+def _picture(panels: Sequence[Panel], shown: Sequence[Line], current: Line | None) -> Iterator[str]:
     height = _TOP + sum(_HEIGHTS) + _GAP + _BOTTOM
-    first, last = shown[0], shown[-1]
-    description = f"Bars for batches {first.batch_id} to {last.batch_id}, the newest on the right. The table below has the numbers."
+    title = " and ".join(panel.title.lower() for panel in panels).capitalize()
     yield (
-        f'<svg class="trend" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="trend-title trend-desc" '
-        'font-family="system-ui, sans-serif" font-size="12">'
+        f'<svg class="trend" viewBox="0 0 {_WIDTH} {height}" role="img" font-family="system-ui, sans-serif" font-size="12" '
+        f'aria-label="{title}: bars for batches {shown[0].batch_id} to {shown[-1].batch_id}, the newest on the right. '
+        'The table below has the numbers.">'
     )
-    yield f'<title id="trend-title">{escape(" and ".join(panel.title.lower() for panel in panels).capitalize())}</title>'
-    yield f'<desc id="trend-desc">{escape(description)}</desc>'
-    step = (_WIDTH - _LEFT - _RIGHT) / SHOWN
-    # Bars have the same width for few batches as for many, so that pages of one flow can be compared.
-    lefts = [_LEFT + number * step for number in range(len(shown))]
+    here = next((number for number, line in enumerate(shown) if line == current), None)
+    if here is not None:
+        yield _rect("current", _LEFT + here * _STEP, _TOP - 6, _STEP, height - _BOTTOM - _TOP + 12, "#8b949e40")
     top = _TOP
-    for entry, left in zip(shown, lefts, strict=True):
-        if current is not None and entry.identity == current.identity:
-            yield _rect("current", left, _TOP - 6, step, height - _BOTTOM - _TOP + 12, "#8b949e40")
     for panel, panel_height in zip(panels, _HEIGHTS, strict=True):
-        yield from _plot(panel, shown, lefts, step, top, panel_height)
+        yield from _plot(panel, shown, top, panel_height)
         top += panel_height + _GAP
-    yield from _batch_ids(shown, lefts, step, height - _BOTTOM + 24, current)
+    yield from _batch_ids(shown, height - _BOTTOM + 24, here)
     yield "</svg>"
 
 
-def _plot(
-    panel: Panel, shown: Sequence[Entry], lefts: Sequence[float], step: float, top: float, height: float
-) -> Iterator[str]:
-    stacks = [sum(layer.value(entry.record) for layer in panel.layers) for entry in shown if entry.record]
-    ticks = scale(max(stacks), whole=not panel.unit, max_ticks=4 if height > 100 else 2)
+def _plot(panel: Panel, shown: Sequence[Line], top: float, height: float) -> Iterator[str]:
+    largest = max(sum(value for _, value in panel.values(line)) for line in shown)
+    ticks = scale(largest, whole=not panel.unit, max_ticks=4 if height > 100 else 2)
     baseline = top + height
     yield _text("panel", 0, top - 14, panel.title, weight=600)
     for tick in ticks:
         y = baseline - height * tick / ticks[-1]
         yield (
-            f'<line class="{"ground" if not tick else "grid"}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
-            f'y1="{y:.1f}" y2="{y:.1f}" stroke="{"#8b949e" if not tick else "#8b949e60"}"/>'
+            f'<line class="{"grid" if tick else "ground"}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
+            f'y1="{y:.1f}" y2="{y:.1f}" stroke="{"#8b949e60" if tick else "#8b949e"}"/>'
         )
         yield _text("tick", _LEFT - 8, y + 4, _tick(tick, ticks, panel.unit), anchor="end")
-    width = min(step * 0.72, _MAX_BAR_WIDTH)
-    for entry, left in zip(shown, lefts, strict=True):
-        middle = left + step / 2
-        yield f"<g><title>{escape(_tooltip(panel, entry))}</title>"
-        if entry.record is None:
+    for number, line in enumerate(shown):
+        left = _LEFT + number * _STEP
+        middle = left + _STEP / 2
+        # The first rectangle makes the tooltip of a low bar accessible over the whole height.
+        yield f"<g><title>{panel.tooltip(line)}</title>"
+        yield f'<rect x="{left:.1f}" y="{top:.1f}" width="{_STEP:.1f}" height="{height}" fill="none" pointer-events="all"/>'
+        yield from _stack(panel.values(line), ticks[-1], middle - _BAR / 2, _BAR, baseline, height)
+        if line.record is None:
             cross = f"M{middle - 5:.1f} {baseline - 11:.1f}l10 10m0 -10l-10 10"
             yield f'<path class="refused" d="{cross}" stroke="{FILLS["refused"]}" stroke-width="2.5" fill="none"/>'
-        else:
-            # Makes the tooltip of a low bar accessible over the whole height.
-            yield f'<rect x="{left:.1f}" y="{top:.1f}" width="{step:.1f}" height="{height}" fill="none" pointer-events="all"/>'
-            yield from _bar(panel, entry.record, ticks[-1], middle - width / 2, width, baseline, height)
         yield "</g>"
 
 
-def _bar(
-    panel: Panel, record: BatchRecord, maximum: float, left: float, width: float, baseline: float, panel_height: float
+def _stack(
+    values: Sequence[tuple[str, float]], maximum: float, left: float, width: float, baseline: float, height: float
 ) -> Iterator[str]:
+    """The parts of one bar from the bottom up; each is at least 1 high, so that a small value is visible."""
     y = baseline
-    for layer in panel.layers:
-        value = layer.value(record)
-        if not value:
-            continue
-        # At least 1, so that a small value is visible.
-        height = max(panel_height * value / maximum, 1.0)
-        y -= height
-        yield _rect(layer.kind, left, y, width, height, FILLS[layer.kind])
+    for kind, value in values:
+        if value > 0:
+            part = max(height * value / maximum, 1.0)
+            y -= part
+            yield _rect(kind, left, y, width, part, FILLS[kind])
 
 
-def _batch_ids(
-    shown: Sequence[Entry], lefts: Sequence[float], step: float, y: float, current: Entry | None
-) -> Iterator[str]:
+def _batch_ids(shown: Sequence[Line], y: float, here: int | None) -> Iterator[str]:
     # Every n-th label, so that labels do not overlap; the newest batch always has one.
-    every = math.ceil(len(str(shown[-1].batch_id)) * 8 / step)
-    for number, (entry, left) in enumerate(zip(shown, lefts, strict=True)):
-        is_current = current is not None and entry.identity == current.identity
-        if is_current or (len(shown) - 1 - number) % every == 0:
-            yield _text(
-                "tick", left + step / 2, y, str(entry.batch_id), anchor="middle", weight=700 if is_current else 400
-            )
+    every = math.ceil(len(str(shown[-1].batch_id)) * 8 / _STEP)
+    for number, line in enumerate(shown):
+        if number == here or (len(shown) - 1 - number) % every == 0:
+            middle, weight = _LEFT + (number + 0.5) * _STEP, 700 if number == here else 400
+            yield _text("tick", middle, y, str(line.batch_id), anchor="middle", weight=weight)
     yield _text("tick", _LEFT - 8, y, "batch", anchor="end")
 
 
@@ -216,18 +239,6 @@ def _tick(value: float, ticks: Sequence[float], unit: str) -> str:
         if value and not unit and ticks[1] >= size:
             return f"{value / size:g}{letter}"
     return f"{value:,.{digits}f}{unit}"
-
-
-def _number(value: float, panel: Panel) -> str:
-    return f"{value:,.0f}" if not panel.unit else f"{value:,.2f}" if "%" in panel.unit else f"{value:,.1f}"
-
-
-def _tooltip(panel: Panel, entry: Entry) -> str:
-    record = entry.record
-    if record is None:
-        return f"Batch {entry.batch_id}: refused, nothing written"
-    values = ", ".join(f"{_number(layer.value(record), panel)}{panel.unit} {layer.label}" for layer in panel.layers)
-    return f"Batch {entry.batch_id}: {values}"
 
 
 def _rect(kind: str, left: float, top: float, width: float, height: float, fill: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
-from tidegate.pages import Batch
-from tidegate.pages import publish as publish_page
-from tidegate.report import BatchRecord, FlowReport, Verdict, now
+from tidegate.report import BatchRecord, FlowReport, Verdict
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
 from tidegate.spec import ChangeFeed, Flow, Pipeline
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.work import Work
     from tidegate.spark.gate import SuiteGate
     from tidegate.spark.kinds.kind import Kind
-
-log = logging.getLogger("tidegate")
 
 Transform = Callable[["DataFrame"], "DataFrame"]
 
@@ -151,52 +146,14 @@ class FlowContext:
         return replace(self, work=work, stores=self.stores if spark is None else replace(self.stores, spark=spark))
 
     def record_batch(self, record: BatchRecord) -> None:
-        """Add a finished batch to the report and write its page."""
+        """Add a finished batch to the report."""
         self.report.batches.append(record)
-        key = (record.app_id, record.batch_id)
-        verdicts = [verdict for verdict in self.report.verdicts if (verdict.app_id, verdict.batch_id) == key]
-        self._publish_page(record.batch_id, record, verdicts[-1] if verdicts and record.kind != "swap" else None)
         self.run.publish()
 
     def record_verdict(self, verdict: Verdict) -> None:
-        """Add a verdict to the report. The page of a refused batch is written now, any other by `record_batch`."""
+        """Add a verdict to the report."""
         self.report.verdicts.append(verdict)
-        if verdict.outcome == "refused":
-            self._publish_page(verdict.batch_id, None, verdict)
         self.run.publish()
-
-    def record_schema_change(self, batch_id: int, schema_change_id: str) -> None:
-        """Write the page of a batch that its frozen contract refused: the schema changes, without a verdict."""
-        self._publish_page(batch_id, None, None, schema_change_id)
-
-    def _publish_page(
-        self, batch_id: int, record: BatchRecord | None, verdict: Verdict | None, schema_change_id: str = ""
-    ) -> None:
-        if self.app_id != self.ref.app_id:
-            # Replays and backfills are numbered separately: their page would overwrite that of a batch with the same number.
-            return
-        batch = Batch(
-            flow=self.flow.name,
-            checkpoint_version=self.ref.version,
-            refresh=self.ref.refresh,
-            batch_id=batch_id,
-            run_key=self.run_key,
-            attempt=self.attempt,
-            at=now(),
-            record=record,
-            verdict=verdict,
-            schema_change_id=schema_change_id,
-        )
-        try:
-            page = publish_page(self.layout, self.pipeline, batch)
-        except Exception as error:
-            # The batch is written and recorded: a full disk or a fault in a page must not stop the batches after it.
-            log.warning(
-                "%s: the page of batch %d was not written (%s); `tidegate docs %s` writes it again",
-                *(self.flow.name, batch_id, type(error).__name__, self.pipeline.name),
-            )
-            return
-        self.report.docs = str(page.relative_to(self.layout.lake))
 
     def release(self) -> None:
         """Unpersist the DataFrames of the batch."""

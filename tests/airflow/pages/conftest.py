@@ -20,7 +20,6 @@ from tidegate.alerting.episodes import Event
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import alert_history
-from tidegate.pages import rebuild
 from tidegate.report import FlowReport, now
 from tidegate.status import flow_status
 
@@ -158,7 +157,6 @@ def fill(lake: Lake) -> None:
             rules={"malformed_json": 4}, target_version=number, seconds=5.2,
         )  # fmt: skip
     _set_status(lake)
-    rebuild(lake.layout, registry.load("flights"))
 
 
 def _set_status(lake: Lake) -> None:

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.airflow
 
-PAGES = ("/", "/pipelines/flights", "/pipelines/flights/flows/silver", "/pipelines/flights/runs/manual__1")
+BATCH = "/pipelines/flights/flows/silver/v1-0-batch-0"
+PAGES = ("/", "/pipelines/flights", "/pipelines/flights/flows/silver", BATCH, "/pipelines/flights/runs/manual__1")
+
+
+@pytest.fixture
+def lake(lake: Lake) -> Lake:
+    """A lake with one batch, whose counts are recognizable."""
+    lake.batch("flights", "silver", 0, read=777_123, written=777_123)
+    return lake
 
 
 def addresses(routes: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -39,14 +47,13 @@ def routes() -> list[tuple[str, str]]:
 
 
 def test_every_route_answers_401_without_a_session(client: Client, lake: Lake) -> None:
-    lake.page("index.html", "secret")
     outside = client(None)
     paths = routes()
     assert len(paths) > 10
     for method, path in [*paths, ("GET", "/tidegate/docs"), ("GET", "/tidegate/openapi.json"), ("GET", "/tidegate/x")]:
         answer = outside.request(method, path)
         assert answer.status_code == 401, (method, path)
-        assert "secret" not in answer.text
+        assert "777,123" not in answer.text
 
 
 def test_a_forged_session_is_refused(client: Client, lake: Lake) -> None:
@@ -65,11 +72,8 @@ def test_a_top_level_window_is_redirected_to_the_login_and_back(client: Client, 
 
 
 def test_every_response_has_the_security_headers(client: Client, lake: Lake) -> None:
-    lake.page("index.html", "a report")
     viewer, outside = client(), client(None)
-    answers = [
-        viewer.get(f"/tidegate{path}") for path in (*PAGES, "/pipelines/flights/docs/index.html", "/assets/pages.css")
-    ]
+    answers = [viewer.get(f"/tidegate{path}") for path in (*PAGES, "/assets/pages.css", "/assets/pages.js")]
     assert {answer.status_code for answer in answers} == {200}
     answers += [viewer.get("/tidegate/x"), viewer.post("/tidegate/"), viewer.get("/tidegate/?q=" + "x" * 101)]
     answers += [outside.get("/tidegate/"), outside.get("/tidegate/", headers={"Sec-Fetch-Dest": "document"})]
@@ -129,7 +133,7 @@ def test_a_user_with_permission_for_one_dag_sees_only_that_one(
         return allowed and original(self, details=details, **options)
 
     monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", only_flights)
-    lake.page("index.html", "secret", pipeline="clickstream")
+    lake.batch("clickstream", "silver", 0, read=777_123, written=777_123)
     viewer = client()
     overview = viewer.get("/tidegate/").text
     assert "silver.flights" in overview
@@ -141,45 +145,31 @@ def test_a_user_with_permission_for_one_dag_sees_only_that_one(
         "/tasks/silver",
         "/runs/manual__1",
         "/runs/manual__1/tasks/silver",
-        "/docs/index.html",
+        "/flows/silver/v1-0-batch-0",
     ):
         answer = viewer.get(f"/tidegate/pipelines/clickstream{path}")
         assert answer.status_code == 403, path
-        assert "secret" not in answer.text
+        assert "777,123" not in answer.text
 
 
 @pytest.mark.parametrize(
-    "path",
-    [
-        "..%2f..%2flake.json",
-        "%2e%2e/%2e%2e/lake.json",
-        "silver/%2e%2e/%2e%2e/%2e%2e/lake.json",
-        "//etc/passwd",
-        "%2fetc%2fpasswd",
-        "..%5c..%5clake.json",
-        "index.html%00.png",
-        "link.json",
-        "notes.txt",
-        "planted.js",
-        "missing.html",
-        "",
-    ],
+    "name", ["..%2fapp.py", "%2e%2e", "%2fetc%2fpasswd", "..%5capp.py", "pages.css%00.png", "app.py", ""]
 )
-def test_a_report_is_only_read_from_its_own_folder(client: Client, lake: Lake, path: str) -> None:
-    page = lake.page("silver/batch.html", "a report")
-    lake.page("notes.txt", "not a page")
-    lake.page("planted.js", "a script that the policy would allow, because it has the same origin")
-    (page.parent.parent / "link.json").symlink_to(lake.layout.lake / "lake.json")
+def test_only_the_assets_of_the_pages_are_served(client: Client, lake: Lake, name: str) -> None:
     viewer = client()
-    assert viewer.get("/tidegate/pipelines/flights/docs/silver/batch.html").text == "a report"
-    answer = viewer.get(f"/tidegate/pipelines/flights/docs/{path}")
-    assert answer.status_code == 404
-    assert "format" not in answer.text
+    assert viewer.get("/tidegate/assets/pages.css").headers["content-type"].startswith("text/css")
+    assert viewer.get(f"/tidegate/assets/{name}").status_code == 404
 
 
 @pytest.mark.parametrize("dag_id", ["%2e%2e", "..%2f_ops", "unknown", "."])
-def test_an_undeclared_name_opens_no_folder(client: Client, lake: Lake, dag_id: str) -> None:
-    lake.page("index.html", "secret")
-    answer = client().get(f"/tidegate/pipelines/{dag_id}/docs/flights/index.html")
-    assert answer.status_code == 404
-    assert "secret" not in answer.text
+@pytest.mark.parametrize("page", ["v1-0-batch-0", "v1-0-batch-1", "..%2f..%2flake.json", "v1-0-batch-0%00"])
+def test_a_batch_is_only_found_by_its_pipeline_flow_and_name(
+    client: Client, lake: Lake, dag_id: str, page: str
+) -> None:
+    viewer = client()
+    assert "777,123 rows read" in viewer.get(f"/tidegate{BATCH}").text
+    assert viewer.get(f"/tidegate/pipelines/{dag_id}/flows/silver/{page}").status_code == 404
+    for path in ("flights/flows/gold", "flights/flows/other", "clickstream/flows/silver"):
+        assert viewer.get(f"/tidegate/pipelines/{path}/{page}").status_code == 404
+    if page != "v1-0-batch-0":
+        assert viewer.get(f"/tidegate/pipelines/flights/flows/silver/{page}").status_code == 404

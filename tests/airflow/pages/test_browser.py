@@ -102,14 +102,14 @@ def test_links_lead_from_the_navigation_to_the_pages_and_back_to_airflow(opened:
 
 
 def test_a_url_of_a_page_inside_the_frame_can_be_opened(opened: Opened) -> None:
-    page = opened("/plugin/tidegate/tidegate/pipelines/flights/docs/silver/v1-0-batch-14.html")
+    page = opened("/plugin/tidegate/tidegate/pipelines/flights/flows/silver/v1-0-batch-14")
     with framed(page) as frame:
         frame.get_by_role("heading", name="silver, batch 14").wait_for()
         for theme in ("dark", "light"):
             page.evaluate("t => { document.documentElement.className = t }", theme)
             frame.locator(f"html.{theme}").wait_for(state="attached")
             assert _is_dark(frame.locator("body")) == (theme == "dark")
-        frame.get_by_role("link", name="← flights").click()
+        frame.get_by_role("link", name="flights").click()
         frame.get_by_role("heading", name="Newest batches").wait_for()
 
 
@@ -171,6 +171,7 @@ def test_a_page_works_without_its_script(opened: Opened) -> None:
         pytest.param("/tidegate/", marks=nightly),
         pytest.param("/tidegate/pipelines/flights", marks=nightly),
         "/tidegate/pipelines/flights/flows/silver",
+        "/tidegate/pipelines/flights/flows/silver/v1-0-batch-14",
     ],
 )
 def test_pages_have_landmarks_headings_and_labels_for_screen_readers(opened: Opened, path: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tests.cli.project import append
+from tests.pages import samples
 from tests.spark_files import write_refused_schema_change
 from tidegate import registry
 from tidegate.alerting.episodes import Event
@@ -67,7 +68,6 @@ def test_the_page_of_a_flow_shows_batches_verdicts_checkpoints_and_quarantine(cl
     )  # fmt: skip
     lake.verdict("silver", 1, "refused", ("in_set(origin)",))
     lake.quarantine(4, "required(origin)")
-    lake.page("silver/v1-0-batch-0.html", "a report")
     page = client().get("/tidegate/pipelines/flights/flows/silver").text
     page_text = text(page)
     assert "split 100 88 4 required(origin) 4 5 filtered by test_row; 3 superseded 7 2.5 s" in page_text
@@ -75,18 +75,23 @@ def test_the_page_of_a_flow_shows_batches_verdicts_checkpoints_and_quarantine(cl
     assert "required(origin) row open 4" in page_text
     assert re.search(r"v1 in use \d{4}-\d\d-\d\d 1 ", page_text), page_text
     assert "No schema changes are recorded." in page_text
-    assert 'href="/tidegate/pipelines/flights/docs/silver/v1-0-batch-0.html"' in page
+    assert 'href="/tidegate/pipelines/flights/flows/silver/v1-0-batch-0"' in page
     assert "a secret" not in page
 
 
-def test_the_page_of_a_flow_links_the_report_of_a_batch_that_its_frozen_contract_refused(
+def test_the_page_of_a_flow_links_the_page_of_a_batch_that_its_frozen_contract_refused(
     client: Client, lake: Lake
 ) -> None:
     write_refused_schema_change(lake.layout, registry.load("flights"), "silver", "0a1b2c3d4e5f", batch_id=3)
-    lake.page("silver/v1-0-batch-3.html", "a report")
-    page = client().get("/tidegate/pipelines/flights/flows/silver").text
+    samples.change(
+        lake.layout, batch_id=3, event="refused", decision="freeze", schema_change_id="0a1b2c3d4e5f", field="gate"
+    )
+    viewer = client()
+    page = viewer.get("/tidegate/pipelines/flights/flows/silver").text
     assert "batch 3 was refused by its frozen contract; schema change 0a1b2c3d4e5f needs an answer" in text(page)
-    assert 'href="/tidegate/pipelines/flights/docs/silver/v1-0-batch-3.html">Report of the refused batch 3' in page
+    address = "/tidegate/pipelines/flights/flows/silver/v1-0-batch-3"
+    assert f'href="{address}">Page of the refused batch 3' in page
+    assert "tidegate contract answer flights 0a1b2c3d4e5f evolve" in text(viewer.get(address).text)
 
 
 def test_a_refused_batch_that_passed_later_has_one_line(client: Client, lake: Lake) -> None:
@@ -149,12 +154,12 @@ def test_an_accepted_gap_is_shown_with_its_author_and_without_its_reason(client:
 
 
 def test_batches_are_paginated(client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.airflow.pages.views.BATCHES", 2)
+    monkeypatch.setattr("tidegate.pages.content.PER_PAGE", 2)
     for number in range(5):
         lake.batch("flights", "bronze", number, read=1000 + number, written=1000 + number)
     viewer = client()
     pages = [text(viewer.get(f"/tidegate/pipelines/flights/flows/bronze?page={page}").text) for page in (1, 2, 3)]
-    assert [re.findall(r"no gate (1,00\d)", page) for page in pages] == [
+    assert [re.findall(r"written (1,00\d)", page.partition("Outcome Read")[2]) for page in pages] == [
         ["1,004", "1,003"],
         ["1,002", "1,001"],
         ["1,000"],
@@ -252,8 +257,8 @@ def test_the_tab_of_another_dag_says_that_it_is_not_a_pipeline(client: Client, l
 
 def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake: Lake) -> None:
     moment = datetime(2026, 1, 5, tzinfo=UTC)
-    change = {"flow": "silver", "field": "gate", "after": "STRING", "recorded_at": moment}
-    append(lake.layout.ops("flights", "evolution"), [change, {**change, "flow": "gold", "field": "other"}])
+    samples.change(lake.layout, field="gate")
+    samples.change(lake.layout, flow="gold", field="other")
     for flow, rule, kind in (
         ("silver", "lag", "opened"),
         ("silver", "slow", "opened"),
@@ -263,11 +268,11 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
         alert_history.append(lake.layout, "flights", [event])
     viewer = client()
     flow = text(viewer.get("/tidegate/pipelines/flights/flows/silver").text)
-    assert "flow field after recorded at silver gate STRING 2026-01-05 00:00:00" in flow
-    assert "other" not in flow.split("Schema history")[1]
-    assert (
-        "flow rule opened at resolved at message silver lag 2026-01-05 00:00:00 open too much lag silver slow" in flow
+    assert re.search(
+        r"Recorded Batch Field Kind After Event Decision [-\d]+ [:\d]+ 1 gate addition STRING observed rescue", flow
     )
+    assert "other" not in flow.split("Schema history")[1]
+    assert "Flow Rule Opened Resolved Message silver lag 2026-01-05 00:00:00 open too much lag silver slow" in flow
     assert "too much lag" not in text(viewer.get("/tidegate/pipelines/flights/flows/gold").text)
 
 

@@ -89,8 +89,6 @@ def test_a_batch_below_the_mostly_of_a_critical_expectation_is_refused_and_its_v
     with pytest.raises(GateRefusedError):
         decide(context, (1, 1, 5), (2, 1, -1))
     assert verdicts(context) == ["refused", "refused"], "every attempt has its own line"
-    assert context.report.docs is not None
-    assert (context.layout.lake / context.report.docs).exists()
 
 
 def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ exist. Only ``GET`` is served: no page changes anything.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, NoReturn
 from urllib.parse import urlencode
 
@@ -15,13 +16,14 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from tidegate.airflow.access import Authenticated, MaySeeRuns, Permitted, login_url
-from tidegate.airflow.pages import files, render
 from tidegate.airflow.pages.headers import STRICT, StrictHeaders
 from tidegate.airflow.pages.views import Views
-from tidegate.airflow.urls import PREFIX
+from tidegate.airflow.urls import PREFIX, Links
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.pages import render
 
+_OWN = Path(__file__).parent / "assets"
+_ASSETS = {path.name: path for path in (render.STYLE_SHEET, *_OWN.iterdir())}
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"]
 
 
@@ -31,7 +33,7 @@ def build(environment: Environment) -> FastAPI:
     It must be built in the serving process, after any fork: it holds threads and an in-memory database.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.include_router(_routes(Views(environment), Layout.of(environment)))
+    app.include_router(_routes(Views(environment)))
     app.add_middleware(StrictHeaders)
     app.add_exception_handler(StarletteHTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _not_found)
@@ -39,7 +41,7 @@ def build(environment: Environment) -> FastAPI:
     return app
 
 
-def _routes(views: Views, layout: Layout) -> APIRouter:
+def _routes(views: Views) -> APIRouter:
     router = APIRouter(default_response_class=HTMLResponse)
 
     @router.get("/", dependencies=[Authenticated])
@@ -52,14 +54,12 @@ def _routes(views: Views, layout: Layout) -> APIRouter:
         return _page(request, "overview.html", views.overview(permitted, q, state))
 
     _add_pages(router, views)
-    _add_reports(router, views, layout)
 
     @router.get("/assets/{name}", dependencies=[Authenticated])
     def assets(name: str) -> Response:
-        asset = files.find(render.ASSETS, name, files.ASSET_TYPES)
-        if asset is None:
+        if name not in _ASSETS:
             _missing()
-        return FileResponse(asset[0], media_type=asset[1])
+        return FileResponse(_ASSETS[name])
 
     @router.api_route("/{path:path}", methods=_METHODS, dependencies=[Authenticated])
     def not_found(path: str) -> Response:
@@ -69,12 +69,12 @@ def _routes(views: Views, layout: Layout) -> APIRouter:
 
 
 def _add_pages(router: APIRouter, views: Views) -> None:
-    """The routes of pipelines, flows, runs and tasks."""
+    """The routes of pipelines, flows, batches, runs and tasks."""
 
     @router.get("/pipelines/{dag_id}", dependencies=[MaySeeRuns])
     def pipeline(request: Request, dag_id: str) -> HTMLResponse:
         if not views.is_declared(dag_id):
-            return _page(request, "no_pipeline.html", {"dag_id": dag_id})
+            return _page(request, "no_pipeline.html", {"name": dag_id})
         return _page(request, "pipeline.html", views.pipeline(dag_id))
 
     @router.get("/pipelines/{dag_id}/flows/{flow}", dependencies=[MaySeeRuns])
@@ -82,6 +82,10 @@ def _add_pages(router: APIRouter, views: Views) -> None:
         request: Request, dag_id: str, flow: str, page: Annotated[int, Query(ge=1, le=100_000)] = 1
     ) -> HTMLResponse:
         return _page(request, "flow.html", views.flow(dag_id, flow, page))
+
+    @router.get("/pipelines/{dag_id}/flows/{flow}/{batch}", dependencies=[MaySeeRuns])
+    def batch(request: Request, dag_id: str, flow: str, batch: str) -> HTMLResponse:
+        return _page(request, "batch.html", views.batch(dag_id, flow, batch))
 
     @router.get("/pipelines/{dag_id}/tasks/{task_id}", dependencies=[MaySeeRuns])
     def task(request: Request, dag_id: str, task_id: str) -> HTMLResponse:
@@ -92,7 +96,7 @@ def _add_pages(router: APIRouter, views: Views) -> None:
     @router.get("/pipelines/{dag_id}/runs/{run_id}", dependencies=[MaySeeRuns])
     def run(request: Request, dag_id: str, run_id: str) -> HTMLResponse:
         if not views.is_declared(dag_id):
-            return _page(request, "no_pipeline.html", {"dag_id": dag_id})
+            return _page(request, "no_pipeline.html", {"name": dag_id})
         return _page(request, "run.html", views.run(dag_id, run_id))
 
     @router.get("/pipelines/{dag_id}/runs/{run_id}/tasks/{task_id}", dependencies=[MaySeeRuns])
@@ -102,26 +106,10 @@ def _add_pages(router: APIRouter, views: Views) -> None:
         return _page(request, "run.html", views.run(dag_id, run_id, task_id))
 
 
-def _add_reports(router: APIRouter, views: Views, layout: Layout) -> None:
-    """The route of the data quality reports in the lake."""
-
-    @router.get("/pipelines/{dag_id}/docs/{path:path}", dependencies=[MaySeeRuns])
-    def docs(request: Request, dag_id: str, path: str) -> Response:
-        # The name must be a declared pipeline, so that it cannot be a path such as "..".
-        report = files.find(layout.docs(dag_id), path) if views.is_declared(dag_id) else None
-        if report is None:
-            _missing()
-        file, media_type = report
-        if file.suffix == ".html":
-            root = request.scope.get("root_path", "")
-            return HTMLResponse(render.report(file.read_text(errors="replace"), root, dag_id))
-        return FileResponse(file, media_type=media_type)
-
-
 def _page(request: Request, template: str, context: dict[str, object], status: int = 200) -> HTMLResponse:
     root = request.scope.get("root_path", "")
     urls = {"root": root, "airflow": root.removesuffix(PREFIX), "address": str(request.url.path)}
-    return HTMLResponse(render.page(template, **urls, **context), status_code=status)
+    return HTMLResponse(render.page(template, Links(root), **urls, **context), status_code=status)
 
 
 def _missing() -> NoReturn:

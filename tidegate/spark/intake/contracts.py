@@ -244,7 +244,6 @@ class SchemaChanges:
         ]
         if not context.request.dry_run:
             evolution.record(context.layout, context.pipeline.name, lines)
-            context.record_schema_change(batch_id, schema_change_id)
         return ContractRefusedError(
             context.pipeline.name,
             context.flow.name,

@@ -1,0 +1,188 @@
+"""The template variables of pages about batches, flows and pipelines, read from the lake: counts, names and times, never data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tidegate.checkpoints import checkpoint
+from tidegate.errors import TidegateError
+from tidegate.layout import Layout
+from tidegate.ops import alert_history, evolution, journal, judgements
+from tidegate.ops.journal import TREND, Journal, Line, Summary
+from tidegate.ops.judgements import Judgement
+from tidegate.pages import shares, trend
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+
+PER_PAGE = 50
+"""Batches, backfills, replays and decisions in one list."""
+RECORDS = 200
+"""Maximum number of schema changes, or of alerts, on one page."""
+
+Values = dict[str, Any]
+
+
+class Content:
+    """Reads the template variables. Thread-safe; must be created in the process that uses it, after any fork."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.journal = Journal(layout)
+
+    def pipeline(self, name: str) -> Values:
+        """A pipeline's newest batches and its alerts."""
+        return {
+            "pipeline": name,
+            "lines": self.journal.lines(name, limit=PER_PAGE),
+            "alerts": alerts(self.layout, name),
+        }
+
+    def row(self, pipeline: str, flow: str, target: str, summary: Summary | None, open_entries: int | None) -> Values:
+        """One flow in a list of flows."""
+        return {
+            **{"pipeline": pipeline, "flow": flow, "target": target, "summary": summary},
+            **{"quarantined": open_entries, "plot": trend.small(summary)},
+        }
+
+    def flow(self, pipeline: Pipeline, name: str, page: int) -> Values:
+        """One page of a flow's batches; the first one also has the trend, checkpoints, quarantine, schema changes, alerts."""
+        lines = self.journal.lines(pipeline.name, flow=name, limit=PER_PAGE + 1, offset=(page - 1) * PER_PAGE)
+        return self.flow_list(pipeline, name, page, lines[:PER_PAGE], more=len(lines) > PER_PAGE)
+
+    def flow_list(self, pipeline: Pipeline, name: str, page: int, lines: Sequence[Line], *, more: bool) -> Values:
+        """The same for lines that have been read.
+
+        Args:
+            more: Whether there is a page of older ones.
+        """
+        declared = next((flow for flow in pipeline.flows if flow.name == name), None)
+        values = {
+            **{
+                "pipeline": pipeline.name,
+                "flow": name,
+                "declared": declared,
+                "page": page,
+                "lines": lines,
+                "more": more,
+            },
+            "source": _source(declared) if declared else "",
+        }
+        if page > 1:
+            return values
+        return values | {
+            "trend": trend.draw(self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)),
+            "versions": list(self._versions(pipeline.name, name, declared)),
+            "changes": changes(each for each in evolution.read(self.layout, pipeline.name) if each.flow == name),
+            "alerts": alerts(self.layout, pipeline.name, name),
+            "by_rule": journal.quarantine_counts(self.layout, pipeline.name, name),
+        }
+
+    def batch(self, pipeline: Pipeline, flow: str, page: str) -> Values | None:
+        """One batch or swap, by the name of its page; None when there is none."""
+        found = self.journal.lines(pipeline.name, flow=flow, page=page, limit=1)
+        if not found:
+            return None
+        (line,) = found
+        recent = self.journal.lines(pipeline.name, flow=flow, batches=True, until=line.at, limit=TREND)
+        judged = judgements.read(self.layout, pipeline.name, found)
+        return batch(pipeline, line, recent, judged, evolution.read(self.layout, pipeline.name))
+
+    def _versions(self, pipeline: str, name: str, declared: Flow | None) -> Iterator[Values]:
+        """Checkpoint versions, the newest first: those with a sidecar or with ledger lines, one per refresh."""
+        try:
+            sidecars = checkpoint.versions(self.layout, pipeline, name)
+        except TidegateError:
+            # The flow's status shows this error.
+            sidecars = {}
+        recorded = {(each.checkpoint_version, each.refresh): each for each in self.journal.versions(pipeline, name)}
+        for version, refresh in sorted({*recorded, *((number, 0) for number in sidecars)}, reverse=True):
+            yield {
+                "version": version,
+                "refresh": refresh,
+                "sidecar": sidecars.get(version),
+                "recorded": recorded.get((version, refresh)),
+                "current": declared is not None and version == declared.checkpoint_version,
+            }
+
+
+def batch(
+    pipeline: Pipeline,
+    line: Line,
+    recent: Sequence[Line],
+    judged: Mapping[tuple[str, int], Sequence[Judgement]],
+    history: Iterable[evolution.Line],
+) -> Values:
+    """One batch or swap.
+
+    Args:
+        recent: The batches of its flow up to this one, the newest first.
+        judged: The judgements of this batch, and maybe others.
+        history: The schema history of the pipeline.
+    """
+    record = line.record
+    own = [] if line.is_swap else [each for each in history if _is_in(each, line)]
+    answer = next((each for each in own if each.event == "answered"), None)
+    return {
+        **{"pipeline": pipeline.name, "flow": line.flow, "line": line, "answer": answer, "changes": changes(own)},
+        "target": next((flow.target.name for flow in pipeline.flows if flow.name == line.flow), ""),
+        "tables": list(shares.dispositions(record)) if record else [],
+        "rules": shares.by_rule(record) if record else [],
+        "judgements": [] if line.is_swap else judged.get(line.key, ()),
+        "previous": next((other for other in recent if other != line), None),
+        "trend": trend.draw(recent, line),
+    }
+
+
+def changes(lines: Iterable[evolution.Line]) -> list[dict[str, str]]:
+    """Schema changes, the newest first, as column title to text; columns that are empty in all of them are left out."""
+    rows = [
+        {
+            "Recorded": line.recorded_at[:19].replace("T", " "),
+            "Batch": "" if line.batch_id is None else str(line.batch_id),
+            "Field": line.change.field,
+            "Formerly": line.change.formerly or "",
+            "Kind": line.change.kind.replace("_", " "),
+            "Before": line.change.before or "",
+            "After": line.change.after or "",
+            "Event": line.event,
+            "Decision": line.decision.replace("_", " "),
+            "Decided by": line.decided_by,
+            "Breaks": ", ".join(line.breaks),
+        }
+        for line in lines
+    ][-RECORDS:]
+    return [{title: row[title] for title in row if any(each[title] for each in rows)} for row in reversed(rows)]
+
+
+def alerts(layout: Layout, pipeline: str, flow: str | None = None) -> list[dict[str, str]] | None:
+    """Episodes, open ones first, then the newest first; None when alerts have not been evaluated yet."""
+    if not layout.ops(pipeline, "alerts").is_dir():
+        return None
+    episodes = [each for each in alert_history.episodes(layout, pipeline) if flow in (None, each.flow)]
+    newest = sorted(episodes, key=lambda each: (each.resolved_at is None, each.opened_at), reverse=True)
+    return [
+        {
+            "Flow": each.flow,
+            "Rule": each.rule,
+            "Opened": f"{each.opened_at:%Y-%m-%d %H:%M:%S}",
+            "Resolved": f"{each.resolved_at:%Y-%m-%d %H:%M:%S}" if each.resolved_at else "open",
+            "Message": each.message,
+        }
+        for each in newest[:RECORDS]
+    ]
+
+
+def _is_in(change: evolution.Line, line: Line) -> bool:
+    """Whether a change was in this batch, or refused it."""
+    refused = line.schema_change_id and change.schema_change_id == line.schema_change_id
+    return bool(refused) or (change.app_id, change.batch_id) == line.key
+
+
+def _source(flow: Flow) -> str:
+    match flow.source:
+        case FileSource():
+            return f"{flow.source.format} files in {flow.source.path}/"
+        case KafkaSource():
+            return f"topic {flow.source.topic}"
+        case ChangeFeed():
+            return f"changes of {flow.source.table}"
