@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.browser import launched, visit
 from tests.pages import samples
 from tidegate.layout import Layout
-from tidegate.pages import publish
+from tidegate.pages.site import export
 
 PICTURES = Path(__file__).parent / "pictures"
 SCREENSHOTS = (
@@ -26,12 +26,11 @@ SCREENSHOTS = (
 def take() -> None:
     """Write the pages and take a screenshot of each."""
     with tempfile.TemporaryDirectory() as folder:
-        layout, flights = Layout(Path(folder) / "lake", Path(folder) / "landing"), samples.flights()
-        for number in range(130):
-            for batch in (samples.bronze(number), samples.batch(number), samples.gold(number)):
-                publish(layout, flights, batch)
-        publish(layout, flights, samples.bronze(130))
-        publish(layout, flights, samples.batch(130, outcome="refused"))
+        layout = Layout(Path(folder) / "lake", Path(folder) / "landing")
+        kinds = (samples.bronze, samples.batch, samples.gold)
+        samples.fill(layout, *(kind(number) for number in range(130) for kind in kinds))
+        samples.fill(layout, samples.bronze(130), samples.batch(130, outcome="refused"))
+        export(layout, samples.flights(), layout.docs("flights"))
         with launched() as browser:
             for name, page, scheme, height in SCREENSHOTS:
                 url = (layout.docs("flights") / page).as_uri()

@@ -141,7 +141,7 @@ class Layout:
         return self.lake / "reports" / dag_id
 
     def docs(self, pipeline: str) -> Path:
-        """The data quality reports of a pipeline: a site with ``index.html``."""
+        """Where ``tidegate docs`` exports the pages of a pipeline by default."""
         return self.lake / "docs" / pipeline
 
     def ops(self, pipeline: str, table: str) -> Path:

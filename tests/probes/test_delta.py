@@ -197,3 +197,22 @@ def delta_files(path: Path, version: int) -> list[Path]:
     """The files that a commit added."""
     lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
     return [path / action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]
+
+
+def test_the_files_of_the_newest_version_are_those_of_delta_rs(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    assert delta.newest_files(path) == (-1, set())
+    for number in range(4):
+        write_deltalake(str(path), pyarrow.table({"id": [number]}), mode="append")
+    first = delta.newest_files(path)
+    table = DeltaTable(str(path))
+    table.create_checkpoint()
+    table.optimize.compact()
+    write_deltalake(str(path), pyarrow.table({"id": [9]}), mode="append")
+    expected = (5, set(DeltaTable(str(path)).file_uris()))
+    assert len(expected[1]) == 2
+    assert delta.newest_files(path) == expected
+    assert delta.newest_files(path, *first) == expected, "only later commits are read"
+    for commit in range(4):
+        (path / "_delta_log" / f"{commit:020d}.json").unlink()
+    assert delta.newest_files(path) == expected, "a checkpoint replaces the commits before it"

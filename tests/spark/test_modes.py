@@ -169,7 +169,6 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
         request=SimpleNamespace(dry_run=dry_run),
         run_key="run-1",
         report=SimpleNamespace(notes=[]),
-        record_schema_change=lambda *_: None,
     )
     flow_context = cast("FlowContext", context)
     schema_changes = contracts.SchemaChanges(flow_context)

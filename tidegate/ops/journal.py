@@ -7,11 +7,13 @@ and counts, never a value of the data.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
+from tidegate.ops import store
 from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
 from tidegate.ops.table_cache import CachedTable, TableCache
@@ -39,6 +41,18 @@ _LEDGER = CachedTable(
         **_ATTEMPT,
     },
 )
+_RECENT = CachedTable(
+    name="recent",
+    columns={
+        **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
+        **dict.fromkeys(("batch_id", "checkpoint_version", "refresh", "read", "quarantined"), "BIGINT"),
+        "recorded_at": "TIMESTAMPTZ",
+    },
+    # The newest batches of all files are among the newest batches of each set of files.
+    only=f"WHERE {identity.IS_BATCH} QUALIFY recorded_at > now() - INTERVAL 1 DAY "
+    f"OR row_number() OVER (PARTITION BY flow ORDER BY recorded_at DESC, batch_id DESC) <= {TREND}",
+)
+"""Of the ledger, what the summaries need; the whole ledger of a pipeline is read when one of its pages is opened."""
 _RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"""
 _VERDICTS = CachedTable(
     name="verdicts",
@@ -59,10 +73,21 @@ _EVOLUTION = CachedTable(
     },
 )
 
-_SUMMARIES = f"""
+_ALERTS = CachedTable(
+    name="alerts",
+    columns={**dict.fromkeys(("flow", "rule", "kind", "channel"), "VARCHAR"), "opened_at": "TIMESTAMPTZ"},
+)
+_OPEN_ALERTS = """
+SELECT pipeline, flow, list(rule ORDER BY rule) AS rules FROM (
+    SELECT pipeline, flow, rule FROM alerts WHERE list_contains(?, pipeline) AND channel IS NULL
+    GROUP BY pipeline, flow, rule, opened_at HAVING bool_or(kind = 'opened') AND NOT bool_or(kind = 'resolved')
+) GROUP BY ALL
+"""
+
+_SUMMARIES = """
 WITH newest AS (
     SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY recorded_at DESC, batch_id DESC) AS nth
-    FROM ledger WHERE list_contains(?, pipeline) AND {identity.IS_BATCH}
+    FROM recent WHERE list_contains(?, pipeline)
 )
 SELECT pipeline, flow, max(recorded_at) AS "at", arg_min(batch_id, nth) AS batch_id,
     arg_min(checkpoint_version, nth) AS checkpoint_version, arg_min(refresh, nth) AS refresh,
@@ -111,7 +136,7 @@ SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS fir
 FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH} GROUP BY ALL ORDER BY ALL DESC
 """
 
-_OPEN = "SELECT count(DISTINCT _row_id) AS entries FROM delta_table WHERE state = 'open'"
+_OPEN = """SELECT count(DISTINCT "_row_id") AS entries FROM delta_table WHERE state = 'open'"""
 _BY_RULE = """
 SELECT rule, level, state, count(DISTINCT _row_id) AS entries
 FROM (SELECT level, state, _row_id, unnest(rules) AS rule FROM delta_table)
@@ -242,12 +267,11 @@ class Journal:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._tables = TableCache((_LEDGER, _VERDICTS, _EVOLUTION))
+        self._tables = TableCache((_RECENT, _LEDGER, _VERDICTS, _EVOLUTION, _ALERTS))
 
     def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
         """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""
-        for pipeline in pipelines:
-            self._tables.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
+        self._refresh("recent", "ledger", pipelines)
         rows = self._tables.query(_SUMMARIES, [list(pipelines), TREND, TREND])
         return {
             (row.pop("pipeline"), row.pop("flow")): Summary(
@@ -255,6 +279,21 @@ class Journal:
             )
             for row in rows
         }
+
+    def open_alerts(self, pipelines: Sequence[str]) -> dict[tuple[str, str], list[str]]:
+        """The rules of the open alerts of these pipelines, by (pipeline, flow), in alphabetical order."""
+        self._refresh("alerts", "alerts", pipelines)
+        rows = self._tables.query(_OPEN_ALERTS, [list(pipelines)])
+        return {(row["pipeline"], row["flow"]): row["rules"] for row in rows}
+
+    def _refresh(self, kind: str, table: str, pipelines: Sequence[str]) -> None:
+        """Update a cached table for several pipelines, two at a time: the work is done without Python's lock."""
+        with ThreadPoolExecutor(2) as threads:
+            for done in [
+                threads.submit(self._tables.refresh, kind, pipeline, self._layout.ops(pipeline, table))
+                for pipeline in pipelines
+            ]:
+                done.result()
 
     def lines(
         self,
@@ -300,7 +339,7 @@ def quarantine_counts(layout: Layout, pipeline: str, flow: str) -> list[Quaranti
 
 def open_entries(layout: Layout, pipeline: str, flow: str) -> int:
     """The number of open entries in a flow's quarantine; each counts once."""
-    rows = query(layout.quarantine(pipeline, flow), ("_row_id", "state"), _OPEN)
+    rows = store.select(layout.quarantine(pipeline, flow), _OPEN)
     return int(rows[0]["entries"]) if rows else 0
 
 

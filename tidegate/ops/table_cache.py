@@ -1,9 +1,9 @@
 """An in-memory copy of small Delta tables, for pages that are requested often. Starts no JVM.
 
 A ledger grows by one small file a batch, and opening a thousand files takes a second. The cache opens each file once: before
-a query it checks the table's log for a newer version, which costs two calls of `stat`, and then reads only new files. Rows of
-files that the new version no longer has (compacted, deleted) are removed, so a query always sees one complete version of a
-table, also while a job writes.
+a query it checks the table's log for a newer version, which costs two calls of `stat`, and then reads only new commits and
+files. Rows of files that the new version no longer has (compacted, deleted) are removed, so a query always sees one complete
+version of a table, also while a job writes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.ops import store
+from tidegate.probes import delta
 
 if TYPE_CHECKING:
     import duckdb
-    from deltalake import DeltaTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +30,17 @@ class CachedTable:
     """Column name to DuckDB type. A column that a file lacks is NULL."""
     derived: Mapping[str, str] = field(default_factory=dict)
     """Column name to the SQL that computes it from a file's columns, for columns that are too large to cache whole."""
+    only: str = ""
+    """SQL after the FROM that selects rows of the files that are read together, for a table of which only these are needed."""
 
 
 @dataclass
 class _State:
     files: set[str] = field(default_factory=set)
-    table: DeltaTable | None = None
     version: int = -1
     log_entry: tuple[int, int] | None = None
     """Inode and modification time of the log entry of that version; if they change, the table was created again."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class TableCache:
@@ -68,6 +69,7 @@ class TableCache:
         """
         with self._lock:
             state = self._states.setdefault((kind, pipeline), _State())
+        with state.lock:
             if (
                 state.log_entry is not None
                 and _log_entry(path, state.version) == state.log_entry
@@ -89,8 +91,10 @@ class TableCache:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def _update(self, kind: CachedTable, pipeline: str, path: Path, state: _State) -> int:
-        table = _newest(path, state)
-        files = set(table.file_uris()) if table is not None else set()
+        if state.log_entry is not None and _log_entry(path, state.version) == state.log_entry:
+            version, files = delta.newest_files(path, state.version, state.files)
+        else:
+            version, files = delta.newest_files(path)
         removed, added = state.files - files, sorted(files - state.files)
         if removed or added:
             with self._connection.cursor() as cursor:
@@ -103,9 +107,8 @@ class TableCache:
                     cursor.execute("ROLLBACK")
                     state.log_entry = None
                     raise
-        state.files, state.table = files, table
-        state.version = table.version() if table is not None else -1
-        state.log_entry = _log_entry(path, state.version) if table is not None else None
+        state.files, state.version = files, version
+        state.log_entry = _log_entry(path, version)
         return len(added)
 
     @staticmethod
@@ -123,16 +126,9 @@ class TableCache:
         selected = [f'"{name}"' for name in kind.columns if name not in kind.derived]
         selected += [f'{sql} AS "{name}"' for name, sql in kind.derived.items()]
         cursor.execute(
-            f'INSERT INTO "{kind.name}" BY NAME SELECT ? AS pipeline, filename AS _file, {", ".join(selected)} FROM {source}',
+            f'INSERT INTO "{kind.name}" BY NAME SELECT ? AS pipeline, filename AS _file, {", ".join(selected)} FROM {source} {kind.only}',
             [pipeline, files],
         )
-
-
-def _newest(path: Path, state: _State) -> DeltaTable | None:
-    if state.table is not None and state.log_entry is not None and _log_entry(path, state.version) == state.log_entry:
-        state.table.update_incremental()
-        return state.table
-    return store.open_table(path)
 
 
 def _log_path(path: Path, version: int) -> Path:

@@ -79,12 +79,12 @@ class Content:
 
     def batch(self, pipeline: Pipeline, flow: str, page: str) -> Values | None:
         """One batch or swap, by the name of its page; None when there is none."""
-        found = self.journal.lines(pipeline.name, flow=flow, page=page, limit=1)
-        if not found:
+        matching = self.journal.lines(pipeline.name, flow=flow, page=page, limit=1)
+        if not matching:
             return None
-        (line,) = found
+        (line,) = matching
         recent = self.journal.lines(pipeline.name, flow=flow, batches=True, until=line.at, limit=TREND)
-        judged = judgements.read(self.layout, pipeline.name, found)
+        judged = judgements.read(self.layout, pipeline.name, matching)
         return batch(pipeline, line, recent, judged, evolution.read(self.layout, pipeline.name))
 
     def _versions(self, pipeline: str, name: str, declared: Flow | None) -> Iterator[Values]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate import registry, resolution
 from tidegate.errors import TidegateError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tidegate.resolution import ResolvedPipeline
     from tidegate.status.flow_status import FlowStatus
 
+T = TypeVar("T")
 _INGESTED = "_ingested_at"
 """The ingestion time column of landing tables."""
 FRESH = 10.0
@@ -75,7 +77,7 @@ class StatusCache:
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._waited_until = 0.0
-        self._newest: dict[tuple[Path, str], tuple[int, datetime | None]] = {}
+        self._values: dict[tuple[Path, str], tuple[int, object]] = {}
 
     def reading(self) -> Reading:
         """The last reading. The first call measures it; a call that finds it too old starts a refresh."""
@@ -102,11 +104,14 @@ class StatusCache:
     def _read(self) -> Reading:
         declared = declarations(self._environment)
         layout = Layout.of(self._environment)
-        flows = []
-        for status in flow_status.gather(self._environment, list(declared.items()), flow_status.PATIENCE):
+
+        def snapshot(status: FlowStatus) -> FlowSnapshot:
             newest, is_event = self._newest_of(layout, declared[status.pipeline], status.flow)
-            flows.append(FlowSnapshot(status, _open_entries(layout, status), newest, is_event))
-        return Reading(self._clock(), declared, tuple(flows))
+            return FlowSnapshot(status, self._open_entries(layout, status), newest, is_event)
+
+        statuses = flow_status.gather(self._environment, list(declared.items()), flow_status.PATIENCE)
+        with ThreadPoolExecutor(2) as threads:
+            return Reading(self._clock(), declared, tuple(threads.map(snapshot, statuses)))
 
     def _newest_of(
         self, layout: Layout, resolved: ResolvedPipeline | TidegateError, flow: str
@@ -116,29 +121,32 @@ class StatusCache:
             return None, False
         target = resolved.flow(flow).flow.target
         path, column = layout.table(target.name), target.event_time or _INGESTED
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        newest = self._unless_unchanged(path, column, lambda: freshness.newest(path, column, now))
+        return newest, newest is not None and target.event_time is not None
+
+    def _open_entries(self, layout: Layout, status: FlowStatus) -> int | None:
+        if not status.flow:
+            return None
+        path = layout.quarantine(status.pipeline, status.flow)
+        if not path.is_dir():
+            return 0
+        return self._unless_unchanged(path, "open", lambda: journal.open_entries(layout, status.pipeline, status.flow))
+
+    def _unless_unchanged(self, table: Path, what: str, read: Callable[[], T]) -> T | None:
+        """What ``read`` returns about a table, from the last reading if the table has not changed; None if it fails."""
         try:
             # Only a commit changes the value, and every commit adds a file to this folder.
-            changed = (path / "_delta_log").stat().st_mtime_ns
-            cached = self._newest.get((path, column))
+            changed = (table / "_delta_log").stat().st_mtime_ns
+            cached = self._values.get((table, what))
             if cached is None or cached[0] != changed:
-                newest = freshness.newest(path, column, datetime.fromtimestamp(self._clock(), UTC))
-                cached = self._newest[path, column] = (changed, newest)
+                cached = self._values[table, what] = (changed, read())
         except Exception:
-            # There is no table yet, or it cannot be read; the flow's status shows the error.
-            return None, False
-        return cached[1], target.event_time is not None
+            # There is no table yet, or it cannot be read; it must not hide the status of the flows, which shows the error.
+            return None
+        return cast("T", cached[1])
 
 
 def declarations(environment: Environment) -> dict[str, ResolvedPipeline | TidegateError]:
     """Every declared pipeline, reloaded if its file changed, or the error of its declaration."""
     return resolution.load_all(environment.project, registry.reload)
-
-
-def _open_entries(layout: Layout, status: FlowStatus) -> int | None:
-    if not status.flow:
-        return None
-    try:
-        return journal.open_entries(layout, status.pipeline, status.flow)
-    except Exception:
-        # A quarantine table that cannot be read must not hide the status of the flows.
-        return None

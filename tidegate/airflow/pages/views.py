@@ -12,7 +12,6 @@ from fastapi import HTTPException
 
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout, run_key
-from tidegate.ops import alert_history
 from tidegate.pages.content import PER_PAGE, Content, Values
 from tidegate.report import RunReport
 from tidegate.resolution import ResolvedPipeline
@@ -59,10 +58,9 @@ class Views:
         reading = self._statuses.reading()
         names = [name for name in reading.declared if name in permitted]
         summaries = self._content.journal.summaries(names)
-        rows = [self._row(snapshot, summaries) for name in names for snapshot in reading.of(name)]
+        alerts = self._content.journal.open_alerts(names)
+        rows = [self._row(snapshot, summaries, alerts) for name in names for snapshot in reading.of(name)]
         matching = [row for row in rows if _matches(row, text, state)]
-        alerts = {name: self._open_alerts(name) for name in names}
-        _add_alerts(rows, alerts)
         groups = [
             {"name": name, "declared": _loaded(reading.declared[name]), "rows": own}
             for name in names
@@ -78,8 +76,8 @@ class Views:
             "read_today": sum(summary.read_today for summary in summaries.values()),
             "quarantined_today": sum(summary.quarantined_today for summary in summaries.values()),
             "open": sum(row["quarantined"] or 0 for row in rows),
-            "alerts": sum(len(each) for each in recorded)
-            if (recorded := [a for a in alerts.values() if a is not None])
+            "alerts": sum(map(len, alerts.values()))
+            if any(self._layout.ops(name, "alerts").is_dir() for name in names)
             else None,
             "text": text,
             "state": state,
@@ -89,8 +87,8 @@ class Views:
         """One pipeline: its flows, its newest batches, its alerts."""
         reading = self._statuses.reading()
         summaries = self._content.journal.summaries([dag_id])
-        rows = [self._row(snapshot, summaries) for snapshot in reading.of(dag_id)]
-        _add_alerts(rows, {dag_id: self._open_alerts(dag_id)})
+        alerts = self._content.journal.open_alerts([dag_id])
+        rows = [self._row(snapshot, summaries, alerts) for snapshot in reading.of(dag_id)]
         return self._content.pipeline(dag_id) | {
             "as_of": datetime.fromtimestamp(reading.at, UTC),
             "declared": _loaded(reading.declared[dag_id]),
@@ -109,7 +107,7 @@ class Views:
         [snapshot] = [each for each in reading.of(dag_id) if each.status.flow == name]
         return self._content.flow(declared, name, page) | {
             "as_of": datetime.fromtimestamp(reading.at, UTC),
-            "row": self._row(snapshot, self._content.journal.summaries([dag_id])),
+            "row": self._row(snapshot, self._content.journal.summaries([dag_id]), {}),
             "refused_page": self._refused_page(snapshot.status),
         }
 
@@ -141,11 +139,17 @@ class Views:
             "history": self._environment.spark_history,
         }
 
-    def _row(self, snapshot: FlowSnapshot, summaries: Mapping[tuple[str, str], Summary]) -> Values:
+    def _row(
+        self,
+        snapshot: FlowSnapshot,
+        summaries: Mapping[tuple[str, str], Summary],
+        alerts: Mapping[tuple[str, str], list[str]],
+    ) -> Values:
         status = snapshot.status
         summary = summaries.get((status.pipeline, status.flow))
         return self._content.row(status.pipeline, status.flow, status.target, summary, snapshot.quarantined) | {
             "status": status,
+            "alerts": alerts.get((status.pipeline, status.flow), []),
             "state": status.state,
             "newest": snapshot.newest or (summary.at if summary else None),
             "newest_is": "event" if snapshot.newest_is_event and snapshot.newest else "ingested",
@@ -166,23 +170,9 @@ class Views:
         recorded = self._content.journal.lines(status.pipeline, flow=status.flow, page=page, limit=1)
         return page if recorded else None
 
-    def _open_alerts(self, dag_id: str) -> list[tuple[str, str]] | None:
-        """Flow and rule of each open episode; None when alerts have not been evaluated yet."""
-        if not self._layout.ops(dag_id, "alerts").is_dir():
-            return None
-        episodes = alert_history.episodes(self._layout, dag_id)
-        return [(each.flow, each.rule) for each in episodes if each.resolved_at is None]
-
 
 def _loaded(declared: ResolvedPipeline | TidegateError | None) -> Pipeline | None:
     return declared.pipeline if isinstance(declared, ResolvedPipeline) else None
-
-
-def _add_alerts(rows: list[Values], alerts: Mapping[str, list[tuple[str, str]] | None]) -> None:
-    """Set the key ``alerts`` of each row to the rules of its open alerts."""
-    for row in rows:
-        status = row["status"]
-        row["alerts"] = sorted(rule for flow, rule in alerts[status.pipeline] or () if flow == status.flow)
 
 
 def _matches(row: Values, text: str, state: str) -> bool:
