@@ -9,7 +9,8 @@ import pytest
 
 from tests.pages import samples
 from tests.pages.samples import Sample
-from tidegate.ops.journal import TREND, Line, Summary
+from tidegate.ops.journal import Line, Summary
+from tidegate.ops.journal_tables import TREND
 from tidegate.pages.trend import draw, scale, small
 
 

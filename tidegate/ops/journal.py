@@ -13,70 +13,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
-from tidegate.ops import store
+from tidegate.ops import journal_tables, store
+from tidegate.ops.journal_tables import TREND
 from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
-from tidegate.ops.table_cache import CachedTable, TableCache
+from tidegate.ops.table_cache import TableCache
 from tidegate.report import BatchRecord
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
-TREND = 30
-"""Length of a trend line, in batches."""
-
-_ATTEMPT = {
-    **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),
-    "checkpoint_version": "INTEGER",
-    "refresh": "INTEGER",
-    "recorded_at": "TIMESTAMPTZ",
-}
-_LEDGER = CachedTable(
-    name="ledger",
-    columns={
-        **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", *COUNTS, "target_version"), "BIGINT"),
-        **dict.fromkeys(("filtered", "rules"), "MAP(VARCHAR, BIGINT)"),
-        "seconds": "DOUBLE",
-        **_ATTEMPT,
-    },
-)
-_RECENT = CachedTable(
-    name="recent",
-    columns={
-        **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", "checkpoint_version", "refresh", "read", "quarantined"), "BIGINT"),
-        "recorded_at": "TIMESTAMPTZ",
-    },
-    # The newest batches of all files are among the newest batches of each set of files.
-    only=f"WHERE {identity.IS_BATCH} QUALIFY recorded_at > now() - INTERVAL 1 DAY "
-    f"OR row_number() OVER (PARTITION BY flow ORDER BY recorded_at DESC, batch_id DESC) <= {TREND}",
-)
-"""Of the ledger, what the summaries need; the whole ledger of a pipeline is read when one of its pages is opened."""
-_RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"""
-_VERDICTS = CachedTable(
-    name="verdicts",
-    columns={
-        **dict.fromkeys(("flow", "app_id", "suite", "outcome"), "VARCHAR"),
-        "batch_id": "BIGINT",
-        **_ATTEMPT,
-        "unmet": "VARCHAR[]",
-    },
-    derived={"unmet": f"list_transform(list_filter({_RESULTS}, lambda x: NOT x.success), lambda x: x.rule)"},
-)
-_EVOLUTION = CachedTable(
-    name="evolution",
-    columns={
-        **dict.fromkeys(("flow", "event", "app_id", "run_key", "schema_change_id"), "VARCHAR"),
-        "batch_id": "BIGINT",
-        "recorded_at": "TIMESTAMPTZ",
-    },
-)
-
-_ALERTS = CachedTable(
-    name="alerts",
-    columns={**dict.fromkeys(("flow", "rule", "kind", "channel"), "VARCHAR"), "opened_at": "TIMESTAMPTZ"},
-)
 _OPEN_ALERTS = """
 SELECT pipeline, flow, list(rule ORDER BY rule) AS rules FROM (
     SELECT pipeline, flow, rule FROM alerts WHERE list_contains(?, pipeline) AND channel IS NULL
@@ -267,7 +213,7 @@ class Journal:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._tables = TableCache((_RECENT, _LEDGER, _VERDICTS, _EVOLUTION, _ALERTS))
+        self._tables = TableCache(journal_tables.ALL)
 
     def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
         """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""

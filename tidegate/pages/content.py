@@ -9,7 +9,8 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import alert_history, evolution, journal, judgements
-from tidegate.ops.journal import TREND, Journal, Line, Summary
+from tidegate.ops.journal import Journal, Line, Summary
+from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
 from tidegate.pages import shares, trend
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
@@ -35,13 +36,6 @@ class Content:
             "pipeline": name,
             "lines": self.journal.lines(name, limit=PER_PAGE),
             "alerts": alerts(self.layout, name),
-        }
-
-    def row(self, pipeline: str, flow: str, target: str, summary: Summary | None, open_entries: int | None) -> Values:
-        """One flow in a list of flows."""
-        return {
-            **{"pipeline": pipeline, "flow": flow, "target": target, "summary": summary},
-            **{"quarantined": open_entries, "plot": trend.small(summary)},
         }
 
     def flow(self, pipeline: Pipeline, name: str, page: int) -> Values:
@@ -103,6 +97,14 @@ class Content:
                 "recorded": recorded.get((version, refresh)),
                 "current": declared is not None and version == declared.checkpoint_version,
             }
+
+
+def flow_row(pipeline: str, flow: str, target: str, summary: Summary | None, open_entries: int | None) -> Values:
+    """One flow in a list of flows."""
+    return {
+        **{"pipeline": pipeline, "flow": flow, "target": target, "summary": summary},
+        **{"quarantined": open_entries, "plot": trend.small(summary)},
+    }
 
 
 def batch(

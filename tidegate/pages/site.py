@@ -10,7 +10,7 @@ from pathlib import Path
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, journal, judgements
-from tidegate.ops.journal import TREND
+from tidegate.ops.journal_tables import TREND
 from tidegate.pages import content, render
 from tidegate.pages.content import PER_PAGE, Content
 from tidegate.spec import Pipeline
@@ -55,7 +55,7 @@ def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWES
     Raises:
         RequestError: The folder has other files.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / render.STYLE_SHEET.name).is_file():
+    if folder.exists() and any(folder.iterdir()) and not any(folder.glob("pages*.css")):
         raise RequestError(f"{folder} is not empty and has no exported pages; choose another folder.")
     draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
     for leftover in (draft, old):
@@ -84,7 +84,9 @@ def _pages(source: Content, pipeline: Pipeline, newest: int) -> Iterator[tuple[s
     exported = frozenset((flow, line.page) for flow in lines for line in lines[flow][:newest] if line.page)
     history = evolution.read(source.layout, name)
     rows = [
-        source.row(name, flow, target, summaries.get((name, flow)), journal.open_entries(source.layout, name, flow))
+        content.flow_row(
+            name, flow, target, summaries.get((name, flow)), journal.open_entries(source.layout, name, flow)
+        )
         for flow, target in targets.items()
     ]
     top, below = _Links("", exported), _Links("../", exported)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from tidegate.ops.journal import TREND, Line, Summary
+from tidegate.ops.journal import Line, Summary
+from tidegate.ops.journal_tables import TREND
 from tidegate.report import BatchRecord
 
 FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}

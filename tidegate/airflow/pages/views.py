@@ -12,7 +12,7 @@ from fastapi import HTTPException
 
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout, run_key
-from tidegate.pages.content import PER_PAGE, Content, Values
+from tidegate.pages.content import PER_PAGE, Content, Values, flow_row
 from tidegate.report import RunReport
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
@@ -147,7 +147,7 @@ class Views:
     ) -> Values:
         status = snapshot.status
         summary = summaries.get((status.pipeline, status.flow))
-        return self._content.row(status.pipeline, status.flow, status.target, summary, snapshot.quarantined) | {
+        return flow_row(status.pipeline, status.flow, status.target, summary, snapshot.quarantined) | {
             "status": status,
             "alerts": alerts.get((status.pipeline, status.flow), []),
             "state": status.state,

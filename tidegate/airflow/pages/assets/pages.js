@@ -20,8 +20,6 @@
     const dark = frame ? frame.document.documentElement.classList.contains("dark") : prefersDark.matches;
     page.classList.toggle("dark", dark);
     page.classList.toggle("light", !dark);
-    // Data quality reports only use the colour scheme.
-    page.style.colorScheme = dark ? "dark" : "light";
   };
 
   page.classList.toggle("framed", frame !== null);
