@@ -54,6 +54,19 @@ def test_the_exit_code_follows_from_the_report(run_report: RunReport | None, ret
     assert run_result.exit_code(run_report, returned) == code
 
 
+def test_a_run_with_batches_names_the_commands_that_show_more() -> None:
+    batch = BatchRecord(
+        flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind="upsert", read=3, written=2, quarantined=1
+    )
+    wrote = report(flow("bronze", "idle"), flow("silver", "done", batches=[batch]))
+    assert list(run_result.next_commands(wrote)) == [
+        "quarantine (silver): tidegate quarantine list orders",
+        "pages: tidegate docs orders",
+    ]
+    assert list(run_result.next_commands(report(flow("silver", "refused")))) == ["pages: tidegate docs orders"]
+    assert list(run_result.next_commands(report(flow("bronze", "idle")))) == []
+
+
 def test_the_log_tail_is_the_last_lines_of_the_log(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
     log.write_text("".join(f"line {number}\n" for number in range(40_000)))
