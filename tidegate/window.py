@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import re
 from dataclasses import dataclass
 from typing import Self
 
 import pendulum
 
+from tidegate import dates
 from tidegate.errors import RequestError
-
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,7 @@ class Window:
             timezone: The time zone of the days.
 
         Raises:
-            RequestError: A value is not a date, or ``last`` is before ``first``.
+            RequestError: A value is not a date or out of range (`tidegate.dates`), or ``last`` is before ``first``.
         """
         start, end = _day("from_date", first, timezone), _day("to_date", last, timezone)
         if end < start:
@@ -44,10 +42,14 @@ class Window:
         """An interval without its end, such as an Airflow data interval.
 
         Raises:
-            RequestError: It is empty.
+            RequestError: It is empty, or out of range (`tidegate.dates`).
         """
         if end <= start:
             raise RequestError(f"the window from {start} to {end} is empty; name an end after the start")
+        if start.date() < dates.FIRST or (end - datetime.timedelta(microseconds=1)).date() > dates.LAST:
+            raise RequestError(
+                f"the window from {start} to {end} is out of range; choose one within {dates.FIRST} to {dates.LAST}"
+            )
         since, until = (pendulum.instance(each).in_timezone("UTC") for each in (start, end))
         return cls(start=since.to_iso8601_string(), end=until.to_iso8601_string(), timezone=timezone)
 
@@ -75,12 +77,10 @@ class Window:
 
 
 def _day(name: str, value: object, timezone: str) -> pendulum.DateTime:
-    if isinstance(value, str) and _DAY.fullmatch(value):
-        try:
-            return pendulum.from_format(value, "YYYY-MM-DD", tz=timezone)
-        except ValueError:
-            pass
-    raise RequestError(f"{name}={value!r} is not a date; write it as YYYY-MM-DD, for example 2026-03-01")
+    try:
+        return dates.midnight(value, timezone)
+    except ValueError as error:
+        raise RequestError(f"{name}={value!r} {error}") from None
 
 
 def _moment(text: str) -> pendulum.DateTime:

@@ -90,6 +90,9 @@ def test_plan_fails_without_a_retry_if_the_landing_folder_is_missing(dag: Any, p
         ({"lake": "/etc"}, "unknown key 'lake'"),
         ({"mode": "backfill", "from_date": "2013-01-01", "to_date": None}, "only allowed together"),
         ({"mode": "backfill", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "is after to_date"),
+        ({"mode": "backfill", "from_date": "0001-01-01", "to_date": "2013-01-01"}, "'0001-01-01' is out of range"),
+        ({"mode": "backfill", "from_date": "2013-01-01", "to_date": "9999-12-31"}, "'9999-12-31' is out of range"),
+        ({"mode": "reingest", "from_date": "2013-01-01", "to_date": "9999-12-31"}, "'9999-12-31' is out of range"),
         ({"mode": "full_refresh", "flows": ["bronze"]}, "does not apply to flow 'bronze'; it applies to: silver, gold"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.project import Project, append, orders
+from tidegate import dates
 from tidegate.checkpoints import lease
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline, Table
@@ -152,6 +153,18 @@ def test_a_reingest_reads_only_files_of_the_window_that_are_not_in_bronze(filled
     assert within["rows"] == 1
 
 
+@pytest.mark.parametrize("timezone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize("mode", ["backfill", "reingest"])
+def test_a_window_of_the_whole_calendar_has_a_preview(filled: Project, mode: str, timezone: str) -> None:
+    filled.declare(dataclasses.replace(orders(), schedule="@daily", timezone=timezone))
+    ingested = {"_path": "file:///1.csv", "_modified_at": datetime(2026, 3, 1, 12, tzinfo=UTC), "line": "A-1,1.0"}
+    shutil.rmtree(filled.layout.table("bronze.orders"))
+    append(filled.layout.table("bronze.orders"), [ingested])
+    flows = preview(filled, "--mode", mode, "--from", str(dates.FIRST), "--to", str(dates.LAST))
+    reads = {"backfill": "bronze.orders at version 0", "reingest": "1 of 1 landed file of 0002-01-01 to 9998-12-31"}
+    assert next(iter(flows.values()))["reads"].startswith(reads[mode])
+
+
 def test_the_exact_commands_are_printed(filled: Project) -> None:
     filled.declare(dataclasses.replace(orders(), schedule="@daily", timezone="Europe/Paris"))
     output = filled.run("plan", "orders", "--mode", "backfill", "--from", "2026-03-01", "--to", "2026-03-07").out
@@ -173,6 +186,11 @@ def test_the_exact_commands_are_printed(filled: Project) -> None:
         (["--mode", "backfill", "--from", "2026-03-02", "--to", "2026-03-01"], "is after"),
         (["--mode", "reingest", "--flow", "gold"], "does not apply to flow 'gold'"),
         (["--from", "2026-03-02", "--to", "2026-03-03"], "cannot be used with mode='incremental'"),
+        (
+            ["--mode", "backfill", "--from", "0001-01-01", "--to", "2026-03-03"],
+            "from_date='0001-01-01' is out of range",
+        ),
+        (["--mode", "reingest", "--from", "2026-03-02", "--to", "9999-12-31"], "to_date='9999-12-31' is out of range"),
     ],
 )
 def test_an_invalid_request_is_refused_without_a_jvm(filled: Project, options: list[str], message: str) -> None:

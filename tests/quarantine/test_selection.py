@@ -41,6 +41,8 @@ def test_valid_rule_names_are_accepted(rule: str) -> None:
         {"until": "2026-01-01T00:00"},
         {"until": "yesterday"},
         {"since": "2026-01-02", "until": "2026-01-01"},
+        {"since": "0001-01-01"},
+        {"until": "9999-12-31"},
     ],
 )
 def test_malformed_rules_and_days_are_refused(fields: dict[str, str]) -> None:

@@ -36,6 +36,11 @@ from tidegate.spec.thresholds import Thresholds
         ("quarantine_rows", -1),
         ("quarantine_hours", 0),
         ("freshness_hours", 0),
+        # A duration of them would overflow when the rule is evaluated.
+        ("freshness_hours", float("inf")),
+        ("run_seconds", 1e300),
+        ("quarantine_hours", 10**12),
+        ("expiry_runs", 10**12),
     ],
 )
 def test_an_invalid_limit_is_refused_by_its_name(field: str, value: object) -> None:

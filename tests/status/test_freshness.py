@@ -54,6 +54,18 @@ def test_a_value_in_the_future_is_ignored_and_only_its_own_file_is_opened(tmp_pa
     assert newest(tmp_path, "at", NOW) == NOW - timedelta(days=1)
 
 
+@pytest.mark.parametrize("kind", [MOMENT, pyarrow.timestamp("us"), pyarrow.date32()])
+@pytest.mark.parametrize("year", [2, 1500])
+def test_event_times_of_earlier_centuries_are_measured(tmp_path: Path, kind: Any, year: int) -> None:
+    of_year = datetime(year, 1, 1, tzinfo=UTC)
+    far = datetime(9998, 1, 1, tzinfo=UTC)
+    if not pyarrow.types.is_timestamp(kind) or kind.tz is None:
+        of_year, far = of_year.replace(tzinfo=None), far.replace(tzinfo=None)
+    add(tmp_path, [of_year], kind)
+    add(tmp_path, [far], kind)
+    assert newest(tmp_path, "at", NOW) == datetime(year, 1, 1, tzinfo=UTC)
+
+
 def test_a_file_with_only_future_values_is_ignored(tmp_path: Path) -> None:
     add(tmp_path, [NOW - timedelta(days=2)])
     add(tmp_path, [datetime(2099, 1, 1, tzinfo=UTC)])

@@ -11,9 +11,9 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-import pendulum
 from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
 
+from tidegate import dates
 from tidegate.airflow.assets import table_asset
 from tidegate.airflow.attempt import PLAN, RUN
 from tidegate.airflow.declaration import describe
@@ -26,9 +26,6 @@ from tidegate.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
 
 log = logging.getLogger("tidegate")
-
-_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-"""In addition to the format `date`, which Airflow checks loosely."""
 
 RETRY_DELAY = timedelta(seconds=30)
 """Delay between tries where the retry policy does not decide, for example after a crash."""
@@ -52,7 +49,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
         description=pipeline.description or None,
         doc_md=describe(resolved),
         schedule=_schedule(pipeline),
-        start_date=pendulum.from_format(pipeline.start_date, "YYYY-MM-DD", tz=pipeline.timezone),
+        start_date=dates.midnight(pipeline.start_date, pipeline.timezone),
         catchup=False,
         # A second run would only wait for the lease of the first.
         max_active_runs=1,
@@ -110,7 +107,8 @@ def _tags(pipeline: Pipeline) -> list[str]:
 
 def _params(pipeline: Pipeline) -> dict[str, Any]:
     names = [flow.name for flow in pipeline.flows]
-    day: dict[str, Any] = {"type": ["null", "string"], "format": "date", "pattern": _DAY}
+    # Airflow checks the format `date` loosely.
+    day: dict[str, Any] = {"type": ["null", "string"], "format": "date", "pattern": f"^{dates.PATTERN}$"}
     return {
         "mode": Param(
             "incremental",

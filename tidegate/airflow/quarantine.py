@@ -13,7 +13,7 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidegate import registry
+from tidegate import dates, registry
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.retry import ReportRetryPolicy
@@ -23,7 +23,7 @@ from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision
-from tidegate.quarantine.selection import AGE, DATE, RULE, Selection
+from tidegate.quarantine.selection import AGE, RULE, Selection
 from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
 from tidegate.resolution import resolve
@@ -191,8 +191,12 @@ def _params() -> dict[str, Any]:
         "pipeline": Param(names[0] if names else "none", type="string", enum=names or ["none"], title="Pipeline"),
         "flow": Param("silver", type="string", pattern=_NAME, title="Flow"),
         "rule": _optional(RULE, "Rule", "Only entries that violate this rule, for example between(amount)."),
-        "since": _optional(DATE, "Since", "Only entries quarantined on this day (UTC) or later.", format="date"),
-        "until": _optional(DATE, "Until", "Only entries quarantined on this day (UTC) or earlier.", format="date"),
+        "since": _optional(
+            dates.PATTERN, "Since", "Only entries quarantined on this day (UTC) or later.", format="date"
+        ),
+        "until": _optional(
+            dates.PATTERN, "Until", "Only entries quarantined on this day (UTC) or earlier.", format="date"
+        ),
         "older_than": _optional(AGE, "Older than", "Days or hours, for example 30d or 12h; required for `expire`."),
         "reason": Param(
             None, type=["null", "string"], maxLength=500, title="Reason", description="Required for `waive` and `take`."

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate import dates
 from tidegate.checkpoints import topic
 from tidegate.errors import TidegateError
 from tidegate.formatting import approximate, count
@@ -142,10 +143,8 @@ def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> se
         where = "true"
         if window is not None:
             # With this condition, files of the table are skipped by their statistics.
-            since, until = (
-                moment.in_timezone("UTC").format("YYYY-MM-DD HH:mm:ss") for moment in (window.since, window.until)
-            )
-            where = f"_modified_at >= TIMESTAMP '{since}' AND _modified_at < TIMESTAMP '{until}'"
+            since, until = (dates.literal(moment) for moment in (window.since, window.until))
+            where = f"_modified_at >= {since} AND _modified_at < {until}"
         for row in store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM delta_table WHERE {where}"):
             ingested.add((row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)))
     for row in store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'"):

@@ -181,7 +181,8 @@ def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float, is
     from confluent_kafka import admin
 
     specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # missing in its stubs
-    since, level = specs.for_timestamp(int(moment.timestamp() * 1000)), _level(isolation)
+    # Negative timestamps have other meanings, for example -1 is the end.
+    since, level = specs.for_timestamp(max(0, int(moment.timestamp() * 1000))), _level(isolation)
 
     def request(client: AdminClient, topic: str, deadline: float) -> dict[int, int]:
         _, partitions = _describe_topic(client, topic, deadline)

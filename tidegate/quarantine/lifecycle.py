@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
+from tidegate import dates
 from tidegate.alerting.alerts import cause_of
 from tidegate.alerting.facts import Observation
 from tidegate.ops import store
-from tidegate.quarantine.selection import Selection, instant
+from tidegate.quarantine.selection import Selection
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -145,4 +146,4 @@ def quoted(value: str | None) -> str:
 
 def now() -> str:
     """The present instant as an SQL literal for delta-rs."""
-    return instant(pendulum.now("UTC"))
+    return dates.literal(pendulum.now("UTC"))

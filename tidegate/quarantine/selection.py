@@ -8,12 +8,12 @@ from typing import Self
 
 import pendulum
 
+from tidegate import dates
 from tidegate.errors import RequestError
 
 RULE = r"[a-z][a-z0-9_]*(\([^'\x22`;\\\x00-\x1f\x7f]{1,1000}\))?(#[0-9]{1,3})?"
 """A rule name as in the column ``rules``, for example ``between(dep_delay)``: a field name stands in brackets. It becomes
 part of an SQL condition, so quotes, backslashes and control characters are not allowed."""
-DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 AGE = r"[1-9][0-9]{0,4}[dh]"
 """Days or hours: ``30d``, ``12h``."""
 
@@ -62,11 +62,11 @@ class Selection:
         if self.rule is not None:
             parts.append(f"array_has(rules, '{self.rule}')")
         if self.since is not None:
-            parts.append(f"quarantined_at >= {instant(_midnight(self.since))}")
+            parts.append(f"quarantined_at >= {dates.literal(dates.midnight(self.since))}")
         if self.until is not None:
-            parts.append(f"quarantined_at < {instant(_midnight(self.until).add(days=1))}")
+            parts.append(f"quarantined_at < {dates.literal(dates.midnight(self.until).add(days=1))}")
         if self.older_than is not None:
-            parts.append(f"quarantined_at < {instant(pendulum.now('UTC') - age(self.older_than))}")
+            parts.append(f"quarantined_at < {dates.literal(pendulum.now('UTC') - age(self.older_than))}")
         return " AND ".join(parts) or "true"
 
     def summary(self) -> str:
@@ -84,11 +84,6 @@ class Selection:
         return " ".join(parts)
 
 
-def instant(moment: pendulum.DateTime) -> str:
-    """An instant as an SQL literal for delta-rs."""
-    return f"arrow_cast('{moment.in_timezone('UTC').to_iso8601_string()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
 def age(text: str) -> pendulum.Duration:
     """The duration of ``30d`` or ``12h``; raises `RequestError` for anything else."""
     if not re.fullmatch(AGE, text):
@@ -99,12 +94,6 @@ def age(text: str) -> pendulum.Duration:
 
 def _check_day(name: str, day: str) -> None:
     try:
-        if not re.fullmatch(DATE, day):
-            raise ValueError(day)
-        _midnight(day)
-    except ValueError:
-        raise RequestError(f"{name}={day!r} is not a day; write YYYY-MM-DD") from None
-
-
-def _midnight(day: str) -> pendulum.DateTime:
-    return pendulum.from_format(day, "YYYY-MM-DD")
+        dates.midnight(day)
+    except ValueError as error:
+        raise RequestError(f"{name}={day!r} {error}") from None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pendulum
 
+from tidegate import dates
 from tidegate.errors import FieldError, SpecError
-from tidegate.spec.checks import check_name, check_texts, check_unique, fits
+from tidegate.spec.checks import check_name, check_texts, check_unique
 from tidegate.spec.flow import Flow
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
 from tidegate.spec.sources import ChangeFeed, KafkaSource
@@ -20,7 +20,6 @@ SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
 """Ids of the DAGs that serve all pipelines; not allowed as names of pipelines."""
 SHARED_TASKS = ("plan", "run")
 """Tasks that every pipeline's DAG has in addition to one per flow; not allowed as names of flows."""
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +63,9 @@ class Pipeline:
         except Exception:
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'") from None
         try:
-            if not fits(_DATE, self.start_date):
-                raise ValueError(self.start_date)
-            pendulum.from_format(self.start_date, "YYYY-MM-DD")
+            dates.midnight(self.start_date)
         except ValueError:
-            raise FieldError(owner, "start_date", self.start_date, "a date as YYYY-MM-DD") from None
+            raise FieldError(owner, "start_date", self.start_date, dates.ALLOWED) from None
         if not isinstance(self.retries, int) or isinstance(self.retries, bool) or not 0 <= self.retries <= 20:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
         check_texts(owner, "tags", self.tags)

@@ -11,9 +11,18 @@ from dataclasses import dataclass
 
 from tidegate.errors import FieldError
 
-_COUNTS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs", "quarantine_hours")
+_RUNS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs")
 _LIMITS = ("lag_rows", "quarantine_rows")
-_MEASURES = ("run_seconds", "freshness_hours", "no_input_hours", "batch_intervals", "lag_intervals")
+_MOST_RUNS, _MOST_HOURS = 10_000, 1_000_000
+"""About a century. Without a limit, a duration that is computed from a value may overflow when the rule is evaluated."""
+_MOST = {
+    "run_seconds": 3600 * _MOST_HOURS,
+    "quarantine_hours": _MOST_HOURS,
+    "freshness_hours": _MOST_HOURS,
+    "no_input_hours": _MOST_HOURS,
+    "batch_intervals": _MOST_RUNS,
+    "lag_intervals": _MOST_RUNS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +69,15 @@ class Thresholds:
     UTC."""
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            self._check(name, whole=True, above=0, allowed="a whole number from 1, or None")
+        for name in _RUNS:
+            self._check(
+                name, whole=True, above=0, up_to=_MOST_RUNS, allowed=f"a whole number from 1 to {_MOST_RUNS:,}, or None"
+            )
         for name in _LIMITS:
             self._check(name, whole=True, above=-1, allowed="a whole number from 0, or None")
-        for name in _MEASURES:
-            self._check(name, whole=False, above=0, allowed="a number above 0, or None")
+        for name, up_to in _MOST.items():
+            allowed = f"a {'whole ' if name == 'quarantine_hours' else ''}number above 0, up to {up_to:,}, or None"
+            self._check(name, whole=name == "quarantine_hours", above=0, up_to=up_to, allowed=allowed)
         for name in ("processed_share", "rate_share"):
             self._check(name, whole=False, above=0, up_to=1, allowed="a share above 0, up to 1, or None")
         self._check("quarantine_share", whole=False, above=-1e-9, up_to=1, allowed="a share from 0 to 1, or None")

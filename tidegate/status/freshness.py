@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tidegate import dates
 from tidegate.ops import store
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
     from deltalake import QueryBuilder
 
     kind = next((str(getattr(each.type, "type", "")) for each in table.schema().fields if each.name == column), "")
-    if kind not in _LITERAL:
+    if kind not in ("date", "timestamp", "timestamp_ntz"):
         return None
     latest = (now + _MAX_UTC_OFFSET).date() if kind == "date" else now + SKEW
     best, uncertain = _by_statistics(table, column, latest)
@@ -69,13 +70,11 @@ def _by_statistics(table: Any, column: str, latest: date) -> tuple[Any, bool]:
     return best, uncertain
 
 
-_LITERAL = {"date": "DATE '{:%Y-%m-%d}'", "timestamp": "TIMESTAMP '{:%Y-%m-%dT%H:%M:%S.%fZ}'"}
-_LITERAL["timestamp_ntz"] = _LITERAL["timestamp"].replace("Z", "")
-"""Format of an SQL literal by Delta type. A timestamp without a zone is read as UTC, as in the jobs' Spark sessions."""
-
-
 def _literal(kind: str, value: date) -> str:
-    return _LITERAL[kind].format(value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value)
+    # A timestamp without a zone is read as UTC, as in the jobs' Spark sessions.
+    return (
+        dates.literal(value, zone=kind == "timestamp") if isinstance(value, datetime) else f"DATE '{value.isoformat()}'"
+    )
 
 
 def _instant(value: date) -> datetime:

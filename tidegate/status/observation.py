@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import identity
+from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
 from tidegate.checkpoints import checkpoint, lease, progress
 from tidegate.ops import plans, store
@@ -28,12 +28,12 @@ _RUNS = """
 SELECT run_key, min(recorded_at) AS first_at, sum(read) AS read, sum(quarantined) AS quarantined,
     sum(files_opened) AS files, sum(files_quarantined) AS files_quarantined, sum(seconds) AS seconds,
     max(seconds) AS longest, first_value(seconds ORDER BY recorded_at) AS first_seconds
-FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND {batches} AND recorded_at > TIMESTAMP '{since}'
+FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND {batches} AND recorded_at > {since}
 GROUP BY run_key
 """
 _PROGRESS = """
 SELECT run_key, batch_id, started_at, trigger_ms
-FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND recorded_at > TIMESTAMP '{since}'
+FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND recorded_at > {since}
 ORDER BY started_at
 """
 
@@ -86,7 +86,7 @@ def _runs(layout: Layout, pipeline: Pipeline, flow: Flow, since: datetime) -> tu
     parameters = {
         "flow": flow.name,
         "batches": identity.IS_BATCH,
-        "since": since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "since": dates.literal(since),
     }
     recorded = store.select(layout.ops(pipeline.name, "ledger"), _RUNS.format(**parameters))
     batches: dict[str, list[dict[str, Any]]] = {}

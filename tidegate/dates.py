@@ -1,0 +1,48 @@
+"""Days as text, ``YYYY-MM-DD``, in a range in which every conversion between time zones is possible; instants in SQL."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+import pendulum
+
+PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+FIRST, LAST = datetime.date(2, 1, 1), datetime.date(9998, 12, 31)
+"""Python's calendar has the years 1 to 9999. Another time zone and the end of a last day move a time by up to two days, so
+days of its first and last year are refused: their conversion may raise an OverflowError."""
+ALLOWED = f"a date as YYYY-MM-DD, from {FIRST} to {LAST}"
+
+
+def midnight(day: object, timezone: str = "UTC") -> pendulum.DateTime:
+    """The beginning of a day in a time zone.
+
+    Raises:
+        ValueError: It is not a date, or out of range; the message continues a sentence that begins with the value.
+    """
+    if isinstance(day, str) and re.fullmatch(PATTERN, day):
+        try:
+            found = datetime.date.fromisoformat(day)
+        except ValueError:
+            pass
+        else:
+            if not FIRST <= found <= LAST:
+                raise ValueError(f"is out of range; write a date from {FIRST} to {LAST}")
+            return pendulum.datetime(found.year, found.month, found.day, tz=timezone)
+    raise ValueError("is not a date; write it as YYYY-MM-DD, for example 2026-03-01")
+
+
+def literal(moment: datetime.datetime, *, zone: bool = True) -> str:
+    """An instant as an SQL literal for delta-rs.
+
+    DataFusion reads ``TIMESTAMP '…'`` as nanoseconds, which fails for years before 1678 and after 2261.
+
+    Args:
+        moment: An aware datetime, or a naive one in UTC.
+        zone: Whether the column has a time zone (``timestamp``) or not (``timestamp_ntz``).
+    """
+    utc = moment.astimezone(datetime.UTC) if moment.tzinfo is not None else moment
+    kind = 'Some("UTC")' if zone else "None"
+    return (
+        f"arrow_cast('{utc.replace(tzinfo=None).isoformat()}{'Z' if zone else ''}', 'Timestamp(Microsecond, {kind})')"
+    )
