@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow.sdk.definitions.param import process_params
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from tidegate.airflow.failure import TaskFailure
 
 EventsByAsset = dict[str, list[dict[str, Any]]]
 """The extras of each table's Asset events, oldest first; several runs can share it."""
@@ -35,7 +37,10 @@ class InProcessRun:
     """The message of the last task that failed or was skipped."""
 
     def execute(self, task_id: str) -> str:
-        """Execute a task and return its state; ``short circuit`` when it succeeds and all later tasks are skipped."""
+        """Execute a task and return its state; ``short circuit`` when it succeeds and all later tasks are skipped.
+
+        ``up for retry`` if its own retries apply to its failure.
+        """
         # Airflow executes a new copy of the task for each try.
         task = copy.copy(self.dag.task_dict[task_id])
         context = self._context(task)
@@ -48,9 +53,9 @@ class InProcessRun:
         except AirflowSkipException as error:
             self.message = str(error)
             return "skipped"
-        except AirflowFailException as error:
-            self.message = str(error)
-            return "failed"
+        except TaskFailure as failure:
+            self.message = failure.message
+            return "up for retry" if failure.retry else "failed"
         for asset in task.outlets:
             self.events.setdefault(asset.name, []).append(context["outlet_events"][asset].extra)
         return state

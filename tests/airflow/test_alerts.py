@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import channels
+from tidegate.airflow.failure import TaskFailure
 from tidegate.alerting.episodes import Episode
 from tidegate.environment import Environment
 from tidegate.layout import Layout
@@ -129,15 +129,15 @@ def test_the_next_run_sends_the_notifications_of_an_unreachable_channel(
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
     webhook.status = 503
-    with pytest.raises(AirflowFailException, match="2 notifications were not sent: the webhook answered 503") as error:
+    with pytest.raises(TaskFailure, match="2 notifications were not sent: the webhook answered 503") as error:
         evaluate()
     assert "a-secret" not in str(error.value)
     assert len(alert_history.episodes(layout, "flights")) == 1, "the episode is recorded"
     webhook.status = 302
-    with pytest.raises(AirflowFailException, match="the webhook answered 302"):
+    with pytest.raises(TaskFailure, match="the webhook answered 302"):
         evaluate()
     connect(monkeypatch, conn_type="http", host="http://127.0.0.1:9/away")
-    with pytest.raises(AirflowFailException, match="2 notifications were not sent"):
+    with pytest.raises(TaskFailure, match="2 notifications were not sent"):
         evaluate()
     connect(monkeypatch, conn_type="http", host=webhook.url)
     webhook.status = 200
@@ -258,7 +258,7 @@ def test_a_slack_webhook_gets_each_notification_once_and_its_url_is_never_logged
     connect(monkeypatch, conn_type="slackwebhook", host=f"{slack.address}/services", password="T0/B0/a-secret")
     slack.refuses = True
     with pytest.raises(
-        AirflowFailException, match="2 notifications were not sent: connection 'tidegate_alerts' failed"
+        TaskFailure, match="2 notifications were not sent: connection 'tidegate_alerts' failed"
     ) as error:
         evaluate()
     slack.refuses = False
@@ -316,7 +316,7 @@ def test_an_invalid_connection_says_how_to_correct_it_and_loses_no_episode(
     layout: Layout, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str
 ) -> None:
     connect(monkeypatch, **fields)
-    with pytest.raises(AirflowFailException, match=message):
+    with pytest.raises(TaskFailure, match=message):
         evaluate()
     assert len(alert_history.episodes(layout, "flights")) == 1
 
@@ -335,7 +335,7 @@ def test_a_missing_package_of_a_channel_is_named(
     monkeypatch.setitem(sys.modules, f"airflow.providers.{module}", None)
     extra = {"channel": "#data", "to": "data@example.com", "from_email": "tidegate@example.com"}
     connect(monkeypatch, conn_type=conn_type, password="x", extra=extra)
-    with pytest.raises(AirflowFailException, match=f"needs the package apache-airflow-providers-{package}"):
+    with pytest.raises(TaskFailure, match=f"needs the package apache-airflow-providers-{package}"):
         evaluate()
 
 
@@ -354,7 +354,7 @@ def test_a_broken_history_of_one_pipeline_does_not_stop_notifications_of_others(
     log = layout.ops("clickstream", "alerts") / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_text("no log")
-    with pytest.raises(AirflowFailException, match="the alerts of clickstream were not recorded"):
+    with pytest.raises(TaskFailure, match="the alerts of clickstream were not recorded"):
         evaluate()
     assert webhook.new_events() == [("flights/bronze", "unreadable", "opened")]
 

@@ -11,6 +11,7 @@ import pytest
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
 from tests.spark_files import write_refused_schema_change
+from tidegate.airflow.approval import question
 from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
@@ -125,15 +126,57 @@ def test_plan_asks_about_a_schema_change_that_another_run_has_found(
     assert f"a new run of schema_approval asks about schema change {other_id}" in capsys.readouterr().out
     approvals = runs.call_api("GET", "dags/schema_approval/dagRuns")["dag_runs"]
     assert [each["conf"] for each in approvals if other_id in each["dag_run_id"]] == [
-        {
-            "pipeline": "flights",
-            "flow": "silver",
-            "schema_change_id": other_id,
-            "changes": ["new field gate"],
-            "breaks": [],
-        }
+        {"pipeline": "flights", "flow": "silver", "schema_change_id": other_id}
     ]
 
     evolution.answer(refused, "flights", other_id, "evolve", "ada")
     assert InProcessRun(dag).execute("plan") == "success"
     assert "about schema change" not in capsys.readouterr().out, "the batch no longer waits"
+
+
+WAITS = {"pipeline": "flights", "flow": "silver", "schema_change_id": SCHEMA_CHANGE_ID}
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"schema_change_id": "ffffffffffff"}, "no batch of 'flights' was refused for schema change 'ffffffffffff'"),
+        ({"pipeline": "clickstream"}, "no batch of 'clickstream' was refused for schema change"),
+        ({"pipeline": "invented"}, "no batch of 'invented' was refused for schema change"),
+        ({"flow": "gold"}, "is of flow 'silver' and not of 'gold'"),
+        ({"changes": ["new field bonus"]}, "unknown key 'changes'; allowed: pipeline, flow, schema_change_id"),
+    ],
+)
+def test_a_question_about_a_schema_change_that_no_batch_has_met_is_refused_and_nobody_is_asked(
+    refused: Layout, conf: dict[str, Any], message: str
+) -> None:
+    from dags.schema_approval import dag as approval
+
+    run = InProcessRun(approval, {**WAITS, **conf})
+    assert run.execute("ask") == "failed"
+    assert message in run.message
+
+
+def test_a_schema_change_that_has_been_answered_is_not_asked_about_again(refused: Layout) -> None:
+    from dags.schema_approval import dag as approval
+
+    evolution.answer(refused, "flights", SCHEMA_CHANGE_ID, "quarantine", "ada")
+    run = InProcessRun(approval, WAITS)
+    assert run.execute("ask") == "skipped"
+    assert run.message == "ada answered 'quarantine'."
+
+
+def test_the_question_lists_the_recorded_changes_and_is_not_a_template(refused: Layout) -> None:
+    from dags.schema_approval import dag as approval
+
+    (line,) = evolution.read(refused, "flights")
+    evolution.record(
+        refused,
+        "flights",
+        [dataclasses.replace(line, change=Change(kind="addition", field="{{ 7 * 7 }}"), breaks=("flights/gold",))],
+    )
+    text = question("flights", evolution.refusals(refused, "flights", SCHEMA_CHANGE_ID))
+    assert "Pipeline **flights**, flow **silver**: a batch waits" in text
+    assert "- new field gate\n- new field {{ 7 * 7 }}\n" in text
+    assert "may break: flights/gold." in text
+    assert approval.task_dict["ask"].template_fields == ()

@@ -15,7 +15,7 @@ from tidegate.airflow import build_dag
 from tidegate.airflow.alerts import build_alerts_dag
 from tidegate.airflow.approval import build_schema_approval
 from tidegate.airflow.quarantine import build_quarantine_dag
-from tidegate.airflow.retry import ReportRetryPolicy
+from tidegate.airflow.retry import RETRIES, ReportRetryPolicy
 from tidegate.errors import SpecError
 from tidegate.spec import AfterTables, ChangeFeed, Flow, Gate, Pipeline, Table
 from tidegate.spec.pipeline import SHARED_DAGS, SHARED_TASKS
@@ -67,16 +67,16 @@ def test_a_skipped_flow_does_not_skip_the_next_and_a_refused_flow_stops_it() -> 
     assert rules["silver"] == rules["gold"] == "none_failed"
 
 
-def test_only_plan_and_run_have_retries_and_run_has_the_report_retry_policy() -> None:
-    tasks = build_dag(flights).task_dict
+def test_plan_and_run_have_the_declared_retries_and_run_has_the_report_retry_policy() -> None:
+    tasks = build_dag(dataclasses.replace(flights, retries=7)).task_dict
     assert {name: task.retries for name, task in tasks.items()} == {
-        "plan": flights.retries,
-        "run": flights.retries,
-        "bronze": 0,
-        "silver": 0,
-        "gold": 0,
+        "plan": 7,
+        "run": 7,
+        "bronze": RETRIES,
+        "silver": RETRIES,
+        "gold": RETRIES,
     }
-    assert isinstance(tasks["run"].retry_policy, ReportRetryPolicy)
+    assert [name for name, task in tasks.items() if isinstance(task.retry_policy, ReportRetryPolicy)] == ["run"]
 
 
 def test_one_run_at_a_time_without_a_custom_pool() -> None:

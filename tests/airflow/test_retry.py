@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk import RetryAction
 
-from tidegate.airflow.retry import LONGEST_DELAY, ReportRetryPolicy, decide
+from tidegate.airflow.retry import LONGEST_DELAY, FailureRetryPolicy, ReportRetryPolicy, decide
 from tidegate.errors import LeaseHeldError, SourceUnavailableError, SpecError
 from tidegate.report import FlowReport, RunReport, describe_error
 
@@ -66,5 +66,6 @@ def test_the_policy_never_raises(caplog: pytest.LogCaptureFixture) -> None:
     assert decision.action is RetryAction.DEFAULT
 
 
-def test_airflow_can_serialize_the_policy() -> None:
-    assert isinstance(ReportRetryPolicy.deserialize(ReportRetryPolicy().serialize()), ReportRetryPolicy)
+@pytest.mark.parametrize("policy", [FailureRetryPolicy, ReportRetryPolicy])
+def test_airflow_can_serialize_the_policies(policy: type[FailureRetryPolicy]) -> None:
+    assert type(policy.deserialize(policy().serialize())) is policy

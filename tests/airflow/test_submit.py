@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
 from pipelines.flights import pipeline
 from tidegate.airflow import submit
+from tidegate.airflow.failure import TaskFailure
 from tidegate.airflow.submit import RunFlows, SubmitHook, without_secrets
 
 pytestmark = pytest.mark.airflow
@@ -48,7 +49,7 @@ def test_on_a_standalone_cluster_the_driver_runs_on_this_machine(monkeypatch: py
 
 def test_cluster_mode_on_a_standalone_cluster_is_refused_with_the_correction(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "cluster"})
-    with pytest.raises(AirflowFailException, match="client mode"):
+    with pytest.raises(TaskFailure, match="client mode"):
         _hook()
 
 
@@ -67,13 +68,13 @@ def test_yarn_gets_the_environment_and_is_tracked_if_possible(
 
 def test_kubernetes_without_its_package_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "namespace": "etl"})
-    with pytest.raises(AirflowFailException, match="apache-airflow-providers-cncf-kubernetes"):
+    with pytest.raises(TaskFailure, match="apache-airflow-providers-cncf-kubernetes"):
         _hook()
 
 
 def test_a_missing_connection_is_an_error_and_not_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
-    with pytest.raises(AirflowFailException, match="spark_default"):
+    with pytest.raises(TaskFailure, match="spark_default"):
         _hook()
 
 

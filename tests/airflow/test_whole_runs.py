@@ -111,7 +111,9 @@ report.write(path)
     assert run.state == "failed"
     assert runs.states(run) == ALL_SUCCESS | {"silver": "failed", "gold": "upstream_failed"}
     log = capsys.readouterr().out
-    assert 'batch 0 refused. Clear this task without the option "Only Failed"; that clears `run` too.' in log
+    assert "flow 'silver': batch 0 refused." in log
+    assert 'Clear this task without the option "Only Failed"; that clears `run` too.' in log
+    assert "Traceback" not in log
     # Links are stored when a task ends in any state.
     assert runs.xcom(run, "run", "_link_HistoryLink") == "http://spark:18080/history/local-17/jobs/"
     flows = "/plugin/tidegate/tidegate/pipelines/flights/flows"

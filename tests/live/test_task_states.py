@@ -36,7 +36,9 @@ def test_the_page_of_a_run_shows_a_running_flow(refused: Refused) -> None:
 
 def test_a_refused_flow_fails_and_names_the_suite(live: Live, refused: Refused) -> None:
     assert refused.states == ALL_SUCCESS | {"silver": "failed", "gold": "upstream_failed"}
-    assert "refused by suite flights/silver" in live.log(refused.run, "silver")
+    log = live.log(refused.run, "silver")
+    assert "refused by suite flights/silver" in log
+    assert "error_detail" not in log, "Airflow's key of a traceback"
 
 
 def test_a_run_without_new_data_starts_no_application(idle: Idle) -> None:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
-from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate import formatting
 from tidegate.airflow import channels, gauges
 from tidegate.airflow.attempt import ALERTS
 from tidegate.airflow.channels import Notification
+from tidegate.airflow.failure import TaskFailure, plain_failures
+from tidegate.airflow.retry import RETRY_DELAY, FailureRetryPolicy
 from tidegate.alerting.episodes import Event, pending_notifications, transitions
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
@@ -56,19 +57,20 @@ def build_alerts_dag() -> DAG:
         rerun_with_latest_version=True,
         tags=["tidegate"],
     ) as dag:
-        # The next run is the retry.
-        EvaluateAlerts(task_id=TASK, retries=0)
+        # For an Airflow that cannot be reached. After a failure of its own, the next run is the retry.
+        EvaluateAlerts(task_id=TASK, retries=1, retry_delay=RETRY_DELAY, retry_policy=FailureRetryPolicy())
     return dag
 
 
 class EvaluateAlerts(BaseOperator):
     """Evaluates all rules of all flows, records episodes, and logs and sends a notification of each opening and resolution."""
 
+    @plain_failures
     def execute(self, context: Context) -> None:
         """Evaluate once.
 
         Raises:
-            AirflowFailException: A history could not be written or a notification was not sent; the next run tries again.
+            TaskFailure: A history could not be written or a notification was not sent; the next run tries again.
                 All other pipelines and notifications were processed.
         """
         from tidegate.ops import plans
@@ -94,9 +96,7 @@ class EvaluateAlerts(BaseOperator):
                 problems.append(f"the alerts of {pipeline} were not resolved ({type(error).__name__})")
         problems += self._send_notifications(layout, histories, now, context)
         if problems:
-            for problem in problems:
-                self.log.error("%s", problem)
-            raise AirflowFailException(f"{'; '.join(problems)}. The next run tries again.")
+            raise TaskFailure("\n".join([*problems, "The next run tries again."]))
 
     def _record(self, layout: Layout, judged: PipelineAlerts, now: datetime) -> tuple[Episode, ...]:
         """Record and log which episodes open and which are resolved; returns all episodes."""

@@ -12,9 +12,11 @@ from typing import Any, get_args
 import pendulum
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG, BaseOperator, Context, Param
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException, ErrorType
 
 from tidegate.airflow import attempt
+from tidegate.airflow.failure import plain_failures
+from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.errors import ContractRefusedError, RequestError
 from tidegate.ops import evolution
 from tidegate.schema.contract import Answer
@@ -26,37 +28,77 @@ ASK = "ask"
 RECORD = "record"
 """The id of the task that records the answer in the schema history."""
 
-_QUESTION = """\
-Pipeline **{{ params.pipeline }}**, flow **{{ params.flow }}**: a batch waits, because its schema differs from the declaration.
-
-{% for change in params.changes %}- {{ change }}
-{% endfor %}
-{% if params.breaks %}These flows read the table and may break: {{ params.breaks | join(", ") }}.
-
-{% endif %}**evolve**: a new field becomes a column. Fields that cannot become one and values of another type go to the rescue column. A \
+_ANSWERS = """\
+**evolve**: a new field becomes a column. Fields that cannot become one and values of another type go to the rescue column. A \
 row without a value for a NOT NULL field still goes to quarantine.
-**quarantine**: the rows with the change go to quarantine, the others are written.
-Schema change `{{ params.schema_change_id }}`."""
+
+**quarantine**: the rows with the change go to quarantine, the others are written."""
+_PARAMS = ("pipeline", "flow", "schema_change_id")
+
+
+class AskPerson(HITLOperator):
+    """Asks about a schema change as the contract recorded it; the form only names it."""
+
+    template_fields = ()
+    """The names of fields in the question come from files and messages; they are text and not templates."""
+
+    @plain_failures
+    def execute(self, context: Context) -> Any:
+        """Ask, and wait for the answer.
+
+        Raises:
+            TaskFailure: No batch of the flow was refused for this schema change.
+            AirflowSkipException: It has been answered, for example with ``tidegate contract answer``.
+        """
+        unknown = sorted(set(context["dag_run"].conf or {}) - set(_PARAMS))
+        if unknown:
+            raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(_PARAMS)}")
+        pipeline, flow, schema_change_id = (str(context["params"][name]) for name in _PARAMS)
+        layout = attempt.layout()
+        refused = evolution.refusals(layout, pipeline, schema_change_id)
+        if (refused_by := refused[0].flow) != flow:
+            raise RequestError(f"schema change {schema_change_id!r} is of flow {refused_by!r} and not of {flow!r}")
+        if answered := evolution.answers(layout, pipeline, schema_change_id):
+            raise AirflowSkipException(f"{answered[0].decided_by or 'A person'} answered {answered[0].decision!r}.")
+        self.subject = f"{pipeline}: {flow} waits for a schema change"
+        self.body = question(pipeline, refused)
+        return super().execute(context)
+
+
+def question(pipeline: str, refused: Sequence[evolution.Line]) -> str:
+    """The question in Markdown.
+
+    Args:
+        refused: The lines of one refused schema change.
+    """
+    breaks = sorted({name for line in refused for name in line.breaks})
+    may_break = [f"These flows read the table and may break: {', '.join(breaks)}."] if breaks else []
+    paragraphs = [
+        f"Pipeline **{pipeline}**, flow **{refused[0].flow}**: a batch waits, because its schema differs from the declaration.",
+        "\n".join(f"- {line.change.summary()}" for line in refused),
+        *may_break,
+        _ANSWERS,
+        f"Schema change `{refused[0].schema_change_id}`.",
+    ]
+    return "\n\n".join(paragraphs)
 
 
 class RecordAnswer(BaseOperator):
     """Records the answer, its author and its time in the schema history of the pipeline."""
 
+    @plain_failures
     def execute(self, context: Context) -> None:
         """Record the answer.
 
         Raises:
-            AirflowFailException: No batch waits for this schema change, or it already has a different answer.
+            TaskFailure: No batch waits for this schema change, or it already has a different answer.
         """
         response = context["ti"].xcom_pull(task_ids=ASK)
         user = response.get("responded_by_user") or {}
         by = str(user.get("name") or user.get("id") or "")
         params = context["params"]
         (answer,) = response["chosen_options"]
-        try:
-            evolution.answer(attempt.layout(), params["pipeline"], params["schema_change_id"], answer, by)
-        except RequestError as error:
-            raise AirflowFailException(error.message) from error
+        evolution.answer(attempt.layout(), params["pipeline"], params["schema_change_id"], answer, by)
         self.log.info(
             "%s answered %r; the next run of %s applies it", by or "an unknown user", answer, params["pipeline"]
         )
@@ -79,17 +121,11 @@ def build_schema_approval() -> DAG:
             "pipeline": Param(type="string", pattern=name, title="Pipeline"),
             "flow": Param(type="string", pattern=name, title="Flow"),
             "schema_change_id": Param(type="string", pattern="^[0-9a-f]{12}$", title="Schema change"),
-            "changes": Param([], type="array", items={"type": "string"}, title="Changes in the batch"),
-            "breaks": Param([], type="array", items={"type": "string"}, title="Flows that may break"),
         },
+        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "retry_policy": FailureRetryPolicy()},
         tags=["tidegate"],
     ) as dag:
-        ask = HITLOperator(
-            task_id=ASK,
-            subject="{{ params.pipeline }}: {{ params.flow }} waits for a schema change",
-            body=_QUESTION,
-            options=list(get_args(Answer)),
-        )
+        ask = AskPerson(task_id=ASK, subject="a schema change", options=list(get_args(Answer)))
         ask >> RecordAnswer(task_id=RECORD)
     return dag
 
@@ -102,17 +138,17 @@ def ask_about(error: Mapping[str, Any]) -> str | None:
     """
     if error.get("kind") != ContractRefusedError.__name__:
         return None
-    return ask(**{name: error.get(name, ()) for name in ("pipeline", "flow", "schema_change_id", "changes", "breaks")})
+    return ask(**{name: error[name] for name in _PARAMS})
 
 
-def ask(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequence[str], breaks: Sequence[str]) -> str:
+def ask(*, pipeline: str, flow: str, schema_change_id: str) -> str:
     """Ask a person about a schema change once, as `ask_once` does; returns a log message.
 
     A failure to trigger the run does not fail the task: the task has its own result to report, and the question can also be
     answered with `tidegate contract answer`.
     """
     try:
-        new = ask_once(pipeline=pipeline, flow=flow, schema_change_id=schema_change_id, changes=changes, breaks=breaks)
+        new = ask_once(pipeline=pipeline, flow=flow, schema_change_id=schema_change_id)
     except Exception as error:
         return (
             f"Airflow did not trigger {DAG_ID} ({type(error).__name__}); check that dags/schema_approval.py is deployed. "
@@ -121,13 +157,11 @@ def ask(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequence[st
     return f"{'a new run' if new else 'a run'} of {DAG_ID} asks about schema change {schema_change_id}"
 
 
-def ask_once(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequence[str], breaks: Sequence[str]) -> bool:
+def ask_once(*, pipeline: str, flow: str, schema_change_id: str) -> bool:
     """Trigger the run that asks about a schema change, unless it exists already.
 
     Args:
         schema_change_id: The same for the same changes.
-        changes: The changes in the batch, one phrase each, without data values.
-        breaks: ``<pipeline>/<flow>`` of the flows that read the table and may break.
 
     Returns:
         Whether a new run was created.
@@ -143,13 +177,7 @@ def ask_once(*, pipeline: str, flow: str, schema_change_id: str, changes: Sequen
         TriggerDagRun(
             dag_id=DAG_ID,
             run_id=f"{pipeline}__{flow}__{schema_change_id}",
-            conf={
-                "pipeline": pipeline,
-                "flow": flow,
-                "schema_change_id": schema_change_id,
-                "changes": list(changes),
-                "breaks": list(breaks),
-            },
+            conf={"pipeline": pipeline, "flow": flow, "schema_change_id": schema_change_id},
         )
     )
     if not isinstance(response, ErrorResponse):

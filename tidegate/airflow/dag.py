@@ -8,7 +8,6 @@ is its setup task, so Airflow clears ``run`` with it, and Spark reads the pendin
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
@@ -17,7 +16,7 @@ from tidegate import dates
 from tidegate.airflow.assets import table_asset
 from tidegate.airflow.attempt import PLAN, RUN
 from tidegate.airflow.declaration import describe
-from tidegate.airflow.retry import ReportRetryPolicy
+from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
@@ -26,9 +25,6 @@ from tidegate.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
 
 log = logging.getLogger("tidegate")
-
-RETRY_DELAY = timedelta(seconds=30)
-"""Delay between tries where the retry policy does not decide, for example after a crash."""
 
 
 def build_dag(pipeline: Pipeline) -> DAG:
@@ -57,14 +53,13 @@ def build_dag(pipeline: Pipeline) -> DAG:
         rerun_with_latest_version=True,
         params=_params(pipeline),
         tags=_tags(pipeline),
-        default_args={"owner": pipeline.owner},
+        default_args={"owner": pipeline.owner, "retry_delay": RETRY_DELAY, "retry_policy": FailureRetryPolicy()},
     ) as dag:
-        plan = PlanRun(pipeline=resolved, task_id=PLAN, retries=pipeline.retries, retry_delay=RETRY_DELAY)
+        plan = PlanRun(pipeline=resolved, task_id=PLAN, retries=pipeline.retries)
         run = RunFlows(
             label=pipeline.name,
             task_id=RUN,
             retries=pipeline.retries,
-            retry_delay=RETRY_DELAY,
             retry_policy=ReportRetryPolicy(),
             # Covers scheduled, manual and backfill runs, and needs no pool that would have to be created.
             max_active_tis_per_dag=1,
@@ -84,7 +79,7 @@ def _show(pipeline: Pipeline, flow: Flow) -> ShowFlow:
         pipeline=pipeline,
         flow=flow,
         task_id=flow.name,
-        retries=0,
+        retries=RETRIES,
         # A flow without new rows is skipped and must not skip the next one; a refused flow stops it. Directly below a setup
         # task Airflow allows only all_success.
         trigger_rule=TriggerRule.ALL_SUCCESS if pipeline.upstream_of(flow) is None else TriggerRule.NONE_FAILED,

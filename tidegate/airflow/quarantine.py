@@ -11,15 +11,16 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
-from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate import dates, registry
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
-from tidegate.airflow.retry import ReportRetryPolicy
+from tidegate.airflow.failure import TaskFailure, plain_failures
+from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.environment import Environment
-from tidegate.errors import RequestError, TidegateError
+from tidegate.errors import RequestError
+from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision
@@ -33,7 +34,6 @@ ACTIONS = ("replay", "waive", "expire", "take")
 SHOW = "show"
 
 _NAME = "^[a-z][a-z0-9_]{0,62}$"
-_RETRIES = 3
 _SELECTION = ("rule", "since", "until", "older_than")
 
 
@@ -48,13 +48,14 @@ def build_quarantine_dag() -> DAG:
         catchup=False,
         rerun_with_latest_version=True,
         params=_params(),
+        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "retry_policy": FailureRetryPolicy()},
         tags=["tidegate", QUARANTINE],
     ) as dag:
-        plan = PlanQuarantine(task_id=PLAN, retries=_RETRIES)
-        run = RunFlows(label=QUARANTINE, task_id=RUN, retries=_RETRIES, retry_policy=ReportRetryPolicy())
+        plan = PlanQuarantine(task_id=PLAN)
+        run = RunFlows(label=QUARANTINE, task_id=RUN, retry_policy=ReportRetryPolicy())
         # Clearing `show` clears `run` with it, as in a pipeline's DAG.
         run.as_setup()  # type: ignore[no-untyped-call]  # untyped in Airflow
-        plan >> run >> ShowReplay(task_id=SHOW, retries=0)
+        plan >> run >> ShowReplay(task_id=SHOW)
     return dag
 
 
@@ -63,19 +64,14 @@ class PlanQuarantine(BaseOperator, SkipMixin):
 
     inherits_from_skipmixin = True
 
+    @plain_failures
     def execute(self, context: Context) -> str | None:
         """Execute the action; returns the request id of a replay, None when nothing remains to be done.
 
         Raises:
-            AirflowFailException: An error that a retry cannot solve: the form's fields contradict each other.
-            TidegateError: A transient error, such as a run that holds the flow's lease, so that Airflow retries.
+            TaskFailure: The form's fields contradict each other, or a run holds the flow's lease, which is retried.
         """
-        try:
-            request, summary = self._decide(context)
-        except TidegateError as error:
-            if error.transient:
-                raise
-            raise AirflowFailException(error.message) from error
+        request, summary = self._decide(context)
         ti = context["ti"]
         ti.xcom_push(key=attempt.REASON_KEY, value=summary)
         self.log.info("%s", summary)
@@ -117,29 +113,32 @@ class PlanQuarantine(BaseOperator, SkipMixin):
             limit=params["limit"],
             dry_run=dry_run,
         )
-        return with_size(environment, pipeline, request), f"{flow.name}: {replayable.entries:,} open entries"
+        return with_size(
+            environment, pipeline, request
+        ), f"{flow.name}: {count(replayable.entries, 'open entry', 'open entries')}"
 
 
 class ShowReplay(BaseOperator):
     """Reports the counts of a replay; fails when the replay failed."""
 
+    @plain_failures
     def execute(self, context: Context) -> dict[str, int]:
         """Return the counts of the replay: ``read``, ``written``, ``quarantined`` (refused again), ``superseded``.
 
         Raises:
-            AirflowFailException: The replay failed or crashed.
+            TaskFailure: The replay failed or crashed.
         """
         report = attempt.report_of_attempt(context)
         if report is None or not report.flows:
-            raise AirflowFailException("the application crashed before it wrote a report; see the log of `run`")
+            raise TaskFailure("the application crashed before it wrote a report; see the log of `run`")
         flow = report.flow(context["params"]["flow"])
         for line in log_lines(flow):
             self.log.info("%s", line)
         if flow.state not in ("done", "idle"):
             if (message := approval.ask_about(flow.error or {})) is not None:
                 self.log.info("%s", message)
-            why = (flow.error or {}).get("message", f"the replay was {flow.state}")
-            raise AirflowFailException(f"{why} Clear this task; that clears `run` too.")
+            why = (flow.error or {}).get("message", f"the replay was {flow.state}.")
+            raise TaskFailure(f"{why}\nClear this task; that clears `run` too.")
         return {count: flow.total(count) for count in ("read", "written", "quarantined", "superseded")}
 
 
@@ -163,7 +162,7 @@ def decide(
     else:
         closed = decision.expire(layout, *names, selection, by=by, dry_run=dry_run)
     if dry_run:
-        return f"{flow.name}: {closed.entries:,} open entries would be changed"
+        return f"{flow.name}: {count(closed.entries, 'open entry', 'open entries')} would be changed"
     summary = f"{flow.name}: {closed.entries:,} {'waived' if action == 'waive' else 'expired'}"
     if not (claimed := closed.counts.claimed):
         return summary

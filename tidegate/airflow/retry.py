@@ -1,7 +1,7 @@
-"""The retry policy of `run`: the run report of the failed attempt decides.
+"""Retry policies: what a task has said about its failure decides, and of `run` the report of the failed attempt.
 
-Airflow evaluates the policy in the task's process after a failed try. After a SIGKILL of that process it is not evaluated; then
-the task's own retries apply.
+Airflow evaluates a policy in the task's process after a failed try. If that process was killed or never started, for example
+because the API server did not answer, the policy is not evaluated and the task's own retries apply.
 """
 
 from __future__ import annotations
@@ -13,42 +13,62 @@ from typing import Any
 from airflow.sdk import Context, RetryDecision, RetryPolicy
 
 from tidegate.airflow.attempt import report_of_attempt
+from tidegate.airflow.failure import TaskFailure
 from tidegate.report import RunReport
 
+RETRIES = 3
+"""Of tasks that start no application. Their own failures are not retried unless they are transient; the retries are for an
+Airflow that cannot be reached."""
+RETRY_DELAY = timedelta(seconds=30)
+"""Delay between tries where no policy decides, for example after a crash."""
 FIRST_DELAY = timedelta(seconds=30)
 LONGEST_DELAY = timedelta(minutes=10)
 
 log = logging.getLogger(__name__)
 
 
-class ReportRetryPolicy(RetryPolicy):
-    """Retries transient errors, fails at once on others, and leaves crashes to the task's own retries."""
+class FailureRetryPolicy(RetryPolicy):
+    """Fails at once after a `TaskFailure` that must not be retried; otherwise the task's own retries apply."""
 
     def evaluate(
         self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
     ) -> RetryDecision:
-        """Decide by the report of the failed attempt. Never raises.
-
-        Args:
-            exception: Ignored, because a failed spark-submit does not give the cause; the report does.
-            try_number: The try that failed, from 1.
-            max_tries: Ignored; Airflow enforces it.
-        """
-        try:
-            report = report_of_attempt(context) if context is not None else None
-            return decide(report, try_number)
-        except Exception:
-            log.exception("The run report could not be read; the task's own retries apply.")
-            return RetryDecision.default()
+        """Decide by the exception; the other arguments are ignored."""
+        if isinstance(exception, TaskFailure) and not exception.retry:
+            return RetryDecision.fail()
+        return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:
         """Empty: the policy has no settings."""
         return {}
 
     @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> ReportRetryPolicy:
+    def deserialize(cls, data: dict[str, Any]) -> FailureRetryPolicy:
         """The reverse of `serialize`."""
         return cls()
+
+
+class ReportRetryPolicy(FailureRetryPolicy):
+    """Retries transient errors, fails at once on others, and leaves crashes to the task's own retries."""
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """Decide by the report of the failed attempt, unless the application was not started. Never raises.
+
+        Args:
+            exception: A failed spark-submit does not give the cause; the report does.
+            try_number: The try that failed, from 1.
+            max_tries: Ignored; Airflow enforces it.
+        """
+        if isinstance(exception, TaskFailure) and not exception.retry:
+            return RetryDecision.fail()
+        try:
+            report = report_of_attempt(context) if context is not None else None
+            return decide(report, try_number)
+        except Exception:
+            log.exception("The run report could not be read; the task's own retries apply.")
+            return RetryDecision.default()
 
 
 def decide(report: RunReport | None, try_number: int) -> RetryDecision:

@@ -15,13 +15,16 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, Connection, Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+from airflow.sdk import BaseHook, Connection, Context, RetryAction
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from tidegate.airflow import attempt
+from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
+from tidegate.airflow.retry import decide
 from tidegate.environment import Environment
-from tidegate.errors import TidegateError
+from tidegate.errors import EX_CONFIG, EX_SOFTWARE
+from tidegate.formatting import count
 from tidegate.launch import application, arguments, submit_conf, submit_environment
 from tidegate.layout import Layout
 from tidegate.processes import end_group
@@ -36,6 +39,8 @@ GRACE_SECONDS = 3.5
 _KILL_SECONDS = 0.5
 """Time for processes to disappear after SIGKILL; normally milliseconds."""
 
+_NEXT_STEP = "Remove the cause, then clear this task. The next run, too, continues where this one stopped."
+
 _SECRETS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW", "__AIRFLOW")
 
 
@@ -43,8 +48,9 @@ class RunFlows(SparkSubmitOperator):
     """Runs the pipeline's flows in one Spark application.
 
     It succeeds when the application completed, also when a gate refused a batch: the flow's own task shows that. It fails when
-    the application exits with another code than 0; `ReportRetryPolicy` then decides by the report whether to retry. A transient
-    error of a flow is retried, and after the last try the flow's own task shows it.
+    the application exits with another code than 0, and the last lines of its log say which flows failed and why;
+    `ReportRetryPolicy` then decides by the report whether to retry. A transient error of a flow is retried, and after the last
+    try the flow's own task shows it.
 
     Each try is a separate application, so the provider's ``durable`` is off: it would attach a new attempt to the old
     application, which writes the old attempt's report. If the old application still runs, it holds the lease, and the new try
@@ -56,12 +62,13 @@ class RunFlows(SparkSubmitOperator):
     def __init__(self, *, label: str, **kwargs: Any) -> None:
         super().__init__(conn_id=CONNECTION, name=f"tidegate-{label}", durable=False, **kwargs)
 
+    @plain_failures
     def execute(self, context: Context) -> None:
         """Start an attempt, submit it, and wait for its end.
 
         Raises:
-            AirflowFailException: There is no request or no connection; a retry cannot solve it.
-            AirflowException: The application exited with another code than 0, and tries remain or it did not run its flows.
+            TaskFailure: There is no request or no connection; or the application exited with another code than 0, and tries
+                remain or it did not run its flows.
         """
         dag_id, key = attempt.key_of(context)
         attempt_id = fresh_id("a")
@@ -71,48 +78,65 @@ class RunFlows(SparkSubmitOperator):
         self.log.info("Attempt %s of run %s", attempt_id, key)
         request_id = attempt.request_id(context)
         if request_id is None:
-            raise AirflowFailException(
-                f"`{attempt.PLAN}` stored no request; clear it together with its downstream tasks"
-            )
-        try:
-            environment = Environment.read()
-            request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
-            self._find_connection()
-            master = SubmitHook(conn_id=self._conn_id).master
-            # Set here and not in the DAG, because absolute paths would create a new DAG version when the project moves.
-            self.application = str(application(environment))
-            self.application_args = arguments(request, request_id, attempt_id)
-            self.conf = submit_conf(environment, small=request.small, master=master)
-            self.env_vars = submit_environment(environment, master=master)
-        except TidegateError as error:
-            raise AirflowFailException(error.message) from error
+            raise TaskFailure(f"`{attempt.PLAN}` stored no request; clear it together with its downstream tasks")
+        environment = Environment.read()
+        request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
+        self._find_connection()
+        master = SubmitHook(conn_id=self._conn_id).master
+        # Set here and not in the DAG, because absolute paths would create a new DAG version when the project moves.
+        self.application = str(application(environment))
+        self.application_args = arguments(request, request_id, attempt_id)
+        self.conf = submit_conf(environment, small=request.small, master=master)
+        self.env_vars = submit_environment(environment, master=master)
         try:
             super().execute(context)
         except (AirflowException, RuntimeError) as error:
-            ti = context["ti"]
-            if ti.try_number <= ti.max_tries or not _only_flows_failed(attempt.report_of_attempt(context)):
-                raise
-            self.log.warning("%s; no tries remain, the tasks of the flows show which failed", error)
+            end = self._end(error)
+        else:
+            return
+        ti, report = context["ti"], attempt.report_of_attempt(context)
+        lines = [end, *failures(report)]
+        tries_remain = ti.try_number <= ti.max_tries
+        if not tries_remain and _only_flows_failed(report):
+            for line in [*lines, "No tries remain; the tasks of the flows show which failed."]:
+                self.log.warning("%s", line)
+            return
+        again = tries_remain and decide(report, ti.try_number).action is not RetryAction.FAIL
+        lines.append(
+            f"Airflow tries again ({count(ti.max_tries + 1 - ti.try_number, 'try', 'tries')} left)."
+            if again
+            else _NEXT_STEP
+        )
+        raise TaskFailure("\n".join(lines), retry=True, exit_code=_exit_code(report))
 
     def on_kill(self) -> None:
         """End the application, on this machine or on the cluster."""
         if self._hook is not None:
             self._hook.on_kill()
 
+    def _end(self, error: Exception) -> str:
+        """How the application ended, without the command, whose options fill a page."""
+        code = self._hook.returncode if isinstance(self._hook, SubmitHook) else None
+        return f"The application ended with exit code {code}." if code else str(error)
+
     def _find_connection(self) -> Connection:
         # Without a connection the provider would submit to YARN.
         try:
             connection = BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
-            raise AirflowFailException(
+            raise TaskFailure(
                 f"there is no Airflow connection {self._conn_id!r}; create one of type Spark with the master, "
-                'for example host \'local[2]\' with the extra {"deploy-mode": "client"}'
+                'for example host \'local[2]\' with the extra {"deploy-mode": "client"}',
+                # Airflow says the same when its API server does not answer.
+                retry=True,
+                exit_code=EX_CONFIG,
             ) from None
         if "k8s" in f"{connection.conn_type} {connection.host}" and importlib.util.find_spec("kubernetes") is None:
             # Without the package the provider raises a NameError.
-            raise AirflowFailException(
+            raise TaskFailure(
                 f"connection {self._conn_id!r} uses Kubernetes, which needs the package "
-                "apache-airflow-providers-cncf-kubernetes: install it where Airflow runs"
+                "apache-airflow-providers-cncf-kubernetes: install it where Airflow runs",
+                exit_code=EX_CONFIG,
             )
         return connection
 
@@ -126,9 +150,10 @@ class RunFlows(SparkSubmitOperator):
             env_vars=self.env_vars,
         )
         if hook.standalone_cluster:
-            raise AirflowFailException(
+            raise TaskFailure(
                 f"connection {self._conn_id!r}: a Spark standalone cluster runs Python applications in client mode "
-                'only; set its extra to {"deploy-mode": "client"}'
+                'only; set its extra to {"deploy-mode": "client"}',
+                exit_code=EX_CONFIG,
             )
         if hook.yarn_cluster and extra.get("yarn_resourcemanager_webapp_address"):
             # Without it a spark-submit JVM would wait on the worker until the application ends.
@@ -143,6 +168,12 @@ class SubmitHook(SparkSubmitHook):
     def master(self) -> str:
         """The Spark master of the connection: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://…``."""
         return str(self._connection["master"])
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code of the application: of spark-submit, or on Kubernetes of the driver; None if there is none."""
+        code = self._submit_sp.returncode if self._submit_sp is not None else None
+        return code or (self._spark_exit_code if self._is_kubernetes else None)
 
     @property
     def standalone_cluster(self) -> bool:
@@ -181,6 +212,25 @@ class SubmitHook(SparkSubmitHook):
         if self._submit_sp is not None:
             end_group(self._submit_sp.pid, grace=GRACE_SECONDS, kill_seconds=_KILL_SECONDS)
             self._submit_sp.wait()
+
+
+def failures(report: RunReport | None) -> list[str]:
+    """One line for the error of the whole application, and for each flow that was refused or failed: what and why."""
+    if report is None:
+        return ["It reported no result; its last lines above have the cause."]
+    lines = [f"{flow.flow} {flow.state}: {flow.error['message']}" for flow in report.flows if flow.error is not None]
+    if report.error is not None:
+        lines.append(str(report.error["message"]))
+    elif report.ended_at is None:
+        running = [flow.flow for flow in report.flows if flow.state == "running"]
+        where = f" while flow {running[0]} ran" if running else ""
+        lines.append(f"It crashed{where}; its last lines above have the cause.")
+    return [" ".join(line.split()) for line in lines]
+
+
+def _exit_code(report: RunReport | None) -> int:
+    errors = [report.error, *(flow.error for flow in report.flows)] if report is not None else []
+    return next((int(error.get("exit_code", EX_SOFTWARE)) for error in errors if error is not None), EX_SOFTWARE)
 
 
 def _only_flows_failed(report: RunReport | None) -> bool:

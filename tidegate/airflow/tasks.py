@@ -7,10 +7,11 @@ import time
 from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context, SkipMixin
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import attach_updates, table_asset
+from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
@@ -57,21 +58,16 @@ class PlanRun(BaseOperator, SkipMixin):
         self._resolved = pipeline
         self._pipeline = pipeline.pipeline
 
+    @plain_failures
     def execute(self, context: Context) -> str | None:
         """Decide, and return the id of the request; None when there is nothing to do.
 
         Raises:
-            AirflowFailException: An error that a retry cannot solve: an invalid request, an incompatible declaration.
-            TidegateError: A transient error, so that Airflow retries.
+            TaskFailure: An invalid request, an incompatible declaration, or an error of a source; a transient one is retried.
         """
         started = time.process_time()
         self.outlets = []
-        try:
-            request, reason = self._decide(context)
-        except TidegateError as error:
-            if error.transient:
-                raise
-            raise AirflowFailException(error.message) from error
+        request, reason = self._decide(context)
         ti = context["ti"]
         ti.xcom_push(key=attempt.REASON_KEY, value=reason)
         if request is None:
@@ -140,15 +136,7 @@ class PlanRun(BaseOperator, SkipMixin):
         plans.record(layout, self._pipeline.name, increment_plan.lags)
         # The run that found the schema change may not have asked: a run of the command line, or a task that was killed.
         for schema_change_id, lines in evolution.open_schema_changes(layout, self._resolved).items():
-            changes = [line.change.summary() for line in lines]
-            breaks = sorted({name for line in lines for name in line.breaks})
-            message = approval.ask(
-                pipeline=self._pipeline.name,
-                flow=lines[0].flow,
-                schema_change_id=schema_change_id,
-                changes=changes,
-                breaks=breaks,
-            )
+            message = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, schema_change_id=schema_change_id)
             self.log.info("%s", message)
         gauges.send_lags(self._pipeline.name, increment_plan.lags)
         if not increment_plan.work:
@@ -186,7 +174,7 @@ class ShowFlow(BaseOperator):
     """Shows the result of one flow in the run's last attempt, and sends an Asset event for new rows of its table.
 
     Success: it wrote rows, or an earlier attempt did and crashed before the event was sent. Skipped: there was nothing new.
-    Failed: refused, failed or crashed; this task has no retries, because `run` retries the application.
+    Failed: refused, failed or crashed. That is not retried, because `run` retries the application.
     """
 
     operator_extra_links = (ReportsLink(),)
@@ -198,11 +186,12 @@ class ShowFlow(BaseOperator):
         self._pipeline = pipeline
         self._flow = flow
 
+    @plain_failures
     def execute(self, context: Context) -> None:
         """Take the task's state from the report of the run's last attempt.
 
         Raises:
-            AirflowFailException: The flow was refused, failed or crashed.
+            TaskFailure: The flow was refused, failed or crashed.
             AirflowSkipException: There was nothing new, or the request does not include the flow.
         """
         report = self._report(context)
@@ -210,7 +199,7 @@ class ShowFlow(BaseOperator):
         match report.state:
             case "refused" | "failed":
                 self._ask(report)
-                self._fail(report, (report.error or {}).get("message", f"the flow was {report.state}"))
+                self._fail(report, (report.error or {}).get("message", f"the flow was {report.state}."))
             case "waiting" | "running":
                 self._fail(report, CRASHED)
             case "skipped":
@@ -263,4 +252,6 @@ class ShowFlow(BaseOperator):
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:
         for line in log_lines(report) if report is not None else ():
             self.log.info("%s", line)
-        raise AirflowFailException(f"Flow {self._flow.name!r}: {why} {CLEARING_HINT}")
+        # Many errors name their flow themselves.
+        owner = "" if f"flow {self._flow.name!r}" in why else f"flow {self._flow.name!r}: "
+        raise TaskFailure(f"{owner}{why}\n{CLEARING_HINT}")

@@ -135,9 +135,13 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
 
 def is_answered(layout: Layout, pipeline: str, schema_change_id: str) -> bool:
     """Whether a person has answered a schema change."""
-    return any(
-        line.event == "answered" and line.schema_change_id == schema_change_id for line in read(layout, pipeline)
-    )
+    return bool(answers(layout, pipeline, schema_change_id))
+
+
+def answers(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]:
+    """The answer to a schema change, one line for each of its changes; none before a person has answered."""
+    lines = read(layout, pipeline)
+    return [line for line in lines if line.event == "answered" and line.schema_change_id == schema_change_id]
 
 
 def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answer, by: str) -> Sequence[Line]:
@@ -152,8 +156,7 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
     Raises:
         RequestError: There is no such schema change, or it already has a different answer.
     """
-    lines = read(layout, pipeline)
-    earlier = [line for line in lines if line.event == "answered" and line.schema_change_id == schema_change_id]
+    earlier = answers(layout, pipeline, schema_change_id)
     if any(line.decision != decision for line in earlier):
         decided_by, at = earlier[0].decided_by or "a person", earlier[0].recorded_at[:16]
         raise RequestError(
@@ -162,6 +165,25 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
         )
     if earlier:
         return []
+    refused = refusals(layout, pipeline, schema_change_id)
+    recorded_at = now()
+    return record(
+        layout,
+        pipeline,
+        [
+            dataclasses.replace(line, event="answered", decision=decision, decided_by=by, recorded_at=recorded_at)
+            for line in refused
+        ],
+    )
+
+
+def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]:
+    """The changes of a refused schema change, as a contract recorded them.
+
+    Raises:
+        RequestError: No batch was refused for it; the message names those that wait for an answer.
+    """
+    lines = read(layout, pipeline)
     refused = [line for line in lines if line.event == "refused" and line.schema_change_id == schema_change_id]
     if not refused:
         answered = {line.schema_change_id for line in lines if line.event == "answered"}
@@ -174,15 +196,7 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
             f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}; "
             f"without an answer: {', '.join(open_ids) or 'none'}."
         )
-    recorded_at = now()
-    return record(
-        layout,
-        pipeline,
-        [
-            dataclasses.replace(line, event="answered", decision=decision, decided_by=by, recorded_at=recorded_at)
-            for line in refused
-        ],
-    )
+    return refused
 
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:

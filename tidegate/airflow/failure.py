@@ -1,0 +1,51 @@
+"""How a task fails: with its error message as the last lines of its log, and without a traceback.
+
+Airflow logs every exception of a task with its traceback, which surrounds the message. Only of a SystemExit it logs nothing but
+the exit code; whether it retries then is up to the task's retry policy (`tidegate.airflow.retry`). An exception that is not a
+`TidegateError` is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tidegate.errors import EX_SOFTWARE, TidegateError
+
+T = TypeVar("T")
+
+
+class TaskFailure(SystemExit):
+    """Fails a task with a message. An `execute` with `plain_failures` logs it.
+
+    Args:
+        message: What failed and what to do next, one line for each of them; also the text of the exception in callbacks.
+        retry: Whether the task's own retries apply; otherwise the task fails at once.
+        exit_code: Of the error, as in ``tidegate run``; Airflow logs it.
+    """
+
+    def __init__(self, message: str, *, retry: bool = False, exit_code: int = EX_SOFTWARE) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry = retry
+        self.code = exit_code
+
+
+def plain_failures(execute: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+    """Decorates ``execute`` of an operator: a `TidegateError` fails the task as a `TaskFailure` does."""
+
+    @functools.wraps(execute)
+    def decorated(task: Any, context: Any) -> T:
+        try:
+            return execute(task, context)
+        except TidegateError as error:
+            failure = TaskFailure(error.message, retry=error.transient, exit_code=error.exit_code)
+        except TaskFailure as raised:
+            failure = raised
+        for line in failure.message.splitlines():
+            task.log.error("%s", line)
+        raise failure
+
+    decorated.plain_failures = True  # type: ignore[attr-defined]  # a test looks for it in every operator
+    return decorated
