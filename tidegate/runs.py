@@ -29,8 +29,8 @@ class RunKind:
     window: Literal["none", "optional", "required"] = "none"
     reads_source: bool = True
     """Whether it may read a whole source; if not, the job starts as for little data."""
-    rewrites: str = "{table} ({rows:,} rows), where the result differs"
-    """What may change, for plans: with ``{table}``, its number of ``{rows}``, and ``{keys}``, those in the window."""
+    rewrites: str = "{table} ({rows}), where the result differs"
+    """What may change, for plans: with ``{table}``, the number of its ``{rows}``, and ``{keys}``, those in the window."""
 
 
 def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -140,3 +141,43 @@ def test_a_run_of_one_flow_ignores_an_incompatible_declaration_of_another(up_to_
     path = up_to_date.folder / "pipelines" / "orders.py"
     path.write_text(path.read_text().replace("orders:clean", "orders:tidy"))
     assert up_to_date.run("run", "orders", "--flow", "bronze", **NO_JAVA).code == 0
+
+
+def test_a_long_error_does_not_draw_a_long_rule_below_the_headers(mixed: Project) -> None:
+    lines = mixed.run("plan", "mixed").out.splitlines()
+    assert max(len(line) for line in lines) > 120, "the errors of the sources"
+    assert set(lines[1]) <= {"─", " "}
+    assert len(lines[1]) <= 100
+
+
+def written_by(project: Project, table: str, *app_ids: str) -> None:
+    """Add the checksum file that Spark writes, with the writers of a table."""
+    transactions = [{"appId": app_id, "version": 0, "lastUpdated": 1} for app_id in app_ids]
+    log = project.layout.table(table) / "_delta_log"
+    (log / f"{0:020d}.crc").write_text(json.dumps({"setTransactions": transactions}))
+
+
+def test_the_plan_of_a_renamed_pipeline_ends_with_the_error_that_its_run_would_have(project: Project) -> None:
+    project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    project.table("bronze.orders", [{"line": "A-1,1.0"}])
+    written_by(project, "bronze.orders", "orders/bronze/v1/0")
+    renamed = project.declare(replace(orders(), name="sales"))
+    for verb in ("plan", "run"):
+        result = project.run(verb, renamed.name, **NO_JAVA)
+        assert result.code == 78
+        assert "flow 'bronze': table 'bronze.orders' was written by orders/bronze" in result.out
+    assert "a run would find work" not in result.out
+    (project.folder / "pipelines" / "sales.py").unlink()
+    assert project.run("plan", project.declare(orders()).name).code == 0, "under its old name"
+
+
+def test_the_plan_of_a_new_version_of_a_table_without_keys_ends_with_the_error_of_its_run(project: Project) -> None:
+    bronze, silver, _ = orders().flows
+    history = replace(silver, target=Table("silver.orders"), gate=None, checkpoint_version=2)
+    project.declare(replace(orders(), flows=(bronze, history)))
+    project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    for table, writer in (("bronze.orders", "orders/bronze/v1/0"), ("silver.orders", "orders/silver/v1/0")):
+        project.table(table, [{"order_id": "A-1"}])
+        written_by(project, table, writer)
+    result = project.run("plan", "orders")
+    assert "has no keys, so a new checkpoint version would write every row twice" in result.row("silver ")

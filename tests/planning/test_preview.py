@@ -105,7 +105,7 @@ def test_the_holder_of_a_lease_is_shown(filled: Project) -> None:
 
 def test_the_increment_before_a_backfill_and_its_error_are_shown(filled: Project) -> None:
     window = ("--mode", "backfill", "--from", "2026-03-01", "--to", "2026-03-01")
-    assert preview(filled, *window)["silver"]["first"] == "an increment, all of bronze.orders, version 0, is to be read"
+    assert preview(filled, *window)["silver"]["first"] == "an increment, all of bronze.orders, version 0"
     offset = {"reservoirId": "x", "reservoirVersion": 9, "index": -1, "isStartingVersion": False}
     filled.checkpoint(orders(), orders().flow("silver")).plan(0, {"sourceVersion": 1, **offset}).commit(0)
     assert preview(filled, *window)["silver"]["first"].startswith("it would fail: ")

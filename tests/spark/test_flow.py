@@ -26,6 +26,7 @@ from tidegate.errors import (
 )
 from tidegate.layout import Layout
 from tidegate.ops import store
+from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
@@ -189,6 +190,7 @@ def test_a_table_written_by_another_flow_is_refused_unless_this_flow_wrote_it_to
 ) -> None:
     context = orders.flow_context(spark, tmp_path, orders.SILVER)
     write_batch(context, context.live, 0, "orders/silver_of_old/v1/0")
+    assert delta.writers(context.live, context.app_id) == {"orders/silver_of_old/v1/0"}, "known without a JVM"
     if own:
         orders.plan_batch(context, 0)
         write_batch(context, context.live, 0)

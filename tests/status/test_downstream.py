@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from tests.cli.project import orders
 from tidegate.errors import SpecError
 from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Pipeline, Table
@@ -33,5 +35,17 @@ def test_flows_their_tables_and_triggered_pipelines_are_downstream() -> None:
     downstream = downstream_of("bronze.orders", declared)
     assert downstream.flows == ("orders/silver", "orders/gold", "report/gold")
     assert downstream.tables == ("silver.orders", "gold.orders", "gold.report")
-    assert downstream.starts == ("mail",), "it reads no change feed, but Airflow runs it"
+    assert downstream.starts == {"mail": ("gold.orders",)}, "it reads no change feed, but Airflow runs it"
+    assert downstream.lines()[1:] == ["in Airflow new rows in gold.orders start mail, which does not read them"]
     assert downstream_of("gold.report", declared).lines() == []
+
+
+def test_the_tables_that_a_pipeline_follows_are_named_and_those_that_it_does_not_read() -> None:
+    follower = dataclasses.replace(READER, schedule=AfterTables("silver.orders", "gold.orders", "gold.other"))
+    declared = {each.name: each for each in (orders(), follower)}
+    assert downstream_of("bronze.orders", declared).lines()[1:] == [
+        "in Airflow new rows in silver.orders start report",
+        "in Airflow new rows in gold.orders start report, which does not read them",
+    ]
+    assert downstream_of("gold.orders", declared).starts == {"report": ("gold.orders",)}
+    assert downstream_of("bronze.carriers", declared).lines() == [], "it follows another table"

@@ -8,19 +8,20 @@ foreachBatch").
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidegate import __version__, identity, json_codec
-from tidegate.errors import CheckpointIncompatibleError, SchemaChangedError
+from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
 from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 REPAIR = "Restore it from a backup, or raise checkpoint_version."
 """What to do about a damaged file of a checkpoint version."""
@@ -127,6 +128,30 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         name: (remembered.get(name), declared.get(name)) for name in names if remembered.get(name) != declared.get(name)
     }
     raise CheckpointIncompatibleError(flow.name, flow.checkpoint_version, changed)
+
+
+def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> None:
+    """Check that a checkpoint may write the flow's table, which it has not written yet.
+
+    Args:
+        writers: The transaction ids (`CheckpointRef.app_id`) of all writers of the table.
+
+    Raises:
+        DeclarationConflictError: Another flow wrote the table, or an earlier version wrote a table without keys.
+    """
+    if ref.app_id in writers:
+        return
+    own = f"{ref.dag_id}/{flow.name}/"
+    if others := sorted({app_id.rsplit("/", 2)[0] for app_id in writers if not app_id.startswith(own)}):
+        raise DeclarationConflictError(
+            f"flow {flow.name!r}: table {flow.target.name!r} was written by {', '.join(others)}. Keep that flow's name, or give this "
+            "flow another target: two flows cannot write the same table."
+        )
+    if writers and not flow.target.keys and isinstance(flow.source, ChangeFeed):
+        raise DeclarationConflictError(
+            f"flow {flow.name!r}: table {flow.target.name!r} has no keys, so a new checkpoint version would write every row twice. "
+            "Give it keys, or another table name."
+        )
 
 
 def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:

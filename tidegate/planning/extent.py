@@ -48,7 +48,7 @@ class Extent:
 
     def summary(self) -> str:
         """For messages, with rows and bytes; estimates are marked with ``~``."""
-        rows = "" if self.rows is None else f", {approximate(f'{self.rows:,}', self.rows_exact)} rows"
+        rows = "" if self.rows is None else f", {approximate(count(self.rows, 'row'), self.rows_exact)}"
         return (
             self.what + rows + ("" if self.size is None else f", {approximate(size_told(self.size), self.size_exact)}")
         )
@@ -167,6 +167,7 @@ def _of_topic(
         what=f"offsets {format_offsets(ranges) or 'none'} of {source.topic}, at most {missing:,} of which are not in bronze",
         rows=offsets,
         size=round(offsets * (delta.row_bytes(bronze) or BYTES_PER_MESSAGE)),
+        rows_exact=not offsets,
         size_exact=not offsets,
     )
 

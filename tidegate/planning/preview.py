@@ -39,7 +39,7 @@ class FlowPreview:
     keys: int | None
     """Keys or groups with rows of the window in the present table; the present code may derive more."""
     before: str
-    """The increment that runs before, or the error that stops the flow; empty without either."""
+    """What comes first: an increment, work that earlier runs left, or the error that stops the flow; empty without any."""
     downstream: Downstream
     lease_holder: str | None
     """Who holds the lease of the flow's checkpoint or table now."""
@@ -157,7 +157,7 @@ def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tu
         ),
         rewrites=_of_rows(flow, rows),
         keys=None,
-        before="",
+        before=lag.unfinished,
         downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, "incremental", rows),
@@ -166,8 +166,8 @@ def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tu
 
 def _unread(lag: Lag) -> str:
     """What an increment reads, to follow "reads"; the names of files follow their number."""
-    what, passed_over, rest = lag.reason.removeprefix("reads ").partition("; not read: ")
-    return f"{what}: {lag.ahead}{passed_over}{rest}" if lag.ahead else what + passed_over + rest
+    names = f": {lag.ahead}" if lag.ahead else ""
+    return lag.reads + names + (f"; {lag.remarks}" if lag.remarks else "")
 
 
 def _of_rows(flow: Flow, rows: int | None) -> str:
@@ -193,7 +193,7 @@ def _of_mode(
             rows = keys
         elif keys is not None and existing and rows is not None:
             rows = round(rows * min(1, keys / existing))
-    rewrites = words.format(table=flow.target.name, rows=existing or 0, keys=quantity)
+    rewrites = words.format(table=flow.target.name, rows=count(existing or 0, "row"), keys=quantity)
     return FlowPreview(
         flow=flow.name,
         reads=reads,

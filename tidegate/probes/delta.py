@@ -63,6 +63,24 @@ def transaction_version(path: Path, app_id: str) -> int | None:
     return DeltaTable(str(path)).transaction_version(app_id)
 
 
+def writers(path: Path, app_id: str) -> frozenset[str]:
+    """The transaction ids of the applications that wrote to a table; empty without a table.
+
+    Delta writes them into the checksum file of a version (Delta protocol, "Version Checksum File"); commits of delta-rs have
+    none, so those of later commits are missing here, except for ``app_id``.
+    """
+    own = frozenset({app_id} if transaction_version(path, app_id) is not None else ())
+    for file in sorted((path / "_delta_log").glob("[0-9]*.crc"), reverse=True):
+        try:
+            transactions = json.loads(file.read_text(encoding="utf-8")).get("setTransactions")
+        except (OSError, ValueError):
+            # It was removed with old versions, or is being written.
+            continue
+        if transactions is not None:
+            return own | {str(each["appId"]) for each in transactions}
+    return own
+
+
 def user_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON object in the ``userMetadata`` of a commit; empty if there is none or it is not a JSON object.
 

@@ -17,7 +17,6 @@ from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
     ContractRefusedError,
-    DeclarationConflictError,
     GateRefusedError,
     TidegateError,
 )
@@ -83,12 +82,7 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     state = progress.read(context.checkpoint)
     transactions = tables.transactions(context.spark, context.live)
     prefix = f"{context.pipeline.name}/{context.flow.name}/"
-    other_flows = sorted({app_id.rsplit("/", 2)[0] for app_id in transactions if not app_id.startswith(prefix)})
-    if other_flows and context.app_id not in transactions:
-        raise DeclarationConflictError(
-            f"flow {context.flow.name!r}: table {context.flow.target.name!r} was written by {', '.join(other_flows)}. Keep that "
-            "flow's name, or give this flow another target: two flows cannot write the same table."
-        )
+    checkpoint.check_writers(context.flow, context.ref, transactions)
     _check_target_exists(context, state.last_committed is not None, transactions)
     if state.last_planned is None and context.ref.refresh == 0:
         _check_old_versions_finished(context)
@@ -97,11 +91,6 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != context.app_id]
     if earlier and context.app_id not in transactions and context.flow.target.keys:
         context = context.doing(Staged())
-    elif earlier and context.app_id not in transactions and context.source_table is not None:
-        raise DeclarationConflictError(
-            f"flow {context.flow.name!r}: table {context.flow.target.name!r} has no keys, so a new checkpoint version would write "
-            "every row twice. Give it keys, or another table name."
-        )
     elif context.app_id in transactions and swap.staging(context).exists():
         context = swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned

@@ -143,7 +143,7 @@ def _full_table(path: Path, source: ChangeFeed, newest: int) -> Backlog:
     rows = _sum([file.rows for file in files_of_table])
     empty = not files_of_table or rows == 0
     return Backlog(
-        summary=f"{source.table} is empty" if empty else f"all of {source.table}, version {newest}, is to be read",
+        summary=f"{source.table} is empty" if empty else f"all of {source.table}, version {newest}",
         behind=0 if empty else newest + 1,
         rows=rows,
         size=sum(file.size for file in files_of_table),

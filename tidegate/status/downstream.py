@@ -21,16 +21,20 @@ class Downstream:
     """``<pipeline>/<flow>`` of the flows that read the table's change feed, and of those downstream of them."""
     tables: tuple[str, ...]
     """The tables that these flows write."""
-    starts: tuple[str, ...]
-    """Pipelines that Airflow starts when the table, or one downstream of it, has new rows (`AfterTables`)."""
+    starts: Mapping[str, tuple[str, ...]]
+    """Pipelines that Airflow starts, each with those of these tables after whose new rows it does (`AfterTables`)."""
+    unread: frozenset[tuple[str, str]]
+    """Pairs of ``starts``, pipeline and table, in which the pipeline does not read the table: its run may have no work."""
 
     def lines(self) -> list[str]:
         """Lines of text for messages; empty if nothing is downstream."""
         lines = []
         if self.flows:
             lines.append(f"its changes are read by {', '.join(self.flows)}, which write {', '.join(self.tables)}")
-        if self.starts:
-            lines.append(f"in Airflow new rows start {', '.join(self.starts)}")
+        for pipeline, tables in self.starts.items():
+            for followed in tables:
+                only = ", which does not read them" if (pipeline, followed) in self.unread else ""
+                lines.append(f"in Airflow new rows in {followed} start {pipeline}{only}")
         return lines
 
 
@@ -51,9 +55,21 @@ def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) 
                     if flow.target.name not in reached:
                         # The loop continues with it.
                         reached.append(flow.target.name)
-    starts = [
-        pipeline.name
-        for pipeline in pipelines
-        if isinstance(pipeline.schedule, AfterTables) and not set(pipeline.schedule.tables).isdisjoint(reached)
-    ]
-    return Downstream(flows=tuple(flows), tables=tuple(reached[1:]), starts=tuple(starts))
+    following = {each.name: each for each in pipelines if isinstance(each.schedule, AfterTables)}
+    starts = {name: tuple(table for table in reached if _follows(each, table)) for name, each in following.items()}
+    unread = {
+        (name, table)
+        for name, tables in starts.items()
+        for table in tables
+        if not any(isinstance(flow.source, ChangeFeed) and flow.source.table == table for flow in following[name].flows)
+    }
+    return Downstream(
+        flows=tuple(flows),
+        tables=tuple(reached[1:]),
+        starts={name: tables for name, tables in starts.items() if tables},
+        unread=frozenset(unread),
+    )
+
+
+def _follows(pipeline: Pipeline, table: str) -> bool:
+    return isinstance(pipeline.schedule, AfterTables) and table in pipeline.schedule.tables

@@ -67,6 +67,12 @@ class Lag:
     """The position up to which everything is read and committed."""
     first: bool
     """The checkpoint was never used: a new flow, a new version or a full refresh."""
+    reads: str = ""
+    """What the next increment reads, as the object of a sentence: ``2 new files in orders``."""
+    unfinished: str = ""
+    """What earlier runs left unfinished, which comes first: sentences, separated by semicolons."""
+    remarks: str = ""
+    """What a person should know about the source: sentences, separated by semicolons."""
     ahead: str = ""
     """What is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
     rewritten: int = 0
@@ -119,7 +125,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     """The lag of one flow behind its own source; rows that upstream flows have yet to write are not counted.
 
     Raises:
-        SpecError: The flow's suite or transform is missing or cannot be read.
+        SpecError: The flow's suite or transform is missing or cannot be read, or another flow wrote its table.
         SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
         OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
@@ -131,6 +137,8 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     ref = checkpoint.current(layout, pipeline, flow)
     folder = ref.path(layout)
     state = progress.read(folder)
+    if state.last_committed is None:
+        checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
     pending = _backlog(environment, layout, flow, ref, committed)
     refused = None if state.pending_batch is None else _refused(layout, resolved, ref, state.pending_batch)
@@ -141,6 +149,16 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     backfill = _unfinished_backfill(layout, pipeline, flow, ref)
     claimed = _claim_pending(layout, pipeline, flow)
     unfinished = state.pending_batch is not None or swap_pending or backfill is not None or claimed
+    left = _unfinished(
+        state.pending_batch,
+        quarantined_whole=quarantined_whole,
+        swap_pending=swap_pending,
+        backfill=backfill,
+        claimed=claimed,
+    )
+    remarks = _sentences(
+        pending.skipped, _rewritten(pending.rewritten), _expiry_warning(layout, pipeline, flow, pending)
+    )
     off = overrides.switched_off(layout, pipeline.name, flow.name)
     has_work = off is None and refused is None and (pending.has_data or unfinished)
     return Lag(
@@ -155,18 +173,10 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         has_work=has_work,
         refused=refused is not None,
         switched_off=off is not None,
-        reason=off.summary()
-        if off is not None
-        else _reason(
-            pending,
-            state.pending_batch,
-            refused,
-            quarantined_whole=quarantined_whole,
-            swap_pending=swap_pending,
-            backfill=backfill,
-            claimed=claimed,
-        )
-        + _expiry_warning(layout, pipeline, flow, pending),
+        reason=off.summary() if off is not None else _sentences(refused or _work(pending, left), remarks),
+        reads=pending.summary,
+        unfinished="" if refused is not None else left,
+        remarks=remarks,
         position=pending.position,
         first=state.last_committed is None,
         ahead=pending.ahead,
@@ -204,7 +214,8 @@ def plan(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow
             and lags[upstream.name].has_work
             and not (lag.has_work or lag.switched_off)
         ):
-            lag = dataclasses.replace(lag, has_work=True, reason=f"reads what flow {upstream.name} writes")
+            written = f"what flow {upstream.name} writes"
+            lag = dataclasses.replace(lag, has_work=True, reason=f"reads {written}", reads=written)
         if lag.error is None:
             swap = swap or _swap_pending(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
         lags[flow.name] = lag
@@ -316,18 +327,17 @@ def _claim_pending(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
     return lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) is None
 
 
-def _reason(
-    pending: Backlog,
-    batch_id: int | None,
-    refused: str | None,
-    *,
-    quarantined_whole: bool,
-    swap_pending: bool,
-    backfill: int | None,
-    claimed: bool,
+def _sentences(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _work(pending: Backlog, unfinished: str) -> str:
+    return _sentences(unfinished, pending.summary if pending.has_data or not unfinished else "")
+
+
+def _unfinished(
+    batch_id: int | None, *, quarantined_whole: bool, swap_pending: bool, backfill: int | None, claimed: bool
 ) -> str:
-    if refused is not None:
-        return refused
     parts = []
     if quarantined_whole:
         parts.append(f"batch {batch_id} was refused and goes to quarantine whole")
@@ -339,20 +349,18 @@ def _reason(
         parts.append(f"backfill or reingest {backfill} is half-written and will be finished first")
     if claimed:
         parts.append("a replay of its quarantine was interrupted and will be finished or undone first")
-    if pending.has_data or not parts:
-        parts.append(pending.summary)
-    if pending.skipped:
-        parts.append(pending.skipped)
-    if pending.rewritten:
-        files = count(pending.rewritten, "file")
-        parts.append(
-            f"{files} changed after being read and will not be read again: land the new content under a new name"
-        )
-    return "; ".join(parts)
+    return _sentences(*parts)
+
+
+def _rewritten(number: int) -> str:
+    if not number:
+        return ""
+    files = count(number, "file")
+    return f"{files} changed after being read and will not be read again: land the new content under a new name"
 
 
 def _expiry_warning(layout: Layout, pipeline: Pipeline, flow: Flow, pending: Backlog) -> str:
-    """A warning to append to the reason if the topic's retention will soon delete unread messages; else empty."""
+    """A warning if the topic's retention will soon delete unread messages; else empty."""
     runs = pipeline.thresholds_of(flow).expiry_runs
     if runs is None or not pending.unread:
         return ""
@@ -365,7 +373,7 @@ def _expiry_warning(layout: Layout, pipeline: Pipeline, flow: Flow, pending: Bac
     if remaining >= expiry.limit(runs, interval_of(pipeline, now)):
         return ""
     return (
-        f"; at the present rate the topic will delete unread messages in ~{span(remaining)}: "
+        f"at the present rate the topic will delete unread messages in ~{span(remaining)}: "
         "run the flow, or raise the topic's retention"
     )
 

@@ -39,6 +39,8 @@ def of_topic(
 ) -> Backlog:
     """Messages of a topic that are in no committed batch.
 
+    Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
+
     Args:
         target: The flow's table; the size of its rows estimates the size of a message.
 
@@ -70,15 +72,15 @@ def of_topic(
         for partition, (begin, end) in sorted(description.bounds.items())
     }
     pending = sum(end - begin for begin, end in ranges.values())
-    summary = f"{count(pending, 'new message')} in topic {source.topic}"
+    summary = f"up to {count(pending, 'new message')} in topic {source.topic}"
     message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
         summary=summary if pending else f"nothing new in topic {source.topic}",
         behind=pending,
         rows=pending,
         size=round(pending * message_bytes),
-        # A new version starts after the offsets that are in bronze; only the job looks them up.
-        rows_exact=committed is not None or delta.current_version(target) is None,
+        # Also, a new version starts after the offsets that are in bronze; only the job looks them up.
+        rows_exact=not pending,
         size_exact=not pending,
         position=" ".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items())) or NOTHING_READ,
         has_data=pending > 0,
