@@ -59,7 +59,10 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
     batches = [record for record in records if record.is_batch]
     read = sum(record.read for record in batches if record.kind != "recompute")
     uneven = sum(record.imbalance() != 0 for record in records)
-    details = f"{count(len(batches), 'batch', 'batches')}, {read:,} rows read, {uneven} of {len(records)} lines do not balance"
+    lines = count(len(records), "line")
+    details = (
+        f"{count(len(batches), 'batch', 'batches')}, {count(read, 'row')} read, {uneven} of {lines} do not balance"
+    )
     return Check(f"{pipeline.name}: the ledger balances", details, bool(records) and uneven == 0)
 
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidegate.errors import SourceUnavailableError
+from tidegate.formatting import count
 
 TOPIC = "clickstream"
 """As ``pipelines/clickstream.py`` declares it."""
@@ -121,7 +122,9 @@ def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> 
     if pending or refused:
         reason = refused[0] if refused else f"no answer within {SECONDS_TO_WAIT:g} seconds"
         number = pending + len(refused)
-        raise SourceUnavailableError(f"The broker at {bootstrap} did not acknowledge {number} messages: {reason}")
+        raise SourceUnavailableError(
+            f"The broker at {bootstrap} did not acknowledge {count(number, 'message')}: {reason}"
+        )
 
 
 def _view(rng: random.Random, number: int, *, minutes: float, since: datetime = MORNING) -> Message:

@@ -31,7 +31,7 @@ def landed_files(console: Console, files: Sequence[Landed]) -> None:
     """Print the files of a wave; ordinary days take one line together."""
     plain = [file for file in files if not file.what]
     odd = [file for file in files if file.what]
-    total = f"{count(len(files), 'file')}, {sum(f.rows for f in files):,} records, {size(sum(f.size for f in files))}"
+    total = f"{count(len(files), 'file')}, {count(sum(f.rows for f in files), 'record')}, {size(sum(f.size for f in files))}"
     console.print(f"[bold]Landed[/] in flights/: {total}")
     if plain:
         console.print(f"  {plain[0].name} … {plain[-1].name}: {count(len(plain), 'ordinary day')}", highlight=False)
@@ -43,7 +43,9 @@ def landed_files(console: Console, files: Sequence[Landed]) -> None:
 def landed_messages(console: Console, counts: Mapping[str, int]) -> None:
     """Print the number of messages of a wave, by kind."""
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items(), key=lambda item: -item[1]))
-    console.print(f"[bold]Sent[/] to topic clickstream: {sum(counts.values()):,} messages ({kinds})", highlight=False)
+    console.print(
+        f"[bold]Sent[/] to topic clickstream: {count(sum(counts.values()), 'message')} ({kinds})", highlight=False
+    )
 
 
 def run_result(
@@ -156,7 +158,7 @@ def _table(*names: str, right: Collection[str]) -> Table:
 
 def _written(flow: FlowReport) -> str:
     groups = flow.total("upserted") + flow.total("deleted")
-    return f"{groups:,} groups" if flow.total("groups") else f"{flow.total('written'):,}"
+    return count(groups, "group") if flow.total("groups") else f"{flow.total('written'):,}"
 
 
 def _quarantined(flow: FlowReport) -> str:

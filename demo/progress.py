@@ -94,7 +94,7 @@ def _draw(progress: Progress, bar: TaskID, flow: FlowReport, expected: int) -> N
     read = flow.total("read")
     batches = count(len(flow.batches), "batch", "batches")
     if flow.state in _ENDED:
-        progress.update(bar, total=1, completed=1, details=f"{read:,} rows in {batches}, {flow.state}")
+        progress.update(bar, total=1, completed=1, details=f"{count(read, 'row')} in {batches}, {flow.state}")
     else:
-        details = f"{read:,} rows in {batches}" if flow.batches else "first batch"
+        details = f"{count(read, 'row')} in {batches}" if flow.batches else "first batch"
         progress.update(bar, total=expected or None, completed=read, details=details)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import SourceUnavailableError
+from tidegate.formatting import count
 from tidegate.probes import kafka
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
         consumer.close()
     if len(messages) < wanted:
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} delivered {len(messages)} of {wanted} messages in {patience:g} s."
+            f"The broker at {bootstrap} delivered {len(messages)} of {count(wanted, 'message')} in {patience:g} s."
         )
     return messages
 

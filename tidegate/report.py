@@ -15,6 +15,7 @@ import pendulum
 
 from tidegate import identity, json_codec
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
+from tidegate.formatting import count
 
 FORMAT = 1
 """Incremented when a reader of the old format would misread the new one."""
@@ -52,8 +53,9 @@ class ExpectationResult:
         """The rule and its counts in one phrase, without a value of the data."""
         if self.unexpected is None:
             return f"{self.rule} ({self.note})" if self.note else self.rule
+        verb = "breaks" if self.unexpected == 1 else "break"
         needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
-        return f"{self.rule} ({self.unexpected:,} of {self.evaluated:,} rows break it{needed})"
+        return f"{self.rule} ({self.unexpected:,} of {count(self.evaluated or 0, 'row')} {verb} it{needed})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
     dispositions = any(flow.total(name) for name in _DISPOSITIONS)
     if flow.total("groups"):
         # A backfill has dispositions of rows as well; the rows of an increment of groups only name the groups.
-        named_by = "" if dispositions else f", named by {flow.total('read'):,} changed rows"
+        named_by = "" if dispositions else f", named by {formatting.count(flow.total('read'), 'changed row')}"
         yield "groups", _balance(flow, "groups", "recomputed", _GROUPS) + named_by
     if any(batch.kind == "replay" for batch in flow.batches):
         balance = _balance(flow, "read", "replayed", _DISPOSITIONS).replace(" quarantined", " refused again")
@@ -76,6 +76,7 @@ def _by_rule(rows_by_rule: Mapping[str, int]) -> str:
 def _lag(lag: Mapping[str, Any] | None) -> str:
     if lag is None or "rows" not in lag:
         return "unknown"
-    rows = "?" if lag["rows"] is None else formatting.approximate(f"{lag['rows']:,}", lag["rows_exact"])
+    rows = lag["rows"]
+    rows = "? rows" if rows is None else formatting.approximate(formatting.count(rows, "row"), lag["rows_exact"])
     size = "?" if lag["bytes"] is None else formatting.approximate(formatting.size(lag["bytes"]), lag["bytes_exact"])
-    return f"{rows} rows ({size})"
+    return f"{rows} ({size})"

@@ -201,7 +201,7 @@ def test_waive_prints_how_many_are_waived_and_how_many_remain_open(quarantine: P
     [
         (("waive", "orders", "silver", "--reason", " "), "waiving needs a reason"),
         (("waive", "orders", "silver", "--reason", "x", "--rule", "a' OR 1=1"), "is not a rule name"),
-        (("waive", "orders", "silver", "--reason", "x", "--since", "soon"), "is not a day"),
+        (("waive", "orders", "silver", "--reason", "x", "--since", "soon"), "is not a date"),
         (("waive", "orders", "silvr", "--reason", "x"), "did you mean 'silver'"),
         (("expire", "orders", "--older-than", "a month"), "is not an age"),
     ],

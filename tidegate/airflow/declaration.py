@@ -7,6 +7,7 @@ declaration and its fingerprint are part of the DAG's documentation.
 from __future__ import annotations
 
 from tidegate.fingerprints import fingerprint
+from tidegate.formatting import count
 from tidegate.json_codec import to_plain
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline
@@ -59,7 +60,7 @@ def _source(flow: Flow) -> str:
             files = f"{source.format} files `{source.path}/{source.glob}`"
             return f"{files}, at most {source.max_files_per_trigger:,} a batch"
         case KafkaSource():
-            return f"topic `{source.topic}`, at most {source.max_offsets_per_trigger:,} messages a batch"
+            return f"topic `{source.topic}`, at most {count(source.max_offsets_per_trigger, 'offset')} a batch"
         case ChangeFeed():
             return f"changes of `{source.table}`, about {source.max_bytes_per_trigger} a batch"
 

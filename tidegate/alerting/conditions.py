@@ -130,7 +130,8 @@ def lag(case: Case) -> str | None:
     rows = case.observation.lag_rows
     if rows is None or rows <= case.limit:
         return None
-    return f"{formatting.approximate(f'{rows:,}', case.observation.lag_exact)} rows behind, more than {case.limit:,}"
+    behind = formatting.approximate(formatting.count(rows, "row"), case.observation.lag_exact)
+    return f"{behind} behind, more than {case.limit:,}"
 
 
 def lag_age(case: Case) -> str | None:

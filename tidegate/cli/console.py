@@ -17,6 +17,9 @@ from tidegate import formatting
 _UNLIMITED_WIDTH = 10_000
 """Width of an output that is not a terminal: nothing is wrapped or truncated, so that `grep` works."""
 
+_LONGEST_RULE = 100
+"""Characters of the line below the headers, in an output that is not a terminal."""
+
 _STYLES = {
     "up to date": "green",
     "done": "green",
@@ -56,7 +59,9 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right:
         return
     with out.capture() as printed:
         out.print(table)
-    print("\n".join(line.rstrip() for line in printed.get().rstrip("\n").split("\n")))
+    header, rule, *lines = (line.rstrip() for line in printed.get().rstrip("\n").split("\n"))
+    # Otherwise the rule is as long as the longest error message.
+    print("\n".join([header, rule[:_LONGEST_RULE], *lines]))
 
 
 def print_json(value: Any) -> None:

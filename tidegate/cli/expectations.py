@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegate import formatting
 from tidegate.cli import console, project
 from tidegate.environment import Environment
 from tidegate.errors import EX_CONFIG, RequestError, TidegateError
@@ -125,8 +126,8 @@ def coverage(
     missed = sum(not line["caught_by"] for line in results)
     recorded = sum(all(rule.endswith(mutants.RECORDED) for rule in line["caught_by"]) for line in results) - missed
     console.echo(
-        f"{len(results) - missed - recorded} of {len(results)} changes are caught, {recorded} are recorded only, "
-        f"{missed} are not caught"
+        f"of {formatting.count(len(results), 'change')}: {len(results) - missed - recorded} caught, {recorded} recorded only, "
+        f"{missed} not caught"
     )
 
 

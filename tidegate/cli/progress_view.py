@@ -11,6 +11,7 @@ from typing import Protocol
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tidegate.cli import console
+from tidegate.formatting import count
 from tidegate.report import FlowReport, RunReport
 
 
@@ -51,7 +52,7 @@ class Lines:
         if flow.state == "running" and self._states.get(flow.flow) != "running":
             _line(f"{flow.flow}: running")
         for batch in flow.batches[self._batches.get(flow.flow, 0) :]:
-            what = f"{batch.groups:,} groups" if batch.kind in ("recompute", "swap") else f"{batch.read:,} rows"
+            what = count(batch.groups, "group") if batch.kind in ("recompute", "swap") else count(batch.read, "row")
             _line(f"{flow.flow}: batch {batch.batch_id}, {what}, {batch.seconds:.1f} s")
         if flow.state not in ("waiting", "running") and self._states.get(flow.flow) != flow.state:
             _line(f"{flow.flow}: {flow.state}")
@@ -85,9 +86,9 @@ class _Bars:
             self._progress.start_task(task)
         groups, read = flow.total("groups"), flow.total("read")
         text = (
-            f"{flow.state}, {len(flow.batches)} batches, {groups:,} groups"
+            f"{flow.state}, {count(len(flow.batches), 'batch', 'batches')}, {count(groups, 'group')}"
             if groups
-            else f"{flow.state}, {read:,} rows"
+            else f"{flow.state}, {count(read, 'row')}"
         )
         if flow.state == "running":
             expected = (flow.lag_before or {}).get("rows")

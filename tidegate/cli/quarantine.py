@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate import formatting
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -82,7 +83,7 @@ def list_open(
         console.echo(f"{each}: {total:,} open{closed}{hint}")
         if counts[each].claimed:
             console.echo(
-                f"{each}: a replay was interrupted with {counts[each].claimed:,} claimed entries; "
+                f"{each}: a replay was interrupted with {formatting.count(counts[each].claimed, 'claimed entry', 'claimed entries')}; "
                 f"`tidegate quarantine replay {name} {each}` finishes it first"
             )
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate import formatting
 from tidegate.cli import console, project
 from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
 from tidegate.cli.run import attempt
@@ -53,7 +54,8 @@ def replay(
         )
         return
     if replayable.interrupted:
-        console.echo(f"{only.name}: {replayable.interrupted:,} entries of an interrupted replay are finished first")
+        entries = formatting.count(replayable.interrupted, "entry", "entries")
+        console.echo(f"{only.name}: first finishes {entries} of an interrupted replay")
     request = RunRequest.of_replay(
         pipeline,
         only.name,

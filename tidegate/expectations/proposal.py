@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from tidegate.expectations.profile import Profile
+from tidegate.formatting import count
 
 
 def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequence_by: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def _values(profile: Profile, is_key: bool) -> Iterator[dict[str, Any]]:
         yield _rule(
             "expect_column_values_to_be_in_set",
             "warning",
-            f"all values in {profile.rows:,} rows",
+            f"all values in {count(profile.rows, 'row')}",
             column=column,
             value_set=list(profile.choices),
         )

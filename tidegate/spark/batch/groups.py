@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
+from tidegate.formatting import count
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger
 from tidegate.spark.batch.split import Decision, Split
@@ -208,8 +209,8 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
     returned, distinct = groups.count(), groups.select(*keys).distinct().count()
     if returned != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {returned} rows for {distinct} groups; it must return one row "
-            "per group: group by the table's keys"
+            f"flow {context.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for {count(distinct, 'group')}; it "
+            "must return one row per group: group by the table's keys"
         )
     unknown = _join_on_keys(groups, affected, keys, "left_anti").count()
     if unknown:
@@ -217,7 +218,7 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
             context.flow.name,
             batch_id,
             {"invented": unknown},
-            f"transform {name!r} returns {unknown} groups that are not in the change feed; nothing was written. "
+            f"transform {name!r} returns {count(unknown, 'group')} outside the change feed; nothing was written. "
             "It must group the rows that it is given and add no others",
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate import report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
+from tidegate.formatting import count
 from tidegate.spark.batch import groups, quarantine
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.intake import contracts, parse
@@ -238,7 +239,7 @@ def _check_ids(context: FlowContext, batch_id: int, records: DataFrame, output: 
             context.flow.name,
             batch_id,
             {"lost": dropped, "invented": added},
-            f"transform {context.flow.transform!r} dropped {dropped} rows and added {added}; nothing was written. "
+            f"transform {context.flow.transform!r} dropped {count(dropped, 'row')} and added {added:,}; nothing was written. "
             "A transform must return every row: to filter one, set _filtered to the name of the rule. It must keep _row_id.",
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
 from tidegate.errors import LedgerImbalanceError
+from tidegate.formatting import count
 from tidegate.report import BatchRecord
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.sinks import Transaction
@@ -104,7 +105,7 @@ def check_balance(context: FlowContext, record: BatchRecord) -> None:
             context.flow.name,
             record.batch_id,
             json_codec.to_plain(record),
-            f"{record.imbalance()} rows have no disposition, or several ({_describe_counts(record)}); nothing was written. "
+            f"{count(record.imbalance(), 'row')} without a disposition, or with several ({_describe_counts(record)}); nothing was written. "
             f"Check transform {context.flow.transform!r}.",
         )
 
@@ -122,7 +123,7 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
             context.flow.name,
             split.prepared.batch_id,
             json_codec.to_plain(split.prepared),
-            f"{split.expected_rows} rows were to be written to {context.target}, its commit {commit.version} reports {reported}",
+            f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}",
         )
 
 

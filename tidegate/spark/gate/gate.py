@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as F
 
 from tidegate.errors import SpecError
+from tidegate.formatting import count
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
 from tidegate.spark.gate.lake_context import activate
@@ -160,7 +161,7 @@ class SuiteGate:
                 continue
             if (flagged := split.get(rule.name, 0)) != unexpected:
                 raise SpecError(
-                    f"expectation {rule.name} ({rule.type}) flags {flagged:,} rows, but Great Expectations counts "
+                    f"expectation {rule.name} ({rule.type}) flags {count(flagged, 'row')}, but Great Expectations counts "
                     f"{unexpected:,}: it cannot split this batch. Write the rule in another way."
                 )
 

@@ -28,6 +28,7 @@ import pendulum
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
+from tidegate.formatting import count
 from tidegate.ops import store
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
@@ -152,7 +153,7 @@ def finish_interrupted(context: FlowContext) -> None:
         else:
             claims.release(context.quarantine, number)
             context.report.notes.append(
-                f"released the entries of the interrupted replay {number}: {unfinished.entries:,} entries are open again"
+                f"released the entries of the interrupted replay {number}: {count(unfinished.entries, 'entry', 'entries')} open again"
             )
     marker.unlink(missing_ok=True)
 

@@ -14,6 +14,7 @@ from great_expectations.compatibility.pydantic import Field, root_validator
 from great_expectations.expectations.expectation import BatchExpectation, ColumnAggregateExpectation
 from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
 
+from tidegate.formatting import count
 from tidegate.spark.gate.custom.sentence import SentenceRenderer
 from tidegate.spark.gate.lake_context import current
 from tidegate.spark.gate.rules import short_name
@@ -41,14 +42,14 @@ def compare(
         note, success = "the batch has no value to compare", True
     elif len(earlier) < min_batches:
         note, success = (
-            f"{observed:,.4g}; passes until there are {min_batches} earlier batches (now {len(earlier)})",
+            f"{observed:,.4g}; passes below {count(min_batches, 'earlier batch', 'earlier batches')} (now {len(earlier)})",
             True,
         )
     else:
         average = fmean(earlier)
         allowed = tolerance * abs(average) if relative else tolerance
         success = abs(observed - average) <= allowed
-        note = f"{observed:,.4g}, allowed {average:,.4g} ± {allowed:,.4g} by {len(earlier)} earlier batches"
+        note = f"{observed:,.4g}, allowed {average:,.4g} ± {allowed:,.4g} by {count(len(earlier), 'earlier batch', 'earlier batches')}"
     return {"success": success, "result": {"observed_value": observed, "details": {"note": note}}}
 
 
