@@ -22,13 +22,13 @@ def midnight(day: object, timezone: str = "UTC") -> pendulum.DateTime:
     """
     if isinstance(day, str) and re.fullmatch(PATTERN, day):
         try:
-            found = datetime.date.fromisoformat(day)
+            date = datetime.date.fromisoformat(day)
         except ValueError:
             pass
         else:
-            if not FIRST <= found <= LAST:
+            if not FIRST <= date <= LAST:
                 raise ValueError(f"is out of range; write a date from {FIRST} to {LAST}")
-            return pendulum.datetime(found.year, found.month, found.day, tz=timezone)
+            return pendulum.datetime(date.year, date.month, date.day, tz=timezone)
     raise ValueError("is not a date; write it as YYYY-MM-DD, for example 2026-03-01")
 
 

@@ -38,9 +38,9 @@ def operators() -> list[type[BaseOperator]]:
 
 
 def test_every_operator_fails_plainly() -> None:
-    found = operators()
-    assert {each.__name__ for each in found} >= {"PlanRun", "RunFlows", "ShowFlow", "AskPerson", "EvaluateAlerts"}
-    assert [each.__name__ for each in found if not getattr(each.execute, "plain_failures", False)] == []
+    classes = operators()
+    assert {each.__name__ for each in classes} >= {"PlanRun", "RunFlows", "ShowFlow", "AskPerson", "EvaluateAlerts"}
+    assert [each.__name__ for each in classes if not getattr(each.execute, "plain_failures", False)] == []
 
 
 def test_every_task_survives_an_airflow_that_cannot_be_reached_for_a_moment() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from tidegate.formatting import count
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.report import BatchRecord
@@ -118,7 +119,7 @@ def small(summary: Summary | None) -> Markup:
         )
     )
     description = "No batch yet." if not reads else (
-        f"The last {formatting.count(len(reads), 'batch', 'batches')}, the newest at the right: {min(reads):,} to {max(reads):,} rows each, "
+        f"The last {count(len(reads), 'batch', 'batches')}, the newest at the right: {min(reads):,} to {max(reads):,} rows each, "
         f"{sum(parts):,} of {sum(reads):,} quarantined."
     )  # fmt: skip
     return Markup(
