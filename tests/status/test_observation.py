@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +15,10 @@ import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
 from tests.resolved import resolved
-from tidegate.alerting.episodes import transitions
+from tests.spark_files import delta_offset
 from tidegate.alerting.facts import Observation
-from tidegate.errors import SpecError
-from tidegate.ops import alert_history, metrics, plans
+from tidegate.checkpoints import lease
+from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
@@ -146,33 +148,33 @@ def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_lon
     assert rules(project, pipeline) == set()
 
 
-def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
-    (project.folder / "landing" / "orders").rmdir()
-    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
-    assert [(alert.flow, alert.rule) for findings in evaluated.findings for alert in findings.alerts] == [
-        ("bronze", "unreadable")
-    ]
-    assert [lag.flow for lag in evaluated.lags] == ["silver", "gold"]
+HOLD = """
+import fcntl, os, sys
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
 
 
-def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
-    append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
-    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
-    alerts = [alert for findings in evaluated.findings for alert in findings.alerts]
-    assert {alert.rule for alert in alerts} == {"unreadable"}
-    assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
-
-
-def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:
-    layout = project.layout
-    (project.folder / "landing" / "orders").rmdir()
-    (before,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
-    alert_history.append(layout, "orders", transitions((), before.findings, NOW))
-    (broken,) = evaluation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
-    alerts = evaluation.open_alerts(layout, broken, NOW)
-    assert [(each.flow, each.rule, each.certain) for each in alerts] == [
-        ("", "unreadable", True),
-        ("bronze", "unreadable", False),
-    ]
-    events = transitions(alert_history.episodes(layout, "orders"), broken.findings_including(["bronze"]), NOW)
-    assert [(event.flow, event.kind) for event in events] == [("", "opened")]
+def test_a_batch_that_a_job_writes_for_hours_is_long_and_a_rerun_counts_from_the_start_of_its_job(
+    project: Project,
+) -> None:
+    pipeline = dataclasses.replace(orders(), schedule="@hourly")
+    silver, layout = pipeline.flow("silver"), project.layout
+    table = project.table("bronze.orders", [{"order_id": "A"}])
+    # The batch was planned in January.
+    project.checkpoint(pipeline, silver).plan(0, delta_offset(1, table_id=table))
+    assert ("silver", "long_batch") not in rules(project, pipeline), "no job works on it"
+    resource = lease.checkpoint_resource("orders", "silver")
+    layout.lease(resource).parent.mkdir(parents=True)
+    command = [sys.executable, "-c", HOLD, str(layout.lease(resource))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "locked\n"
+        lease.write_owner(layout, resource, what="a job", pid=job.pid)
+        now = pendulum.now("UTC")
+        assert ("silver", "long_batch") not in rules(project, pipeline, now.add(hours=2, minutes=50))
+        assert ("silver", "long_batch") in rules(project, pipeline, now.add(hours=3, minutes=1))
+        job.kill()
+    assert ("silver", "long_batch") not in rules(project, pipeline, now.add(hours=3, minutes=1))

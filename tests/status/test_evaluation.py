@@ -1,0 +1,56 @@
+"""The alert rules of whole pipelines, and the alerts that are open, without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pendulum
+import pytest
+
+from tests.cli.project import Project, append, orders
+from tests.resolved import resolved
+from tidegate.alerting.episodes import transitions
+from tidegate.errors import SpecError
+from tidegate.ops import alert_history
+from tidegate.status import evaluation
+
+NOW = pendulum.now("UTC")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project.make(tmp_path / "project")
+    (project.folder / "landing" / "orders").mkdir()
+    return project
+
+
+def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
+    (project.folder / "landing" / "orders").rmdir()
+    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
+    assert [(alert.flow, alert.rule) for findings in evaluated.findings for alert in findings.alerts] == [
+        ("bronze", "unreadable")
+    ]
+    assert [lag.flow for lag in evaluated.lags] == ["silver", "gold"]
+
+
+def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
+    append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
+    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
+    alerts = [alert for findings in evaluated.findings for alert in findings.alerts]
+    assert {alert.rule for alert in alerts} == {"unreadable"}
+    assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
+
+
+def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:
+    layout = project.layout
+    (project.folder / "landing" / "orders").rmdir()
+    (before,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
+    alert_history.append(layout, "orders", transitions((), before.findings, NOW))
+    (broken,) = evaluation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
+    alerts = evaluation.open_alerts(layout, broken, NOW)
+    assert [(each.flow, each.rule, each.certain) for each in alerts] == [
+        ("", "unreadable", True),
+        ("bronze", "unreadable", False),
+    ]
+    events = transitions(alert_history.episodes(layout, "orders"), broken.findings_including(["bronze"]), NOW)
+    assert [(event.flow, event.kind) for event in events] == [("", "opened")]
