@@ -142,7 +142,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "lag_age",
         {"plans": waiting(2.1), "ends": RunEnds(caught_up_at=ago(3))},
         {"plans": waiting(2), "ends": RunEnds(caught_up_at=ago(3))},
-        "input that a plan met 2 h 6 min ago is not read yet, longer than 2 h (2 intervals of the schedule)",
+        "input has waited for 2 h 6 min, longer than 2 h (2 intervals of the schedule)",
     ),
     (
         "lag_growing",
@@ -289,6 +289,12 @@ def test_input_that_a_run_read_after_its_plan_does_not_wait() -> None:
     assert set(messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)))) == {"lag_age"}
     assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(29.9))) == {}
     assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)), behind=0) == {}
+
+
+def test_a_version_of_a_table_waits_from_its_commit_without_any_plan() -> None:
+    changes = {"plans": (), "ends": None, "cron": False}
+    assert messages(THRESHOLDS, unread_since=ago(2), **changes) == {}
+    assert set(messages(THRESHOLDS, unread_since=ago(2.1), **changes)) == {"lag_age"}
 
 
 def test_few_rows_that_take_little_longer_are_no_drop_of_the_rate() -> None:

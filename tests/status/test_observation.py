@@ -21,7 +21,7 @@ from tidegate.checkpoints import lease
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
 from tidegate.report import BatchRecord
-from tidegate.spec import Pipeline
+from tidegate.spec import AfterTables, ChangeFeed, Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import evaluation, observation
 from tidegate.status.flow_status import FlowStatus
@@ -146,6 +146,24 @@ def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_lon
     assert rules(project, pipeline, later) == {(flow, "missed") for flow in ("bronze", "silver", "gold")}
     plans.record_failure(project.layout, "orders")
     assert rules(project, pipeline) == set()
+
+
+def test_a_pipeline_that_follows_a_table_and_does_not_run_is_late_although_it_has_no_plan(project: Project) -> None:
+    hourly = dataclasses.replace(orders(), schedule="@hourly")
+    flow = dataclasses.replace(orders(topic="report").flow("gold"), source=ChangeFeed("bronze.orders"))
+    report = Pipeline(name="report", schedule=AfterTables("bronze.orders"), flows=(flow,))
+    declared = dataclasses.replace(resolved(report), declared={"orders": hourly, "report": report})
+    table = project.table("bronze.orders", [{"order_id": "A"}])
+    project.checkpoint(report, flow).plan(0, delta_offset(1, table_id=table)).commit(0)
+    project.table("bronze.orders", [{"order_id": "B"}])
+
+    def alerts(now: datetime) -> dict[str, str]:
+        (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("report", declared)], now)
+        return {alert.rule: alert.message for findings in evaluated.findings for alert in findings.alerts}
+
+    now = pendulum.now("UTC")
+    assert alerts(now.add(hours=1, minutes=59)) == {}
+    assert set(alerts(now.add(hours=2, minutes=1))) == {"lag_age"}
 
 
 HOLD = """

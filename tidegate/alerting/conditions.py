@@ -140,17 +140,18 @@ def lag_age(case: Case) -> str | None:
     if waiting is None or not case.observation.behind or case.now - waiting <= case.intervals:
         return None
     limit = f"{formatting.span(case.intervals)} ({case.limit:g} intervals of the schedule)"
-    return f"input that a plan met {formatting.span(case.now - waiting)} ago is not read yet, longer than {limit}"
+    return f"input has waited for {formatting.span(case.now - waiting)}, longer than {limit}"
 
 
 def waiting_since(observation: Observation) -> datetime | None:
-    """When the first plan met input that no run has read since; None if there is none."""
+    """Since when input waits: the commit of the first unread version, or the first plan that met input which no run read since."""
     read = [plan.at for plan in observation.plans if plan.behind == 0]
     if observation.ends is not None and observation.ends.caught_up_at is not None:
         # A run reads at least what its plan met.
         read.append(observation.ends.caught_up_at)
     since = max(read, default=None)
-    return next((plan.at for plan in observation.plans if plan.behind and (since is None or plan.at > since)), None)
+    met = (plan.at for plan in observation.plans if plan.behind and (since is None or plan.at > since))
+    return observation.unread_since if observation.unread_since is not None else next(met, None)
 
 
 def planned_rows(case: Case) -> list[int]:

@@ -71,6 +71,8 @@ class Observation:
     """When the batch that is being written now began; None if none is."""
     behind: int | None = None
     """Files, messages or table versions that wait now."""
+    unread_since: datetime | None = None
+    """Only for a table: when the first unread version was committed."""
     lag_rows: int | None = None
     lag_exact: bool = True
     measured: bool = True

@@ -167,7 +167,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "lag_age": Rule(
         severity="critical",
-        meaning="input that a plan met more than N intervals of the schedule ago is not read yet",
+        meaning="input has waited longer than N intervals of the schedule",
         threshold="lag_intervals",
         not_for=conditions.no_schedule,
         knows=lambda case: case.observation.behind is not None,

@@ -122,6 +122,14 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
     return [ChangedFile(rows=rows, size=size, name=name) for _, name, rows, size in files]
 
 
+def commit_ms(path: Path, version: int) -> int | None:
+    """When a version was committed, by the clock of the file system, in milliseconds since 1970; None if the log no longer has it."""
+    try:
+        return (path / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None
+
+
 def commits_since(path: Path, version: int) -> list[Commit]:
     """Every commit from ``version`` to the newest, oldest first.
 

@@ -51,7 +51,7 @@ class Thresholds:
     lag_rows: int | None = 1_000_000
     """The lag is larger, in rows (messages of a topic)."""
     lag_intervals: float | None = 2
-    """Input that a plan met this many intervals of the schedule ago is not read yet; intervals and pipelines as for
+    """Input has waited longer than this many intervals of the schedule; intervals and pipelines as for
     ``batch_intervals``."""
     lag_growing_runs: int | None = 5
     """The lag at the start of a run has grown this many times in a row."""

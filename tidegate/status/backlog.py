@@ -55,6 +55,8 @@ class Backlog:
     """For a topic: partition to the first offset that the broker still has."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """For a topic: partition to the offset that is read next, for partitions with unread messages."""
+    unread_since_ms: int | None = None
+    """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 
 
 def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None) -> Backlog:
@@ -200,6 +202,7 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, committed: P
         position=position.summary(),
         has_data=behind > 0,
         ahead=_version_range(ahead),
+        unread_since_ms=delta.commit_ms(path, ahead[0]) if ahead else None,
     )
 
 

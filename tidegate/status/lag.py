@@ -83,6 +83,8 @@ class Lag:
     """For a topic: partition to the first offset that the broker still has."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """For a topic: partition to the offset that is read next, for partitions with unread messages."""
+    unread_since_ms: int | None = None
+    """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
     error: TidegateError | None = None
     """Why the lag could not be measured; then the numbers are missing."""
 
@@ -184,6 +186,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         ignored=pending.ignored,
         first_offsets=pending.first_offsets,
         unread=pending.unread,
+        unread_since_ms=pending.unread_since_ms,
     )
 
 

@@ -68,6 +68,11 @@ def observe(
         ends=ends,
         running_since=_running_since(layout, pipeline, flow, status),
         behind=lag.behind if lag is not None else None,
+        unread_since=(
+            datetime.fromtimestamp(lag.unread_since_ms / 1000, UTC)
+            if lag is not None and lag.unread_since_ms is not None
+            else None
+        ),
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
         error=status.summary() if status.error is not None else None,
