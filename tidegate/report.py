@@ -13,9 +13,9 @@ from typing import Any, Literal, Self
 
 import pendulum
 
-from tidegate import identity, json_codec
+from tidegate import balance, formatting, identity, json_codec
+from tidegate.balance import Balance, balances_of
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
-from tidegate.formatting import count
 
 FORMAT = 1
 """Incremented when a reader of the old format would misread the new one."""
@@ -55,7 +55,7 @@ class ExpectationResult:
             return f"{self.rule} ({self.note})" if self.note else self.rule
         verb = "breaks" if self.unexpected == 1 else "break"
         needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
-        return f"{self.rule} ({self.unexpected:,} of {count(self.evaluated or 0, 'row')} {verb} it{needed})"
+        return f"{self.rule} ({self.unexpected:,} of {formatting.count(self.evaluated or 0, 'row')} {verb} it{needed})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +94,8 @@ class Verdict:
 class BatchRecord:
     """One micro-batch's line in the ledger. Counts are source rows (distinct ``_row_id``) unless they say otherwise.
 
-    ``read = written + quarantined + sum(filtered) + deduplicated + superseded + already_read`` for a flow over rows,
-    ``groups = upserted + deleted + unchanged`` for a flow that recomputes groups and for the keys of a backfill (kind
-    ``backfill``, whose rows balance as well), and
-    ``files_listed = files_opened + files_quarantined + files_already_read`` for a landing folder. A decision about
-    quarantined entries (kinds ``waive``, ``expire``, ``retire``) has ``read = closed``.
+    Each kind has balances of its own (`tidegate.balance`): of rows, of groups, of files, or of the entries that a decision is
+    about. A backfill has one of rows and one of the groups of its keys.
     """
 
     flow: str
@@ -146,21 +143,12 @@ class BatchRecord:
 
     def imbalance(self) -> int:
         """How many rows, groups or files have no disposition, or more than one; 0 when the line balances."""
-        rows = self.read - (
-            self.written
-            + self.quarantined
-            + sum(self.filtered.values())
-            + self.deduplicated
-            + self.superseded
-            + self.already_read
-        )
-        groups = self.groups - (self.upserted + self.deleted + self.unchanged)
-        files = self.files_listed - (self.files_opened + self.files_quarantined + self.files_already_read)
-        if identity.is_decision(self.kind):
-            return abs(self.read - self.closed)
-        if self.kind in ("recompute", "swap"):
-            return abs(groups)
-        return abs(rows) + abs(files) + abs(groups)
+        return sum(balance.imbalance(self) for balance in self.balances)
+
+    @property
+    def balances(self) -> tuple[Balance, ...]:
+        """The balances of its kind; the first is what the line is about."""
+        return balances_of(self.kind)
 
     @property
     def is_batch(self) -> bool:
@@ -199,12 +187,10 @@ class FlowReport:
     """Messages for people, for example that a batch had a new field and how the contract treated it."""
     seconds: float = 0.0
 
-    def total(self, count: str) -> int:
+    def total(self, name: str) -> int:
         """The sum of one of the ledger's counts over all batches of this attempt (``filtered`` over all rules)."""
-        values = (
-            getattr(batch, count) for batch in self.batches if batch.kind != "swap" or count in ("upserted", "deleted")
-        )
-        return sum(sum(value.values()) if isinstance(value, Mapping) else value for value in values)
+        counted = (batch for batch in self.batches if batch.kind != "swap" or name in ("upserted", "deleted"))
+        return sum(balance.count(batch, name) for batch in counted)
 
     def rules(self) -> dict[str, int]:
         """Quarantined rows by rule, summed over all batches of this attempt."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from tidegate import formatting
+from tidegate.balance import FILES, GROUPS, ROWS, Balance
 from tidegate.report import FlowReport
-
-_DISPOSITIONS = ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read")
-_GROUPS = ("upserted", "deleted", "unchanged")
-_FILES = ("files_opened", "files_quarantined", "files_already_read")
 
 
 def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
@@ -20,17 +18,17 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
     if flow.error is not None:
         yield flow.error["kind"], " ".join(str(flow.error["message"]).split())
     if flow.total("files_listed"):
-        yield "files", _balance(flow, "files_listed", "listed", _FILES)
-    dispositions = any(flow.total(name) for name in _DISPOSITIONS)
+        yield "files", _balance(flow, FILES, "listed")
+    dispositions = any(flow.total(name) for name in ROWS.parts)
     if flow.total("groups"):
         # A backfill has dispositions of rows as well; the rows of an increment of groups only name the groups.
         named_by = "" if dispositions else f", named by {formatting.count(flow.total('read'), 'changed row')}"
-        yield "groups", _balance(flow, "groups", "recomputed", _GROUPS) + named_by
+        yield "groups", _balance(flow, GROUPS, "recomputed") + named_by
     if any(batch.kind == "replay" for batch in flow.batches):
-        balance = _balance(flow, "read", "replayed", _DISPOSITIONS).replace(" quarantined", " refused again")
+        balance = _balance(flow, ROWS, "replayed").replace(" quarantined", " refused again")
         yield "rows", f"would be: {balance}" if flow.dry_run else balance
     elif dispositions or (flow.total("read") and not flow.total("groups")):
-        yield "rows", _balance(flow, "read", "read", _DISPOSITIONS)
+        yield "rows", _balance(flow, ROWS, "read")
     if broken := flow.rules():
         yield "quarantined", _by_rule(broken)
     if filtered := _filtered(flow):
@@ -54,10 +52,10 @@ def log_lines(flow: FlowReport) -> Iterator[str]:
         yield f"{verdict.label}: {verdict.outcome} by suite {verdict.suite}"
 
 
-def _balance(flow: FlowReport, total: str, verb: str, columns: Sequence[str]) -> str:
-    counts = ((flow.total(name), name.removeprefix("files_").replace("_", " ")) for name in columns)
-    parts = " + ".join(f"{count:,} {name}" for count, name in counts if count) or "0"
-    return f"{flow.total(total):,} {verb} = {parts}"
+def _balance(flow: FlowReport, balance: Balance, verb: str) -> str:
+    totals = SimpleNamespace(**{name: flow.total(name) for name in (balance.total, *balance.parts)})
+    parts = " + ".join(f"{number:,} {name}" for name, number in balance.lines(totals)) or "0"
+    return f"{balance.amount(totals):,} {verb} = {parts}"
 
 
 def _filtered(flow: FlowReport) -> dict[str, int]:

@@ -52,7 +52,8 @@ class Lines:
         if flow.state == "running" and self._states.get(flow.flow) != "running":
             _line(f"{flow.flow}: running")
         for batch in flow.batches[self._batches.get(flow.flow, 0) :]:
-            what = count(batch.groups, "group") if batch.kind in ("recompute", "swap") else count(batch.read, "row")
+            about = batch.balances[0]
+            what = count(about.amount(batch), about.unit)
             _line(f"{flow.flow}: batch {batch.batch_id}, {what}, {batch.seconds:.1f} s")
         if flow.state not in ("waiting", "running") and self._states.get(flow.flow) != flow.state:
             _line(f"{flow.flow}: {flow.state}")

@@ -154,5 +154,9 @@ def changed_rows(commit: tables.Commit) -> int:
 
 
 def _describe_counts(record: BatchRecord) -> str:
-    counts = {name: value for name, value in vars(record).items() if isinstance(value, int) and value}
-    return ", ".join(f"{name} {value}" for name, value in counts.items() if name not in ("batch_id", "target_version"))
+    counted = [
+        [(balance.total.replace("_", " "), balance.amount(record)), *balance.lines(record)]
+        for balance in record.balances
+        if balance.amount(record) or balance.imbalance(record)
+    ]
+    return "; ".join(", ".join(f"{name} {number}" for name, number in counts) for counts in counted)

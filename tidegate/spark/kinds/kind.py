@@ -38,6 +38,8 @@ class Kind:
     split: Callable[[FlowContext, DataFrame, int, Decision], Split | None]
     """Steps 1 and 2 for the rows of a batch, with its number and what earlier attempts wrote; None for an empty batch. What
     is in quarantine is not judged again. An error that it raises refuses the batch: nothing was written."""
+    bookkeeping: tuple[str, ...] = ()
+    """Columns of the table that are not compared: a row in which only they differ is unchanged."""
     one_write: bool = False
     """A batch writes its target only. If it is there, only the ledger line is missing, and the source is not read again."""
     needs_refresh: Callable[[FlowContext], bool] = lambda _: False

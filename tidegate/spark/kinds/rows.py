@@ -75,6 +75,7 @@ def _whole_feed(context: FlowContext, pending: Backfill) -> DataFrame:
 KIND = Kind(
     read_stream=sources.change_feed,
     split=rows.split_rows,
+    bookkeeping=rows.BOOKKEEPING,
     keys_in_window=_keys_in_window,
     split_keys=_split_keys,
     read_entries=source_records.read,

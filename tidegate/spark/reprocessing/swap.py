@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger
-from tidegate.spark.batch.rows import BOOKKEEPING
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.lake import sinks, tables
 
@@ -50,8 +49,7 @@ def swap_in(context: FlowContext) -> FlowContext:
     if replaced:
         sinks.replace_table(rows, live, txn)
     else:
-        ignored = () if context.flow.kind.has_groups else BOOKKEEPING
-        sinks.swap(rows, live, context.flow.target.keys, txn, ignored)
+        sinks.swap(rows, live, context.flow.target.keys, txn, context.kind.bookkeeping)
     return finish(context, round(time.monotonic() - started, 3))
 
 
