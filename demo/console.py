@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -131,28 +132,37 @@ def _start_airflow(services: Services, environment: Environment, undo: contextli
     # Before the start, which may be interrupted halfway.
     undo.callback(stop, to_start, grace=8.0)
     started = airflow.start(environment.variables())
-    if not started:
-        return
+    if started:
+        _announce(services, environment, started)
+    airflow.start_watch(environment.variables())
+
+
+def _announce(services: Services, environment: Environment, started: list[Service]) -> None:
+    airflow = services.airflow
     if not airflow.url.endswith(f":{PORT}"):
         services.console.print(f"Port {PORT} is in use by another program: Airflow uses another one.")
     start = time.monotonic()
-    _wait_until_ready(services, airflow, started)
+    _wait_until_ready(services, environment, started)
     services.console.print(f"Airflow … ready after {time.monotonic() - start:.0f} s")
 
 
-def _wait_until_ready(services: Services, airflow: AirflowServer, started: list[Service]) -> None:
-    files, parsed = services.dag_files, set[str]()
+def _wait_until_ready(services: Services, environment: Environment, started: list[Service]) -> None:
+    airflow, files, parsed = services.airflow, services.dag_files, set[str]()
+    starts = dict.fromkeys((service.name for service in started), datetime.now(UTC))
     start = last_change = time.monotonic()
     with services.console.status("Airflow …") as line:
         # Airflow never lists a file without a DAG: after a time without new files, all are assumed to be parsed.
-        while not (healthy := airflow.healthy()) or (
+        while not (healthy := airflow.healthy(starts)) or (
             not files <= parsed and not (parsed and time.monotonic() - last_change > _QUIET_SECONDS)
         ):
             what = "reads the pipelines" if healthy else "starts"
             line.update(f"Airflow {what} … {time.monotonic() - start:.0f} s")
-            if ended := [service for service in started if service.leader is None]:
+            if ended := [each for each in airflow.services.values() if each.name in starts and each.leader is None]:
                 logs = "\n".join(f"{service.name}: {service.log_tail()}" for service in ended)
                 raise SetupError(f"Airflow did not start. The end of the logs of the components that ended:\n{logs}")
+            # A component that was about to end counted as running.
+            for late in airflow.start_ended(environment.variables()):
+                starts[late.name] = datetime.now(UTC)
             if time.monotonic() - start > _READY_SECONDS:
                 folder = airflow.services["api-server"].folder
                 raise SetupError(f"Airflow did not become ready in {_READY_SECONDS:.0f} s; its logs are in {folder}")
@@ -180,13 +190,15 @@ def status(services: Services) -> None:
     """Print what runs, the addresses, and how to log in."""
     airflow, broker = services.airflow, services.broker()
     running = airflow.running()
-    not_running = [name for name in airflow.services if name not in running]
+    parts = {**airflow.services, airflow.watch.name: airflow.watch}
+    not_running = [name for name, part in parts.items() if part.leader is None]
     print_line = services.console.print
     if running:
         print_line(f"Airflow       {airflow.url}  (log in as {USER}, password {airflow.password})", soft_wrap=True)
         if not_running:
             print_line(
-                f"              does not run: {', '.join(not_running)}; `make up` starts it again", style="yellow"
+                f"              does not run: {', '.join(not_running)}; `make up` starts what the watch does not start again",
+                style="yellow",
             )
         _list_pipelines(services)
         print_line(f"Commands      source {_relative(airflow_home.folder(services.project) / 'env')}")

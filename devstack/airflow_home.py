@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MIGRATED = "migrated.txt"
 _DATABASE = "airflow.db"
+_BUSY_SECONDS = 30
+"""How long a component waits for the lock of another one. By default five seconds; then scheduler and DAG processor end."""
 _SPARK_CONNECTION = {"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}
 
 
@@ -95,6 +97,9 @@ def _defaults() -> dict[str, str]:
         # After a scheduler was killed, its tasks wait for this check; Airflow's default is five minutes.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+        # A task tries for about a minute to reach the API server: longer than it takes to start. By default about ten seconds.
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "15",
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "10",
     }
 
 
@@ -105,7 +110,7 @@ def _fixed(root: Path) -> dict[str, str]:
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         # Overrides the shell's variable: the database of another Airflow must not be migrated.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder(root) / _DATABASE}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder(root) / _DATABASE}?timeout={_BUSY_SECONDS}",
         "AIRFLOW__API__HOST": "127.0.0.1",
     }
 

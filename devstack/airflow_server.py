@@ -2,7 +2,8 @@
 
 ``airflow standalone`` runs the same four components, but serves the logs of tasks on all network addresses (two ports,
 regardless of the configuration), leaves child processes behind when it ends, and does not restart a component that was
-killed. Here each component is a `Service`: `AirflowServer.start` starts those that do not run.
+killed. Here each component is a `Service`: `AirflowServer.start` starts those that do not run, and a watch, this module as a
+program, starts those again that end.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import json
 import os
 import secrets
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devstack import airflow_home
 from devstack.ports import LOOPBACK, free_port, is_free
-from devstack.service import Service, stop
+from devstack.service import Service, keep_running, stop
 from tidegate.errors import AirflowUnavailableError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 USER = "admin"
 PORT = 8080
@@ -50,11 +52,17 @@ class AirflowServer:
             name: Service(name=name, command=(sys.executable, "-m", "airflow", name, *options), folder=self._folder)
             for name, options in _COMPONENTS.items()
         }
+        self.watch = Service(
+            name="watch", command=(sys.executable, "-m", __name__, str(self._root)), folder=self._folder
+        )
+        """Starts components again that end, and writes a line into its log."""
 
     # ------------------------------------------------------------------------------------------------ start and stop
 
     def start(self, variables: Mapping[str, str]) -> list[Service]:
         """Start the components that do not run, without waiting until they are ready, and return them.
+
+        Stops the watch, which `start_watch` starts again: both would start the same component.
 
         Args:
             variables: Environment variables of every task that override those of this process, for example the location
@@ -65,6 +73,7 @@ class AirflowServer:
         """
         airflow_home.ensure(self._root)
         self._make_password()
+        stop([self.watch], grace=_STOP_SECONDS)
         if self.changed(variables):
             self.stop()
         if self.services["api-server"].leader is None and not is_free(self._port or PORT):
@@ -74,11 +83,19 @@ class AirflowServer:
             self._write("port", str(next(filter(is_free, (PORT, self._port or PORT)), None) or free_port()))
         self._write("variables.json", json.dumps(self._digests(variables)))
         airflow_home.write_shell_file(self._root, self._address() | dict(variables))
-        environment = airflow_home.environment(self._root) | self._address() | dict(variables)
-        stopped = [service for service in self.services.values() if service.leader is None]
-        for service in stopped:
-            service.start(environment, cwd=self._root)
-        return stopped
+        return self.start_ended(variables)
+
+    def start_ended(self, variables: Mapping[str, str]) -> list[Service]:
+        """Start the components that do not run, on the present port, and return them; arguments as for `start`."""
+        ended = [service for service in self.services.values() if service.leader is None]
+        for service in ended:
+            service.start(self._environment(variables), cwd=self._root)
+        return ended
+
+    def start_watch(self, variables: Mapping[str, str]) -> None:
+        """Start the watch, once all components are ready; arguments as for `start`."""
+        # The root of the code, which may be another folder than the project.
+        self.watch.start(self._environment(variables), cwd=Path(__file__).resolve().parents[__name__.count(".")])
 
     def changed(self, variables: Mapping[str, str]) -> list[str]:
         """Names of the variables that the running components do not have, or have with other values.
@@ -102,6 +119,7 @@ class AirflowServer:
         The API server is stopped last, so that tasks can still report their end.
         """
         others = [service for name, service in self.services.items() if name != "api-server"]
+        stop([self.watch], grace=_STOP_SECONDS)
         return stop(others, grace=_STOP_SECONDS) + stop([self.services["api-server"]], grace=_STOP_SECONDS)
 
     def running(self) -> dict[str, int]:
@@ -127,13 +145,25 @@ class AirflowServer:
         except (OSError, ValueError, KeyError) as error:
             raise SetupError(f"There is no password in {self._password_file}: run `make up`.") from error
 
-    def healthy(self) -> bool:
-        """Whether every component reports that it is healthy."""
+    def healthy(self, started: Mapping[str, datetime] | None = None) -> bool:
+        """Whether every component reports that it is healthy.
+
+        Args:
+            started: Component to the time of its start: the last heartbeat of the process before it does not count.
+        """
         try:
             components = self._request("/api/v2/monitor/health", token=None)
         except AirflowUnavailableError:
             return False
-        return all(component.get("status") == "healthy" for component in components.values())
+        if not all(component.get("status") == "healthy" for component in components.values()):
+            return False
+        for name, moment in (started or {}).items():
+            key = name.replace("-", "_")
+            # The API server has no heartbeat: it has just answered.
+            heartbeat = components.get(key, {}).get(f"latest_{key}_heartbeat")
+            if heartbeat is not None and datetime.fromisoformat(heartbeat) < moment:
+                return False
+        return True
 
     def files(self) -> dict[str, str]:
         """The DAG files that Airflow has parsed, relative to the DAG folder, each with its import error or an empty text.
@@ -179,6 +209,9 @@ class AirflowServer:
     @property
     def _password_file(self) -> Path:
         return self._home / "passwords.json"
+
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return airflow_home.environment(self._root) | self._address() | dict(variables)
 
     def _make_password(self) -> None:
         # Airflow would generate a password too, but prints it into its log. After a crash the file may be empty.
@@ -252,3 +285,14 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
+
+
+def main(project_root: Path) -> None:
+    """Start components again that end, until this process is stopped."""
+    for line in keep_running(AirflowServer(project_root).services.values(), os.environ, project_root):
+        if line:
+            print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.processes import Process, end, living
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     import psutil
@@ -25,6 +26,8 @@ MARK = "TIDEGATE_PART_OF"
 _ORPHAN_SECONDS = 5.0
 """Time for the orphans of an earlier start to exit after SIGTERM."""
 _TAIL_CHARACTERS = 3000
+_STEADY_SECONDS = 300.0
+_LONGEST_DELAY = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,41 @@ class Service:
             return None
         now = Process.of(leader.pid)
         return leader.pid if now is None or now == leader else None
+
+
+def keep_running(
+    services: Iterable[Service], environment: Mapping[str, str], cwd: Path, *, first_delay: float = 1.0
+) -> Iterator[str]:
+    """Start services again that have ended, for ever. Yields a line for each start, and an empty one after each look.
+
+    A service that ends again soon after its start waits longer and longer, up to a minute; one that ran for five minutes starts
+    at once.
+
+    Args:
+        first_delay: Seconds between two looks, and before the first new start.
+    """
+    services = list(services)
+    ended: dict[str, float] = {}
+    started: dict[str, float] = {}
+    delays: dict[str, float] = {}
+    while True:
+        now = time.monotonic()
+        for service in services:
+            name = service.name
+            if service.leader is not None:
+                ended.pop(name, None)
+                continue
+            if name not in ended:
+                ended[name] = now
+                healthy = now - started.get(name, -_STEADY_SECONDS) >= _STEADY_SECONDS
+                delays[name] = first_delay if healthy else min(delays[name] * 2, _LONGEST_DELAY)
+            if now - ended[name] >= delays[name]:
+                service.start(environment, cwd)
+                started[name] = time.monotonic()
+                del ended[name]
+                yield f"{name} had ended and was started again; the end of its log is in {name}.log.1"
+        yield ""
+        time.sleep(first_delay)
 
 
 def stop(services: Iterable[Service], *, grace: float) -> int:

@@ -177,6 +177,6 @@ def test_the_question_lists_the_recorded_changes_and_is_not_a_template(refused: 
     )
     text = question("flights", evolution.refusals(refused, "flights", SCHEMA_CHANGE_ID))
     assert "Pipeline **flights**, flow **silver**: a batch waits" in text
-    assert "- new field gate\n- new field {{ 7 * 7 }}\n" in text
+    assert {"- new field gate", "- new field {{ 7 * 7 }}"} <= set(text.splitlines())
     assert "may break: flights/gold." in text
     assert approval.task_dict["ask"].template_fields == ()

@@ -44,7 +44,7 @@ def test_home_dags_and_plugins_are_the_projects_own_whatever_the_shell_sets(tmp_
     assert environment["AIRFLOW_HOME"] == str(tmp_path / ".airflow")
     assert environment["AIRFLOW__CORE__DAGS_FOLDER"] == str(tmp_path / "dags")
     assert environment["AIRFLOW__CORE__PLUGINS_FOLDER"] == str(tmp_path / "plugins")
-    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{tmp_path}/.airflow/airflow.db"
+    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{tmp_path}/.airflow/airflow.db?timeout=30"
     assert "AIRFLOW_CONFIG" not in environment
 
 
@@ -148,3 +148,12 @@ def test_the_files_of_airflow_are_readable_only_by_their_owner(tmp_path: Path) -
     assert {"airflow.db", "airflow.cfg"} <= {path.name for path in home.iterdir()}
     open_to_others = [path for path in (home, *home.rglob("*")) if stat.S_IMODE(path.stat().st_mode) & 0o077]
     assert open_to_others == []
+
+
+def test_a_component_waits_for_the_lock_of_another_one(tmp_path: Path) -> None:
+    import sqlalchemy
+
+    (tmp_path / ".airflow").mkdir()
+    url = airflow_home.environment(tmp_path)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    with sqlalchemy.create_engine(url).connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000

@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from devstack import airflow_home
 from devstack.airflow_server import AirflowServer
-from devstack.service import Service
+from devstack.service import Service, stop
 from tidegate.errors import AirflowUnavailableError, SetupError
 
 
@@ -149,3 +150,32 @@ def test_a_shell_that_sources_the_projects_variables_does_not_cause_a_restart(
         if name.startswith("AIRFLOW"):
             monkeypatch.setenv(name, value)
     assert server.changed(LAKE) == [], "`make up` from such a shell restarts nothing"
+
+
+def test_a_component_that_ends_while_the_others_are_awaited_is_started_on_the_same_port(
+    server: AirflowServer,
+) -> None:
+    server.start(LAKE)
+    url, before = server.url, server.running()
+    stop([server.services["api-server"]], grace=1)
+    assert [service.name for service in server.start_ended(LAKE)] == ["api-server"]
+    assert server.url == url
+    assert server.running()["scheduler"] == before["scheduler"]
+
+
+def test_the_heartbeat_of_the_process_before_does_not_count(
+    server: AirflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    health = {
+        "metadatabase": {"status": "healthy"},
+        "scheduler": {"status": "healthy", "latest_scheduler_heartbeat": "2026-03-01T12:00:00.5+00:00"},
+        "dag_processor": {"status": "healthy", "latest_dag_processor_heartbeat": "2026-03-01T12:00:00.5+00:00"},
+    }
+    monkeypatch.setattr(server, "_request", lambda *_, **__: health)
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert server.healthy()
+    assert server.healthy({"scheduler": noon, "dag-processor": noon, "api-server": noon})
+    for killed in ("scheduler", "dag-processor"):
+        assert not server.healthy({killed: noon + timedelta(seconds=1)})
+    health["scheduler"]["status"] = "unhealthy"
+    assert not server.healthy()

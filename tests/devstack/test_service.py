@@ -7,12 +7,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 
-from devstack.service import Service, stop
+from devstack import service as service_module
+from devstack.service import Service, keep_running, stop
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import Process
 
@@ -127,3 +129,47 @@ def test_another_process_with_the_leaders_id_is_not_the_leader(family: Service, 
     family.folder.mkdir()
     Process(pid=os.getpid(), started="another time").write(family.folder / "family.pid")
     assert family.leader is None
+
+
+class Clock:
+    """A clock that only `sleep` advances."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_service_that_ends_is_started_again_with_a_line_and_growing_delays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(service_module, "time", clock)
+    ends = Service(name="ends", command=(sys.executable, "-c", "pass"), folder=tmp_path)
+    starts: list[float] = []
+    watch = keep_running([ends], dict(os.environ), tmp_path)
+    while len(starts) < 9:
+        if line := next(watch):
+            assert line == "ends had ended and was started again; the end of its log is in ends.log.1"
+            starts.append(clock.now)
+            wait_until(lambda: ends.leader is None, "it ends")
+    delays = [later - earlier for earlier, later in pairwise([0.0, *starts])]
+    # One second more for the look that finds that it has ended.
+    assert delays == [1, 3, 5, 9, 17, 33, 61, 61, 61]
+    clock.now += 400
+    while not next(watch):
+        pass
+    assert clock.now - starts[-1] < 410, "after a steady time the delay is short again"
+
+
+def test_a_service_that_runs_is_left_alone(family: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "time", Clock())
+    _start(family, tmp_path)
+    before = family.leader
+    watch = keep_running([family], dict(os.environ), tmp_path)
+    assert [next(watch) for _ in range(100)] == [""] * 100
+    assert family.leader == before
