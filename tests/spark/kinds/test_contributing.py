@@ -147,5 +147,5 @@ def test_a_new_kind_of_run_is_requested_planned_and_done(compact: None, spark: S
 
     run(spark, tmp_path, orders.SILVER, mode="compact")
 
-    assert (before[0], len(delta.snapshot_files(silver.live))) == (2, 1)
+    assert before[0] > 1 == len(delta.snapshot_files(silver.live))
     assert orders.table(silver.live) == before[1]
