@@ -15,7 +15,7 @@ from tidegate.pages import content, render
 from tidegate.pages.content import PER_PAGE, Content
 from tidegate.spec import Pipeline
 
-NEWEST = 200
+NEWEST = 500
 """Default number of a flow's newest lines that are exported."""
 
 
