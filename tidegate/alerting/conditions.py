@@ -103,6 +103,10 @@ def no_input_hours(case: Case) -> str | None:
     return f"no input for {formatting.span(case.now - last)}, more than {_hours(case.limit)}"
 
 
+def _intervals(number: float) -> str:
+    return f"{number:g} interval{'' if number == 1 else 's'}"
+
+
 def _running(case: Case) -> timedelta | None:
     return None if case.observation.running_since is None else case.now - case.observation.running_since
 
@@ -110,7 +114,7 @@ def _running(case: Case) -> timedelta | None:
 def long_batch(case: Case) -> str | None:
     """How long a batch has been running, or took."""
     limit, running = case.intervals, _running(case)
-    number = f"{formatting.span(limit)} ({case.limit:g} intervals of the schedule)"
+    number = f"{formatting.span(limit)} ({_intervals(case.limit)} of the schedule)"
     if running is not None and running > limit:
         return f"a batch has been running for {formatting.span(running)}, longer than {number}"
     took = timedelta(seconds=case.observation.runs[-1].longest_batch if case.observation.runs else 0)
@@ -139,7 +143,7 @@ def lag_age(case: Case) -> str | None:
     waiting = waiting_since(case.observation)
     if waiting is None or not case.observation.behind or case.now - waiting <= case.intervals:
         return None
-    limit = f"{formatting.span(case.intervals)} ({case.limit:g} intervals of the schedule)"
+    limit = f"{formatting.span(case.intervals)} ({_intervals(case.limit)} of the schedule)"
     return f"input has waited for {formatting.span(case.now - waiting)}, longer than {limit}"
 
 
@@ -165,7 +169,7 @@ def lag_growing(case: Case) -> str | None:
     rows = planned_rows(case)
     if not all(earlier < later for earlier, later in pairwise(rows)):
         return None
-    return f"lag grew {formatting.count(case.limit, 'run')} in a row, from {rows[0]:,} to {rows[-1]:,} rows"
+    return f"lag grew {formatting.count(case.limit, 'run')} in a row, from {rows[0]:,} to {formatting.count(rows[-1], 'row')}"
 
 
 def expiring(case: Case) -> str | None:

@@ -119,7 +119,7 @@ def small(summary: Summary | None) -> Markup:
         )
     )
     description = "No batch yet." if not reads else (
-        f"The last {count(len(reads), 'batch', 'batches')}, the newest at the right: {min(reads):,} to {max(reads):,} rows each, "
+        f"The last {count(len(reads), 'batch', 'batches')}, the newest at the right: {min(reads):,} to {count(max(reads), 'row')} each, "
         f"{sum(parts):,} of {sum(reads):,} quarantined."
     )  # fmt: skip
     return Markup(

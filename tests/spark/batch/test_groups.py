@@ -221,13 +221,13 @@ def test_the_transform_gets_no_internal_column_except_rescued(gold: Callable[...
         (
             lambda rows: daily(rows).union(daily(rows)),
             SpecError,
-            "returns 2 rows for 1 groups; it must return one row per group",
+            "returns 2 rows for 1 group; it must return one row per group",
         ),
         (lambda rows: daily(rows).drop("day"), SpecError, "does not return the key day"),
         (
             lambda rows: daily(rows).union(daily(rows).selectExpr("day + 100", "orders", "total")),
             LedgerImbalanceError,
-            "returns 1 groups that are not in the change feed",
+            "returns 1 group outside the change feed",
         ),
     ],
     ids=["two rows of a group", "no key", "a group without changes"],

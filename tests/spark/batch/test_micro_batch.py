@@ -198,7 +198,7 @@ def test_a_commit_with_fewer_rows_than_expected_is_an_error_and_records_no_line(
     context = latest()
     batch = Batch(context, expected_rows=3)
 
-    with pytest.raises(LedgerImbalanceError, match="3 rows were to be written"):
+    with pytest.raises(LedgerImbalanceError, match="3 rows to be written"):
         batch.run()
 
     assert batch.lines() == []

@@ -58,7 +58,7 @@ def test_a_source_row_is_written_if_one_of_its_output_rows_is_newer_than_the_tab
 
 
 def test_a_transform_that_drops_rows_is_an_imbalance(latest: Open) -> None:
-    with pytest.raises(LedgerImbalanceError, match=r"transform None dropped 1 rows and added 0; nothing was written"):
+    with pytest.raises(LedgerImbalanceError, match=r"transform None dropped 1 row and added 0; nothing was written"):
         split(latest(lambda rows: rows.where("amount > 5")), (1, 1, 10), (2, 1, 5))
 
 
@@ -74,7 +74,7 @@ def test_a_transform_that_replaces_one_row_by_another_is_an_imbalance_despite_eq
     from pyspark.sql import functions as F
 
     swapped = F.when(F.col("id") == 1, F.lit("2|1|insert")).otherwise(F.col("_row_id"))
-    with pytest.raises(LedgerImbalanceError, match="dropped 1 rows and added 0"):
+    with pytest.raises(LedgerImbalanceError, match="dropped 1 row and added 0"):
         split(latest(lambda rows: rows.withColumn("_row_id", swapped)), (1, 1, 10), (2, 1, 5))
 
 

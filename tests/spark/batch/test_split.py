@@ -78,7 +78,7 @@ def test_a_line_that_does_not_balance_is_an_error_with_its_counts(latest: FlowCo
 
     for wrong in (record(read=3, written=2), record(read=2, written=3)):
         with pytest.raises(
-            LedgerImbalanceError, match=r"1 rows have no disposition, or several \(read \d, written \d\)"
+            LedgerImbalanceError, match=r"1 row without a disposition, or with several \(read \d, written \d\)"
         ):
             check_balance(latest, wrong)
 
@@ -95,7 +95,7 @@ def test_a_commit_must_report_as_many_rows_as_expected(latest: FlowContext) -> N
 
     for wrong in (1, 3, 0):
         with pytest.raises(
-            LedgerImbalanceError, match=rf"{wrong} rows were to be written to .*, its commit 5 reports 2"
+            LedgerImbalanceError, match=rf"{wrong} rows? to be written to .*, but its commit 5 reports 2"
         ):
             check_commit(latest, split(wrong), commit)
 
@@ -144,5 +144,5 @@ def test_a_merge_must_read_as_many_rows_as_expected_and_write_no_more(latest: Fl
     split = Split(prepared=prepared, refused=None, write=lambda _: commit, expected_rows=6, settled="rows")
     check_commit(latest, split, merge_commit(6, 1, 1, 0))
 
-    with pytest.raises(LedgerImbalanceError, match="6 rows were to be written"):
+    with pytest.raises(LedgerImbalanceError, match="6 rows to be written"):
         check_commit(latest, split, commit)

@@ -34,4 +34,4 @@ def test_with_too_few_earlier_batches_it_passes_with_a_note() -> None:
     from tidegate.spark.gate.custom.drift import compare
 
     result = compare(7, [1, 1], tolerance=0, relative=True, min_batches=3)
-    assert result["result"]["details"]["note"] == "7; passes until there are 3 earlier batches (now 2)"
+    assert result["result"]["details"]["note"] == "7; passes below 3 earlier batches (now 2)"

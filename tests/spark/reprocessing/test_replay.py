@@ -202,7 +202,7 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
 
     run_flow(context)
 
-    assert context.report.notes == ["released the entries of the interrupted replay 0: 5 entries are open again"]
+    assert context.report.notes == ["released the entries of the interrupted replay 0: 5 entries open again"]
     assert (context.report.batches, states(context)) == ([], {"open": 5})
     expect_every_order_in_one_place(context)
 
