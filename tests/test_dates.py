@@ -81,5 +81,5 @@ def test_entries_can_be_selected_up_to_the_ends_of_the_range(tmp_path: Path, day
     column = pyarrow.array([datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)], pyarrow.timestamp("us", "UTC"))
     write_deltalake(str(tmp_path), pyarrow.table({"quarantined_at": column}))
     condition = Selection.check(since=day).condition(), Selection.check(until=day).condition()
-    counts = [len(store.select(tmp_path, f"SELECT 1 FROM delta_table WHERE {each}")) for each in condition]
-    assert counts == ([1, 0] if day == str(dates.FIRST) else [0, 1])
+    numbers = [len(store.select(tmp_path, f"SELECT 1 FROM delta_table WHERE {each}")) for each in condition]
+    assert numbers == ([1, 0] if day == str(dates.FIRST) else [0, 1])
