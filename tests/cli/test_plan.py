@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -181,3 +182,20 @@ def test_the_plan_of_a_new_version_of_a_table_without_keys_ends_with_the_error_o
         written_by(project, table, writer)
     result = project.run("plan", "orders")
     assert "has no keys, so a new checkpoint version would write every row twice" in result.row("silver ")
+
+
+def test_the_preview_lists_files_after_their_number_and_unfinished_work_first(up_to_date: Project) -> None:
+    read = up_to_date.land("0.csv", "order_id,amount\nA-1,1.0\nA-9,9.0\n")
+    os.utime(read, (2_000_000_000, 2_000_000_000))
+    up_to_date.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    up_to_date.land("notes.txt", "not a table")
+    pipeline = orders()
+    up_to_date.checkpoint(pipeline, pipeline.flow("bronze")).plan(1, {"logOffset": 1})
+    output = up_to_date.run("plan", "orders").out
+    assert (
+        "bronze: reads 1 new file in orders: 1.csv; not read: 1 file in the folder that does not fit *.{csv,csv.gz,csv.bz2}; "
+        "1 file changed after being read and will not be read again: land the new content under a new name" in output
+    )
+    assert "bronze: before that: batch 1 was planned and not committed" in output
+    assert "silver: reads what flow bronze writes" in output
+    assert "reads reads" not in output
