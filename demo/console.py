@@ -132,7 +132,8 @@ def _start_airflow(services: Services, environment: Environment, undo: contextli
     # Before the start, which may be interrupted halfway.
     undo.callback(stop, to_start, grace=8.0)
     started = airflow.start(environment.variables())
-    if started:
+    # Components that run may be about to end.
+    if started or not airflow.healthy():
         _announce(services, environment, started)
     airflow.start_watch(environment.variables())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,11 +15,15 @@ import pytest
 from rich.console import Console
 
 from demo import console
+from devstack.airflow_server import AirflowServer
 from devstack.ports import LOOPBACK
+from devstack.service import Service
+from tidegate.environment import Environment
 
 ANSWERS = {
     "/auth/token": {"access_token": "t"},
     "/api/v2/dags": {"dags": [{"dag_id": "orders", "is_paused": True, "relative_fileloc": "pipelines.py"}]},
+    "/api/v2/monitor/health": {"metadatabase": {"status": "healthy"}},
     "/api/v2/importErrors": {"import_errors": [{"filename": "bad.py", "stack_trace": "Traceback\nNameError: x"}]},
 }
 
@@ -81,3 +87,26 @@ def test_without_a_response_the_error_is_printed(
     busy(10**6)
     assert "Pipelines     not known: Airflow at http://127.0.0.1:" in listed(tmp_path)
     assert "answers 500" in listed(tmp_path)
+
+
+def test_a_component_that_was_about_to_end_is_started_again_while_the_others_are_awaited(
+    busy: Callable[[int], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dags").mkdir()
+    airflow = AirflowServer(tmp_path)
+    sleep = (sys.executable, "-c", "import time; time.sleep(600)")
+    airflow.services = {
+        name: Service(name=name, command=sleep, folder=tmp_path / "services") for name in ("api-server", "scheduler")
+    }
+    monkeypatch.setattr(console.Services, "airflow", airflow)
+    services = console.Services(tmp_path, Console(file=io.StringIO()))
+    try:
+        airflow.services["scheduler"].start(dict(os.environ), tmp_path)
+        before = airflow.running()
+        codes = busy(2)
+        console._wait_until_ready(services, Environment.read({"TIDEGATE_PROJECT": str(tmp_path)}), [])
+        assert airflow.running().keys() == {"api-server", "scheduler"}
+        assert airflow.running()["scheduler"] == before["scheduler"]
+        assert codes.count(500) == 2
+    finally:
+        airflow.stop()
