@@ -66,7 +66,7 @@ def compact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run of the example, registered."""
     with pytest.raises(RequestError, match="mode='compact' is not allowed"):
         request(mode="compact")
-    add_module("tidegate/spark/compact.py", monkeypatch)
+    add_module("tidegate/spark/runs/compact.py", monkeypatch)
     add_line(kinds_of_run.RUNS, "registers a kind of run", kinds_of_run, monkeypatch)
 
 
