@@ -53,6 +53,7 @@ def _create_lake(folder: Path, names: list[str], batches: int) -> None:
     (folder / "pipelines").mkdir()
     (folder / "pipelines/__init__.py").touch()
     (folder / "spark_jobs").mkdir()
+    (folder / "spark_jobs/__init__.py").touch()
     (folder / "spark_jobs/x.py").write_text("def clean(rows):\n    return rows\n")
     for name in names:
         (folder / f"pipelines/{name}.py").write_text(DECLARATION.format(name=name))
