@@ -91,7 +91,6 @@ def test_a_refused_flow_fails_and_clearing_it_runs_the_application_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TIDEGATE_SPARK_HISTORY", "http://spark:18080/")
-    Lake(layout).page("index.html", "reports")
     spark_submit(
         """
 report.application = "local-17"
