@@ -47,7 +47,7 @@ def test_the_overview_shows_every_flow(client: Client, lake: Lake) -> None:
         r"silver silver.flights not begun \d+ (?:s|min) ago ingested \d+ (?:s|min) ago nothing 0 120 3 3", page_text
     ), page_text
     assert "no Kafka broker answers" in page_text
-    assert "The last 1 batches, the newest at the right: 120 to 120 rows each, 3 of 120 quarantined" in page_text
+    assert "The last 1 batch, the newest at the right: 120 to 120 rows each, 3 of 120 quarantined" in page_text
 
 
 def test_the_overview_filters_by_name_and_status(client: Client, lake: Lake) -> None:
@@ -124,7 +124,7 @@ def test_the_overview_counts_batches_and_no_backfills(client: Client, lake: Lake
     assert re.search(
         r"silver silver.flights not begun \d+ (?:s|min) ago ingested \d+ (?:s|min) ago nothing 0 120 0 0", page_text
     ), page_text
-    assert "The last 1 batches" in page_text
+    assert "The last 1 batch, " in page_text
     page_text = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
     assert re.search(r"backfill 7 v1 \d+ (?:s|min) ago backfill 7 900 900 .* backfill by ada", page_text), page_text
 
