@@ -36,7 +36,7 @@ LANDED = f"""order_id,ordered_at,customer,amount,updated_at
 {CANARY}-type,2026-01-05T10:12:00Z,ada,{CANARY},2026-01-05T10:12:00Z
 {CANARY}-null,,{CANARY},1.00,2026-01-05T10:12:00Z
 {CANARY}-high,2026-01-05T11:45:00Z,{CANARY},{AMOUNT},2026-01-05T11:45:00Z
-{CANARY}-torn,"{CANARY}
+{CANARY}-torn,{CANARY}
 """
 EXTRA_FIELD = f"""order_id,ordered_at,customer,amount,updated_at,{PERSON}
 B-1,2026-01-07T09:30:00Z,{CANARY},19.90,2026-01-07T09:30:00Z,{CANARY}
