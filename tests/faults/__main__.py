@@ -70,9 +70,11 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool, first: str = "") -> Ou
 
 
 def table(recorded: list[Outcome]) -> str:
-    """The table of all outcomes, in Markdown."""
+    """The table of all faults, in Markdown."""
+    detected = {outcome.fault: _test(outcome) for outcome in recorded}
     rows = (
-        f"| {outcome.fault} | `{outcome.file.removeprefix('tidegate/')}` | {_test(outcome)} |\n" for outcome in recorded
+        f"| {fault.name} | `{fault.file.removeprefix('tidegate/')}` | {detected.get(fault.name, 'not tried yet')} |\n"
+        for fault in load()
     )
     return HEAD + "".join(rows)
 
