@@ -16,6 +16,10 @@ from tidegate.spark.batch.rows import replace_rows, split_rows
 from tidegate.spec import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
 
@@ -60,9 +64,20 @@ def test_each_disposition_has_its_own_count(latest: Open) -> None:
     }
 
 
+def with_filtered_copies(rows: DataFrame) -> DataFrame:
+    """Two output rows for each source row, so that rows are compared with the table before the MERGE."""
+    from pyspark.sql import functions as F
+
+    both = rows.withColumn("copy", F.explode(F.array(F.lit(False), F.lit(True))))
+    return both.withColumn("_filtered", F.when(F.col("copy"), F.lit("copy"))).drop("copy")
+
+
 @pytest.mark.usefixtures("existing_table")
-def test_a_row_is_written_only_if_its_order_is_higher_than_in_the_table(latest: Open) -> None:
-    context = latest()
+@pytest.mark.parametrize("transform", [None, with_filtered_copies], ids=["in the MERGE", "before the MERGE"])
+def test_a_row_is_written_only_if_its_order_is_higher_than_in_the_table(
+    latest: Open, transform: Callable[[DataFrame], DataFrame] | None
+) -> None:
+    context = latest(transform)
 
     result = split(
         context,
