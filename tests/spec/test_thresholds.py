@@ -104,8 +104,8 @@ def _chain(**given: object) -> tuple[Flow, Flow]:
 
 
 NOT_APPLICABLE = [
-    ({"no_input_runs": 9}, "@daily", "whose source no flow of its pipeline writes"),
-    ({"no_input_hours": 9}, "@daily", "whose source no flow of its pipeline writes"),
+    ({"no_input_runs": 9}, "@daily", "files, a topic or a table of another pipeline"),
+    ({"no_input_hours": 9}, "@daily", "files, a topic or a table of another pipeline"),
     ({"missed_runs": 9}, AfterTables("silver.other"), "with a cron schedule"),
     ({"batch_intervals": 9}, None, "with a schedule"),
     ({"lag_intervals": 9}, None, "with a schedule"),

@@ -37,6 +37,9 @@ def test_flows_their_tables_and_triggered_pipelines_are_downstream() -> None:
     assert downstream.tables == ("silver.orders", "gold.orders", "gold.report")
     assert downstream.starts == {"mail": ("gold.orders",)}, "it reads no change feed, but Airflow runs it"
     assert downstream.lines()[1:] == ["in Airflow new rows in gold.orders start mail, which does not read them"]
+    assert downstream_of("silver.orders", {"orders": orders()}).lines() == [
+        "its changes are read by orders/gold, which writes gold.orders"
+    ]
     assert downstream_of("gold.report", declared).lines() == []
 
 

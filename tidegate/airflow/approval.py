@@ -57,7 +57,9 @@ class AskPerson(HITLOperator):
         layout = attempt.layout()
         refused = evolution.refusals(layout, pipeline, schema_change_id)
         if (refused_by := refused[0].flow) != flow:
-            raise RequestError(f"schema change {schema_change_id!r} is of flow {refused_by!r} and not of {flow!r}")
+            raise RequestError(
+                f"schema change {schema_change_id!r} is of flow {refused_by!r} and not of {flow!r}; correct the name of the flow"
+            )
         if answered := evolution.answers(layout, pipeline, schema_change_id):
             raise AirflowSkipException(f"{answered[0].decided_by or 'A person'} answered {answered[0].decision!r}.")
         self.subject = f"{pipeline}: {flow} waits for a schema change"

@@ -39,7 +39,7 @@ GRACE_SECONDS = 3.5
 _KILL_SECONDS = 0.5
 """Time for processes to disappear after SIGKILL; normally milliseconds."""
 
-_NEXT_STEP = "Remove the cause, then clear this task. The next run, too, continues where this one stopped."
+_NEXT_STEP = "Remove the cause, then clear this task, or wait for the next run: both continue where this one stopped."
 
 _SECRETS = ("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_", "_AIRFLOW", "__AIRFLOW")
 

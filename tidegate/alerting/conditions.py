@@ -47,7 +47,7 @@ def no_cron(observation: Observation) -> str | None:
 
 def internal(observation: Observation) -> str | None:
     """Why a rule about an external source does not apply."""
-    return None if observation.external_source else "a flow of its pipeline writes its source"
+    return None if observation.external_source else "a flow of the same pipeline writes its source"
 
 
 def measured(case: Case) -> bool:

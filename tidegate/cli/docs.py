@@ -30,8 +30,8 @@ def docs(
 ) -> None:
     """Export the pages about a pipeline's batches as static files, and print the path of the index. Starts no JVM.
 
-    The files are made from ledger, verdicts and schema history, and replace an earlier export. They need no network and run
-    no script. Airflow serves the same pages of all batches, with the present status of the flows.
+    The files are made from ledger, verdicts, schema history, quarantine and alerts, and replace an earlier export. They need no
+    network and run no script. Airflow serves the same pages of all batches, with the present status of the flows.
     """
     layout = Layout.of(project.read())
     pipeline = project.load(name)

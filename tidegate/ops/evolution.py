@@ -194,7 +194,7 @@ def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]
         }
         raise RequestError(
             f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}; "
-            f"without an answer: {', '.join(open_ids) or 'none'}."
+            f"schema changes without an answer: {', '.join(open_ids) or 'none'}."
         )
     return refused
 

@@ -43,7 +43,7 @@ class _Links:
 
 
 def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWEST) -> Path:
-    """Write a pipeline's pages from ledger, verdicts and schema history, in place of an earlier export. Starts no JVM.
+    """Write a pipeline's pages in place of an earlier export. Starts no JVM.
 
     Args:
         folder: A new or empty folder, or one with an earlier export, which is replaced when the new one is complete.

@@ -280,7 +280,7 @@ def _failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailable
     if error.code() > 0:
         # The broker's own errors; those of librdkafka, such as a connection that breaks, are negative.
         return SourceUnavailableError(
-            f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}; correct its cause, and run again"
+            f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}; remove the cause, then run again"
         )
     return _unavailable(bootstrap, error.str())
 

@@ -135,7 +135,7 @@ def _has_schedule(pipeline: Pipeline, _: Flow) -> bool:
     return pipeline.schedule is not None
 
 
-_EXTERNAL = (_reads_external, "only for a flow whose source no flow of its pipeline writes")
+_EXTERNAL = (_reads_external, "only for a flow that reads files, a topic or a table of another pipeline")
 _SCHEDULED = (_has_schedule, "only with a schedule")
 _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
     "no_input_runs": _EXTERNAL,

@@ -30,7 +30,8 @@ class Downstream:
         """Lines of text for messages; empty if nothing is downstream."""
         lines = []
         if self.flows:
-            lines.append(f"its changes are read by {', '.join(self.flows)}, which write {', '.join(self.tables)}")
+            verb = "writes" if len(self.flows) == 1 else "write"
+            lines.append(f"its changes are read by {', '.join(self.flows)}, which {verb} {', '.join(self.tables)}")
         for pipeline, tables in self.starts.items():
             for followed in tables:
                 only = ", which does not read them" if (pipeline, followed) in self.unread else ""
