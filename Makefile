@@ -40,7 +40,7 @@ test-fast: setup-python ## Run the tests without a JVM, a database of Airflow, G
 test-nightly: setup ## Run all tests, including the long matrix of kills, components and browsers.
 	@$(BIN)/pytest $(PARALLEL) --durations=20
 
-faults: setup ## Apply forty small faults, one by one, and print which test detects each.
+faults: setup ## Apply small faults, one by one, and print which test detects each.
 	@$(BIN)/python -m tests.faults
 
 benchmark-gate: setup ## Measure the cost of a gate in a flow of a million rows.
