@@ -17,8 +17,10 @@ WRITTEN = [page for page in PAGES if page.parent.name != "reference"]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FOLDERS = (
     ".ci",
+    "benchmarks",
     "dags",
     "demo",
+    "devstack",
     "docs",
     "expectations",
     "pipelines",
@@ -90,6 +92,14 @@ def test_every_file_at_the_root_that_is_named_exists(page: Path) -> None:
     named -= {"cli.md", "declarations.md", "environment.md", "errors.md"}
 
     assert {name for name in named if not (ROOT / name).exists() and not name.startswith("failure-")} == set()
+
+
+def test_the_readme_lists_every_folder() -> None:
+    listed = next(
+        block for _, block in fenced((ROOT / "README.md").read_text(encoding="utf-8")) if "tidegate/  " in block
+    )
+
+    assert {name for name in FOLDERS if not name.startswith(".")} == set(re.findall(r"^([\w]+)/", listed, re.MULTILINE))
 
 
 def scaffold_of(name: str) -> set[str]:
