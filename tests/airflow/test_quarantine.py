@@ -10,6 +10,7 @@ import pytest
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
 from tests.cli.project import append, quarantined
+from tidegate.airflow.failure import CLEARING_HINT
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.checkpoints import lease, overrides
 from tidegate.layout import Layout, run_key
@@ -175,3 +176,4 @@ def test_show_fails_for_a_replay_that_failed(layout: Layout, entries: Path, repo
         Lake(layout).report(run.run_id, "a1", flows=[silver])
     assert run.execute("show") == "failed"
     assert message in run.message
+    assert run.message.endswith(CLEARING_HINT)

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from tidegate.errors import EX_SOFTWARE, TidegateError
 
 T = TypeVar("T")
+CLEARING_HINT = 'Clear this task without the option "Only Failed"; that clears `run` too.'
+"""The next step after the failure of a task that shows what `run` did."""
 
 
 class TaskFailure(SystemExit):

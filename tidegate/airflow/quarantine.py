@@ -15,7 +15,7 @@ from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 from tidegate import dates, registry
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
-from tidegate.airflow.failure import TaskFailure, plain_failures
+from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.environment import Environment
@@ -130,7 +130,9 @@ class ShowReplay(BaseOperator):
         """
         report = attempt.report_of_attempt(context)
         if report is None or not report.flows:
-            raise TaskFailure("the application crashed before it wrote a report; see the log of `run`")
+            raise TaskFailure(
+                f"the application crashed before it wrote a report; see the log of `run`.\n{CLEARING_HINT}"
+            )
         flow = report.flow(context["params"]["flow"])
         for line in log_lines(flow):
             self.log.info("%s", line)
@@ -138,7 +140,7 @@ class ShowReplay(BaseOperator):
             if (message := approval.ask_about(flow.error or {})) is not None:
                 self.log.info("%s", message)
             why = (flow.error or {}).get("message", f"the replay was {flow.state}.")
-            raise TaskFailure(f"{why}\nClear this task; that clears `run` too.")
+            raise TaskFailure(f"{why}\n{CLEARING_HINT}")
         return {count: flow.total(count) for count in ("read", "written", "quarantined", "superseded")}
 
 

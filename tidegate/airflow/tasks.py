@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import attach_updates, table_asset
-from tidegate.airflow.failure import TaskFailure, plain_failures
+from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
@@ -31,7 +31,6 @@ from tidegate.window import Window
 _BACKFILL = "backfill"
 """Airflow's run type of the runs of a backfill."""
 
-CLEARING_HINT = 'Clear this task without the option "Only Failed"; that clears `run` too.'
 CRASHED = "the application crashed before it reported a result of this flow; see the log of `run`."
 
 
