@@ -201,6 +201,8 @@ def test_an_export_replaces_the_earlier_one_and_refuses_a_folder_with_other_file
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(RequestError, match="has no exported pages"):
         export(layout, FLIGHTS, tmp_path / "mine")
+    with pytest.raises(RequestError, match="is not a folder"):
+        export(layout, FLIGHTS, tmp_path / "mine" / "notes.txt")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
 
 

@@ -53,8 +53,10 @@ def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWES
         The site's ``index.html``.
 
     Raises:
-        RequestError: The folder has other files.
+        RequestError: The folder has other files, or is a file.
     """
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"{folder} is not a folder; choose a new or an empty one.")
     if folder.exists() and any(folder.iterdir()) and not any(folder.glob("pages*.css")):
         raise RequestError(f"{folder} is not empty and has no exported pages; choose another folder.")
     draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
