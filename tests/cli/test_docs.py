@@ -29,7 +29,7 @@ def test_a_folder_with_other_files_is_refused(project: Project) -> None:
     (project.folder / "mine.txt").write_text("mine")
     result = project.run("docs", "orders", "--out", str(project.folder))
     assert result.code == 64
-    assert "has no exported pages" in result.err
+    assert "files that are not of an export" in result.err
     assert (project.folder / "mine.txt").read_text() == "mine"
 
 

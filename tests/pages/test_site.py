@@ -199,7 +199,10 @@ def test_an_export_replaces_the_earlier_one_and_refuses_a_folder_with_other_file
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(RequestError, match="has no exported pages"):
+    with pytest.raises(RequestError, match="files that are not of an export"):
+        export(layout, FLIGHTS, tmp_path / "mine")
+    (tmp_path / "mine" / "pages.css").write_text("a style sheet of my own")
+    with pytest.raises(RequestError, match="files that are not of an export"):
         export(layout, FLIGHTS, tmp_path / "mine")
     with pytest.raises(RequestError, match="is not a folder"):
         export(layout, FLIGHTS, tmp_path / "mine" / "notes.txt")

@@ -57,8 +57,8 @@ def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWES
     """
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is not a folder; choose a new or an empty one.")
-    if folder.exists() and any(folder.iterdir()) and not any(folder.glob("pages*.css")):
-        raise RequestError(f"{folder} is not empty and has no exported pages; choose another folder.")
+    if folder.exists() and any(folder.iterdir()) and not _is_export(folder):
+        raise RequestError(f"{folder} has files that are not of an export; choose a new or an empty folder.")
     draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
     for leftover in (draft, old):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -73,6 +73,13 @@ def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWES
     draft.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
     return folder / "index.html"
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether a folder has the style sheet of an export, and no file that an export does not write."""
+    names = [path.name for path in folder.rglob("*") if not path.is_dir()]
+    sheets = [name for name in names if name.startswith("pages") and name.endswith(".css")]
+    return bool(sheets) and all(name in sheets or name.endswith(".html") for name in names)
 
 
 def _pages(source: Content, pipeline: Pipeline, newest: int) -> Iterator[tuple[str, str]]:
