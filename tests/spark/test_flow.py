@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,6 +149,22 @@ def test_an_error_in_a_batch_is_raised_with_its_type_and_the_next_run_repeats_th
     assert (line.batch_id, line.written) == (0, 1)
 
 
+def test_an_error_after_a_refresh_names_the_new_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5})
+    run(spark, tmp_path, orders.BRONZE)
+    run(spark, tmp_path, orders.SILVER)
+
+    def fail(_: FlowContext) -> Any:
+        raise ValueError("Incomplete log file")
+
+    context = context_of_request(spark, tmp_path, orders.SILVER, mode="full_refresh")
+    context = dataclasses.replace(context, kind=dataclasses.replace(context.kind, read_stream=fail))
+    with pytest.raises(CheckpointCorruptError) as raised:
+        runs.load(context.request, context.flow)(context)
+
+    assert raised.value.path == str(context.layout.checkpoint("orders", "silver", 1, 1))
+
+
 def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5}, {"id": None, "at": 1}, {"id": 2, "at": 1, "amount": 6})
     run(spark, tmp_path, orders.BRONZE)
@@ -214,9 +229,22 @@ def test_a_missing_target_with_an_existing_checkpoint_is_an_error(spark: SparkSe
 
     write_batch(context, context.live, 0)
     flow._prepare(context)
-    shutil.rmtree(context.live)
+
+
+def test_staging_replaces_a_target_that_exists_and_not_one_that_was_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    context = orders.flow_context(spark, tmp_path, in_version_two(orders.SILVER), version=2)
+    orders.plan_batch(context, 0)
+    commit(context, 0)
     write_batch(context, swap.staging(context), 0)
-    flow._prepare(context)
+    ledger.record_batch(context, BatchRecord(flow="silver", batch_id=0, app_id=context.app_id, kind="upsert"))
+
+    with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
+        flow._prepare(context)
+
+    write_batch(context, context.live, 0, "orders/silver/v1/0")
+    assert flow._prepare(context).target == swap.staging(context)
 
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])

@@ -18,7 +18,6 @@ from tidegate.errors import (
     CheckpointIncompatibleError,
     ContractRefusedError,
     GateRefusedError,
-    TidegateError,
 )
 from tidegate.probes import delta
 from tidegate.quarantine import decision
@@ -27,7 +26,6 @@ from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import check_not_ahead
 from tidegate.spark.batch.work import Staged
-from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
@@ -160,7 +158,7 @@ def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
 def _check_target_exists(context: FlowContext, has_history: bool, transactions: dict[str, int]) -> None:
     if not has_history or context.app_id in transactions:
         return
-    if tables.exists(swap.staging(context)):
+    if transactions and tables.exists(swap.staging(context)):
         return
     lines = context.layout.ops(context.pipeline.name, "ledger")
     if delta.transaction_version(lines, context.app_id) is not None:
@@ -195,21 +193,14 @@ def _check_old_versions_finished(context: FlowContext) -> None:
 
 
 def _drain(context: FlowContext) -> None:
-    raised: list[TidegateError] = []
+    raised: list[Exception] = []
     """What a batch raised. Spark passes on only the text of an exception."""
 
     def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
             micro_batch.process(context, batch, batch_id)
         except Exception as error:
-            raised.append(
-                translate(
-                    error,
-                    what=f"flow {context.flow.name!r}",
-                    checkpoint=str(context.checkpoint),
-                    feed=str(context.source_table or ""),
-                )
-            )
+            raised.append(error)
             raise
 
     stream = context.kind.read_stream(context)

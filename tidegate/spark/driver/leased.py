@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.lease import checkpoint_resource, table_resource
 from tidegate.errors import TidegateError
 from tidegate.spark.driver import lease
@@ -40,8 +41,10 @@ def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[Non
     except TidegateError:
         raise
     except Exception as error:
+        # The work may have opened a new refresh.
+        folder = checkpoint.current(context.layout, context.pipeline, context.flow).path(context.layout)
         feed = str(context.source_table or "")
-        raise translate(error, what=work, checkpoint=str(context.checkpoint), feed=feed) from error
+        raise translate(error, what=work, checkpoint=str(folder), feed=feed) from error
     finally:
         context.report.seconds = round(time.monotonic() - started, 3)
         if tables.exists(context.live):
