@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tidegate import identity
+
 
 @dataclass(frozen=True)
 class Balance:
@@ -37,19 +39,12 @@ GROUPS = Balance("group", "groups", ("upserted", "deleted", "unchanged"))
 FILES = Balance("file", "files_listed", ("files_opened", "files_quarantined", "files_already_read"))
 DECISION = Balance("entry", "read", ("closed",))
 
-_OF_KIND: Mapping[str, tuple[Balance, ...]] = {
-    "recompute": (GROUPS,),
-    "swap": (GROUPS,),
-    "waive": (DECISION,),
-    "expire": (DECISION,),
-    "retire": (DECISION,),
-    "retire_waived": (DECISION,),
-}
-
 
 def balances_of(kind: str) -> tuple[Balance, ...]:
     """What a ledger line of this kind must balance; the first is what it is about."""
-    return _OF_KIND.get(kind, (ROWS, FILES, GROUPS))
+    if identity.is_decision(kind):
+        return (DECISION,)
+    return (GROUPS,) if kind in ("recompute", "swap") else (ROWS, FILES, GROUPS)
 
 
 def count(counts: object, name: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.batch.work import Stream
 from tidegate.spark.intake import sources
 from tidegate.spark.reprocessing.replay import Replay
 
@@ -54,9 +56,28 @@ def modified(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
 
 
+@dataclass(frozen=True)
+class Listing(Stream):
+    """A batch of the stream with these files."""
+
+    files: dict[str, int]
+
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        return PLANNED_MS
+
+    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+        return self.files
+
+
+def split_listed(
+    context: FlowContext, listed: dict[str, int], decision: Decision = NEW, batch_id: int = 0
+) -> Split | None:
+    """Split a batch with these files: modification time by path."""
+    return raw.split_files(context.doing(Listing(listed)), context.spark.range(0), batch_id, decision)
+
+
 def split(context: FlowContext, *files: Path, decision: Decision = NEW, batch_id: int = 0) -> Split:
-    listed = {str(file): modified(file) for file in files}
-    result = raw.split_landing_files(context, context.spark, batch_id, listed, PLANNED_MS, decision)
+    result = split_listed(context, {str(file): modified(file) for file in files}, decision, batch_id)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
@@ -101,7 +122,7 @@ def test_a_batch_without_files_has_no_split_and_one_with_only_bad_files_is_recor
     flow: Callable[..., FlowContext],
 ) -> None:
     context = flow()
-    assert raw.split_landing_files(context, context.spark, 0, {}, PLANNED_MS, NEW) is None
+    assert split_listed(context, {}) is None
 
     result = split_and_write(context, land(context, "empty.json", ""))
 
@@ -162,7 +183,7 @@ def test_a_quarantined_file_stays_quarantined_even_if_it_is_corrected_before_the
     quarantine.append(context, first.refused, 0, transaction(context, 0), PLANNED_MS)
     path.write_text('{"id": 1}\n')
 
-    rerun = raw.split_landing_files(context, context.spark, 0, listed, PLANNED_MS, SPLIT_BEFORE)
+    rerun = split_listed(context, listed, SPLIT_BEFORE)
 
     assert rerun is not None
     assert (files(rerun), rerun.prepared.rules, rerun.expected_rows) == ((1, 0, 1, 0), {"empty_file": 1}, 0)
@@ -193,7 +214,8 @@ def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Fl
     assert json.loads(entry["source"])["sha256"] == "", "the file was not read at all"
     entries = ({"_row_id": entry["_row_id"], "source": entry["source"]},)
     replay = context.doing(Replay(number=0, started_ms=PLANNED_MS, entries=entries))
-    assert files(split(replay, poison)) == (1, 1, 0, 0), "a replay reads it"
+    replayed = raw.split_files(replay, context.spark.range(0), 0, NEW)
+    assert replayed is not None and files(replayed) == (1, 1, 0, 0), "a replay reads it"
 
 
 def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any, ...]:

@@ -21,35 +21,17 @@ if TYPE_CHECKING:
 
 
 def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-    """Read the files that the stream listed for this batch.
+    """Read the files that the work lists for this batch; None when it lists none.
 
     Args:
-        batch: The rows of the stream. Only its session is used: see `tidegate.spark.intake.landing`.
-        decision: What an earlier attempt wrote: files that it quarantined are not judged again.
-    """
-    listed, planned_ms = context.work.listed_files(context, batch_id), context.work.planned_ms(context, batch_id)
-    return split_landing_files(context, batch.sparkSession, batch_id, listed, planned_ms, decision)
-
-
-def split_landing_files(
-    context: FlowContext,
-    spark: SparkSession,
-    batch_id: int,
-    listed: dict[str, int],
-    planned_at_ms: int,
-    decision: Decision,
-) -> Split | None:
-    """Read the listed files; None when the list is empty.
-
-    Args:
-        listed: Modification time by path, in milliseconds since 1970.
-        planned_at_ms: When the batch was planned; the same on every rerun.
+        batch: Only its session is used: see `tidegate.spark.intake.landing`.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.
     """
     from pyspark.sql import functions as F
 
     source = context.flow.source
     assert isinstance(source, FileSource)
+    spark, listed = batch.sparkSession, context.work.listed_files(context, batch_id)
     if not listed:
         return None
     unread = _unread_files(context, spark, listed, batch_id)
@@ -63,7 +45,7 @@ def split_landing_files(
         good, failed = _apply_earlier_split(context, spark, batch_id, checked)
     rows = landed.rows(spark, good).select(
         "*",
-        F.timestamp_millis(F.lit(planned_at_ms)).alias("_ingested_at"),
+        F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))).alias("_ingested_at"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
     count = sum(file.records for file in good)
