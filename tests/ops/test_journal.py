@@ -8,7 +8,9 @@ import pytest
 
 from tests.airflow.lake import Lake
 from tidegate.layout import Layout
+from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
+from tidegate.schema.changes import Change
 
 ADA = {"mode": "backfill", "requested_by": "ada"}
 
@@ -33,6 +35,27 @@ def test_a_refused_backfill_is_distinct_from_the_batch_with_its_number(lake: Lak
     backfill, batch = Journal(lake.layout).lines("flights", limit=10)
     assert (backfill.is_batch, backfill.record, backfill.unmet) == (False, None, ("in_set(origin)",))
     assert (batch.is_batch, batch.page, backfill.page) == (True, "v1-0-batch-0", None)
+
+
+def test_a_replay_and_a_batch_that_a_frozen_contract_refused_are_lines_without_a_record(lake: Lake) -> None:
+    for app_id, batch_id in (("flights/silver/v2/1", 3), ("flights/silver/replay", 0)):
+        line = evolution.Line(
+            flow="silver",
+            event="refused",
+            change=Change(kind="addition", field="gate", after="string"),
+            decision="freeze",
+            schema_change_id=f"s{batch_id}",
+            version_before=2,
+            version_after=2,
+            app_id=app_id,
+            batch_id=batch_id,
+        )
+        evolution.record(lake.layout, "flights", [line])
+
+    replay, batch = Journal(lake.layout).lines("flights", limit=10)
+
+    assert (replay.label, replay.outcome, replay.page, replay.checkpoint_version) == ("replay 0", "refused", None, None)
+    assert (batch.label, batch.outcome, batch.page) == ("batch 3", "refused", "v2-1-batch-3")
 
 
 def test_a_swap_is_distinct_from_the_batch_before_it_and_has_no_verdict(lake: Lake) -> None:

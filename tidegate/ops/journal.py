@@ -53,8 +53,8 @@ WITH judged AS (
     FROM verdicts WHERE pipeline = $pipeline
     UNION ALL BY NAME
     SELECT flow, app_id, batch_id, run_key, recorded_at, schema_change_id, 'refused' AS outcome,
-        regexp_extract(app_id, '/v([0-9]+)/', 1)::INTEGER AS checkpoint_version,
-        regexp_extract(app_id, '/v[0-9]+/([0-9]+)', 1)::INTEGER AS refresh
+        try_cast(regexp_extract(app_id, '/v([0-9]+)/[0-9]+', 1) AS INTEGER) AS checkpoint_version,
+        try_cast(regexp_extract(app_id, '/v[0-9]+/([0-9]+)', 1) AS INTEGER) AS refresh
     FROM evolution WHERE pipeline = $pipeline AND event = 'refused'
 ), last AS (
     FROM judged QUALIFY row_number() OVER (PARTITION BY app_id, batch_id ORDER BY recorded_at DESC) = 1
@@ -122,7 +122,7 @@ class Line:
     """The transaction id that ``batch_id`` belongs to."""
     batch_id: int
     checkpoint_version: int | None
-    """None, like ``refresh``, for a decision about quarantine entries, which belongs to no checkpoint."""
+    """None, like ``refresh``, for what belongs to no checkpoint: a decision about entries, a replay that a contract refused."""
     refresh: int | None
     at: datetime
     run_key: str | None
