@@ -22,7 +22,6 @@ _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{WINDOW}'"
 """SQL condition on the ledger for lines of stream batches; the same as `tidegate.report.BatchRecord.is_batch`."""
 
-
 IS_STREAM = "regexp_matches(app_id, '/v[0-9]+/[0-9]+$')"
 """SQL condition of DuckDB for the transaction id of a checkpoint's streaming query; the same as `is_stream`."""
 

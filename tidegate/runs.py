@@ -34,7 +34,7 @@ class RunKind:
 
 
 def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
-    table = event_time_table(pipeline, flow)
+    table = event_time_table(flow)
     if event_time(pipeline, flow) is not None:
         return
     if pipeline.writer_of(table) is None:
@@ -85,7 +85,7 @@ def modes() -> dict[str, str]:
     return {name: kind.meaning for name, kind in RUNS.items() if kind.meaning}
 
 
-def event_time_table(pipeline: Pipeline, flow: Flow) -> str:
+def event_time_table(flow: Flow) -> str:
     """The table whose event time defines windows of this flow: its target, or the source of its groups."""
     if flow.kind.has_groups and isinstance(flow.source, ChangeFeed):
         return flow.source.table
@@ -94,5 +94,5 @@ def event_time_table(pipeline: Pipeline, flow: Flow) -> str:
 
 def event_time(pipeline: Pipeline, flow: Flow) -> str | None:
     """The event time column of `event_time_table`; None if it has none, or another pipeline writes the table."""
-    name = event_time_table(pipeline, flow)
+    name = event_time_table(flow)
     return next((each.target.event_time for each in pipeline.flows if each.target.name == name), None)

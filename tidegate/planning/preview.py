@@ -225,7 +225,7 @@ def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window)
     """The number of keys or groups with a row in the window; None without the table or its columns."""
     from tidegate.probes import delta
 
-    path, column = layout.table(event_time_table(pipeline, flow)), event_time(pipeline, flow)
+    path, column = layout.table(event_time_table(flow)), event_time(pipeline, flow)
     if column is None or delta.current_version(path) is None:
         return None
     import pyarrow as pa

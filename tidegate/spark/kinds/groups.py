@@ -24,7 +24,7 @@ def _keys_in_window(context: FlowContext, window: Window, pending: Backfill) -> 
     column = event_time(context.pipeline, context.flow)
     assert column is not None and context.source_table is not None
     source = tables.read(context.spark, context.source_table, pending.source_version)
-    within = tables.within(source, column, window, event_time_table(context.pipeline, context.flow))
+    within = tables.within(source, column, window, event_time_table(context.flow))
     return source.where(within).select(*context.flow.target.keys)
 
 
