@@ -20,7 +20,8 @@ from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
-from tidegate.report import BatchRecord
+from tidegate.report import BatchRecord, FlowReport, RunReport, now
+from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import evaluation, observation
@@ -53,7 +54,6 @@ def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tupl
 
 
 def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
-    from tidegate.request import RunRequest
     from tidegate.spark.batch.ledger import record_batch
     from tidegate.spark.context import FlowContext
 
@@ -175,7 +175,7 @@ sys.stdin.read()
 """
 
 
-def test_a_batch_that_a_job_writes_for_hours_is_long_and_a_rerun_counts_from_the_start_of_its_job(
+def test_a_batch_of_a_job_that_runs_for_hours_is_long_from_the_start_of_its_job_and_crashed_when_the_job_is_killed(
     project: Project,
 ) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly")
@@ -184,6 +184,10 @@ def test_a_batch_that_a_job_writes_for_hours_is_long_and_a_rerun_counts_from_the
     # The batch was planned in January.
     project.checkpoint(pipeline, silver).plan(0, delta_offset(1, table_id=table))
     assert ("silver", "long_batch") not in rules(project, pipeline), "no job works on it"
+    done = FlowReport(flow="bronze", target="bronze.orders", checkpoint_version=1, state="done")
+    begun = FlowReport(flow="silver", target="silver.orders", checkpoint_version=1, state="running")
+    report = RunReport(dag_id="orders", run_key="r", attempt=fresh_id("a"), started_at=now(), flows=[done, begun])
+    report.write(layout.report("orders", "r", report.attempt))
     resource = lease.checkpoint_resource("orders", "silver")
     layout.lease(resource).parent.mkdir(parents=True)
     command = [sys.executable, "-c", HOLD, str(layout.lease(resource))]
@@ -191,8 +195,12 @@ def test_a_batch_that_a_job_writes_for_hours_is_long_and_a_rerun_counts_from_the
         assert job.stdout is not None
         assert job.stdout.readline() == "locked\n"
         lease.write_owner(layout, resource, what="a job", pid=job.pid)
-        now = pendulum.now("UTC")
-        assert ("silver", "long_batch") not in rules(project, pipeline, now.add(hours=2, minutes=50))
-        assert ("silver", "long_batch") in rules(project, pipeline, now.add(hours=3, minutes=1))
+        start = pendulum.now("UTC")
+        assert ("silver", "long_batch") not in rules(project, pipeline, start.add(hours=2, minutes=50))
+        later = rules(project, pipeline, start.add(hours=3, minutes=1))
+        assert ("silver", "long_batch") in later
+        assert ("silver", "failed") not in later
         job.kill()
-    assert ("silver", "long_batch") not in rules(project, pipeline, now.add(hours=3, minutes=1))
+    later = rules(project, pipeline, start.add(hours=3, minutes=1))
+    assert ("silver", "long_batch") not in later
+    assert ("silver", "failed") in later

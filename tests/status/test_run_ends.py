@@ -1,12 +1,8 @@
-"""How the last runs ended, from requests, reports and leases as a job leaves them."""
+"""How the last runs ended, from requests and reports as a job leaves them."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,6 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.checkpoints import lease
 from tidegate.errors import SourceUnavailableError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, FlowState, RunReport, describe_error
@@ -25,13 +20,6 @@ from tidegate.status import run_ends
 NOW = pendulum.datetime(2026, 3, 1, 12)
 PIPELINE = orders()
 FAILURE = describe_error(SourceUnavailableError("no broker answers"))
-HOLD = """
-import fcntl, os, sys
-lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-print("locked", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -47,7 +35,14 @@ def request(layout: Layout, hours_ago: float, **fields: Any) -> RunRequest:
     """The request of a run, as `plan` stores it."""
     made = RunRequest(dag_id="orders", run_id=f"run {hours_ago:g} h ago", request_id=id_of("q", hours_ago), **fields)
     made.write(layout)
+    written(layout.request("orders", made.run_key, made.request_id), ago(hours_ago))
     return made
+
+
+def written(path: Path, at: datetime) -> None:
+    """The times of a file, its folder and the run's folder as if it had been written then."""
+    for each in (path, path.parent, path.parent.parent):
+        os.utime(each, (at.timestamp(), at.timestamp()))
 
 
 def attempt(layout: Layout, hours_ago: float, *, final: bool = True, error: Any = None, **states: FlowState) -> Path:
@@ -81,26 +76,12 @@ def report(
     )
     path = layout.report("orders", key, made.attempt)
     made.write(path)
-    os.utime(path, (at.timestamp(), at.timestamp()))
-    os.utime(path.parent.parent, (at.timestamp(), at.timestamp()))
+    written(path, at)
     return path
 
 
-@contextmanager
-def lease_held(layout: Layout, flow: str) -> Iterator[None]:
-    """Another process that holds the lease of a flow, as a job does."""
-    path = layout.lease(lease.checkpoint_resource("orders", flow))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-c", HOLD, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "locked\n"
-        yield
-        process.kill()
-
-
-def failures(layout: Layout, now: datetime = NOW) -> dict[str, str | None]:
-    return {flow: end.failure for flow, end in run_ends.read(layout, PIPELINE, now).items()}
+def failures(layout: Layout, now: datetime = NOW, *, running: bool = False) -> dict[str, str | None]:
+    return {flow: end.failure for flow, end in run_ends.read(layout, PIPELINE, now, running=running).items()}
 
 
 def test_without_a_run_nothing_is_known(layout: Layout) -> None:
@@ -136,19 +117,25 @@ def test_a_failed_application_counts_for_the_flows_that_come_first(layout: Layou
 
 def test_a_report_that_is_not_final_is_a_crash_unless_its_job_is_alive(layout: Layout) -> None:
     attempt(layout, 1, final=False, bronze="done", silver="running", gold="waiting")
-    with lease_held(layout, "silver"):
-        assert failures(layout) == {}, "the job runs"
+    assert failures(layout, running=True) == {}
     known = failures(layout)
     assert known["bronze"] is None
-    assert "crashed: it ended without a final report" in (known["silver"] or "")
+    assert "crashed: it left no final report" in (known["silver"] or "")
     assert "gold" not in known, "only the flow above it crashed"
 
 
-def test_a_job_that_has_just_begun_is_no_crash(layout: Layout) -> None:
-    attempt(layout, 1 / 60, final=False, bronze="waiting")
+def test_a_crash_stays_one_while_the_next_run_works(layout: Layout) -> None:
+    attempt(layout, 3, bronze="done")
+    attempt(layout, 2, final=False, bronze="running")
+    attempt(layout, 1, final=False, bronze="running")
+    assert "run-2-h-ago" in (failures(layout, running=True)["bronze"] or "")
+    assert "run-1-h-ago" in (failures(layout)["bronze"] or "")
+
+
+def test_a_job_that_has_just_written_its_report_may_be_starting(layout: Layout) -> None:
+    attempt(layout, 0.25, final=False, bronze="waiting")
     assert failures(layout) == {}
-    attempt(layout, 0.9 / 60, final=False, bronze="running")
-    assert set(failures(layout)) == {"bronze"}
+    assert "crashed" in (failures(layout, NOW.add(minutes=1))["bronze"] or "")
 
 
 def test_an_attempt_without_a_report_is_a_crash(layout: Layout) -> None:
@@ -156,8 +143,14 @@ def test_an_attempt_without_a_report_is_a_crash(layout: Layout) -> None:
     folder = layout.attempt("orders", key, id_of("a", 0.9))
     folder.mkdir()
     (folder / "driver.log").touch()
-    os.utime(folder, (ago(0.9).timestamp(),) * 2)
+    written(folder / "driver.log", ago(0.9))
     assert "crashed" in (failures(layout)["bronze"] or "")
+
+
+def test_folders_of_other_programs_are_no_runs(layout: Layout) -> None:
+    attempt(layout, 1, bronze="failed")
+    (layout.reports("orders") / "old runs" / "lost+found").mkdir(parents=True)
+    assert "no broker answers" in (failures(layout)["bronze"] or "")
 
 
 def ago(hours: float) -> datetime:
@@ -167,12 +160,11 @@ def ago(hours: float) -> datetime:
 def test_a_request_that_nothing_started_is_a_failure_after_a_quarter_of_an_hour(layout: Layout) -> None:
     attempt(layout, 2, bronze="done")
     request(layout, 0.2)
-    assert failures(layout) == {"bronze": None}
-    request(layout, 0.3)
-    assert failures(layout) == {"bronze": None}, "a later request is still waiting for its turn"
+    assert failures(layout) == {"bronze": None}, "it may wait in a queue"
     assert "has no attempt" in (failures(layout, NOW.add(minutes=10))["bronze"] or "")
-    with lease_held(layout, "gold"):
-        assert failures(layout, NOW.add(minutes=10)) == {"bronze": None}, "another run works"
+    assert failures(layout, NOW.add(minutes=10), running=True) == {"bronze": None}, "it waits for another run"
+    report(layout, "another-run", 0.1, bronze="idle")
+    assert failures(layout, NOW.add(minutes=10)) == {"bronze": None}, "a later run succeeded"
 
 
 def test_replays_and_dry_runs_neither_fail_nor_succeed(layout: Layout) -> None:
@@ -187,7 +179,7 @@ def test_only_an_increment_reads_all_there_is(layout: Layout) -> None:
     attempt(layout, 3, silver="done")
     report(layout, request(layout, 2, mode="full_refresh").run_key, 2, silver="done")
     attempt(layout, 1, silver="failed")
-    (ends,) = run_ends.read(layout, PIPELINE, NOW).values()
+    (ends,) = run_ends.read(layout, PIPELINE, NOW, running=False).values()
     assert ends.caught_up_at == ago(3 - 1 / 3600)
 
 

@@ -74,7 +74,7 @@ def evaluate_pipelines(
             findings = alerts.unloadable(name, " ".join(resolved.message.split()))
             results.append(PipelineAlerts(pipeline=name, findings=(findings,), error=resolved))
             continue
-        ends = _ends(layout, resolved.pipeline, now)
+        ends = _ends(layout, resolved.pipeline, now, running=any(status.holder for status in by_flow.values()))
         evaluated = [
             _evaluate_flow(layout, resolved, flow, by_flow[flow.name], now, ends.get(flow.name))
             for flow in resolved.pipeline.flows
@@ -90,11 +90,11 @@ def evaluate_pipelines(
     return results
 
 
-def _ends(layout: Layout, pipeline: Pipeline, now: datetime) -> dict[str, RunEnds]:
+def _ends(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) -> dict[str, RunEnds]:
     try:
-        return run_ends.read(layout, pipeline, now)
-    except OSError:
-        # Reports may be deleted meanwhile; the rule is undecided.
+        return run_ends.read(layout, pipeline, now, running=running)
+    except (OSError, ValueError):
+        # Reports may be deleted meanwhile, or be somebody's copies; then the rule is undecided.
         return {}
 
 

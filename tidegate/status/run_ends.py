@@ -1,4 +1,4 @@
-"""How the last runs of each flow ended, from requests, run reports and leases. Starts no JVM.
+"""How the last runs of each flow ended, from their requests and reports. Starts no JVM.
 
 A run that fails may have no batch, so the ledger does not know it. Only the newest attempts are read, whatever the number of
 runs.
@@ -6,220 +6,139 @@ runs.
 
 from __future__ import annotations
 
+import heapq
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pendulum
 
 from tidegate import errors
 from tidegate.alerting.facts import RunEnds
-from tidegate.checkpoints import lease
 from tidegate.errors import TidegateError
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.layout import Layout
-    from tidegate.report import FlowReport
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.spec import Pipeline
 
 _RUNS = 50
 """How many runs are read at most: the last ones that got an attempt or a request."""
-_TIME = slice(1, 16)
-"""The time in the id of an attempt or a request (`tidegate.request.fresh_id`)."""
-_STARTING = timedelta(minutes=3)
-"""A job without a lease, whose report is no older, may still be starting."""
-_BEGINNING = timedelta(seconds=30)
-"""The same for a job that has begun with a flow: it takes the lease at once."""
-_WAITING = timedelta(minutes=15)
-"""After this time a request without an attempt counts as failed, if no other attempt of the pipeline runs."""
+_NAME = re.compile(r"a\d{8}T\d{6}-\w+|q\d{8}T\d{6}-\w+\.request\.json")
+"""The folder of an attempt, or the file of a request (`tidegate.request.fresh_id`)."""
+_QUIET = timedelta(minutes=15)
+"""A run without a lease may still be waiting or starting until nothing was written about it for this time."""
 _REQUEST = ".request.json"
-_LENGTH = 300
-"""Characters of an error that a cause quotes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Attempt:
-    """One attempt at a run, or a request without one."""
-
-    key: str
-    """The run's folder."""
-    name: str | None
-    """None if there is only a request."""
-    request: str | None
-
-    @property
-    def time(self) -> str:
-        """Sorts by time, to the second."""
-        return (self.name or self.request or "")[_TIME]
-
-    @property
-    def at(self) -> datetime | None:
-        """When it began; None for an id of another form."""
-        return _instant(self.time)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _End:
-    """How one attempt ended for one flow."""
-
-    failure: str | None = None
-    read_all_at: datetime | None = None
-    """When an increment began that read all there was."""
-
-
-def read(layout: Layout, pipeline: Pipeline, now: datetime) -> dict[str, RunEnds]:
+def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) -> dict[str, RunEnds]:
     """How the last runs of the pipeline's flows ended, by flow; a flow without a known run is missing.
 
-    An attempt that still runs decides nothing, nor does a flow that was skipped because another one failed.
+    An attempt that may still run decides nothing, nor does a flow that was skipped because another one failed.
+
+    Args:
+        running: Whether a job holds a lease of the pipeline.
     """
-    last: dict[str, _End] = {}
+    failures: dict[str, str | None] = {}
     caught_up: dict[str, datetime] = {}
-    for attempt in _newest(layout, pipeline, now):
-        for flow, end in _ends_of(layout, pipeline, attempt, now).items():
-            last.setdefault(flow, end)
-            if end.read_all_at is not None:
-                caught_up.setdefault(flow, end.read_all_at)
-        if len(caught_up) == len(pipeline.flows):
+    # Runs exclude each other, so of several without an end only the newest can be alive.
+    may_run = True
+    for path, request_id in _newest(layout.reports(pipeline.name)):
+        report, cause = _report(path)
+        if cause is None and (report is None or report.ended_at is None):
+            alive = may_run and (running or now - datetime.fromtimestamp(path.stat().st_mtime, UTC) < _QUIET)
+            may_run = False
+            if alive:
+                continue
+            cause = "the last run crashed: it left no final report"
+            if path.name.endswith(_REQUEST):
+                cause = "the last run has no attempt: Airflow did not start its job, or the job ended at once"
+        request = _request(layout, pipeline, path, request_id)
+        if request is not None and (request.mode == "replay" or request.dry_run):
+            continue
+        for flow, failure in _failures(pipeline, request, report, cause).items():
+            failures.setdefault(flow, f"{failure} ({path.relative_to(layout.lake)})" if failure is not None else None)
+        if report is not None and (request is None or request.mode == "incremental"):
+            for each in report.flows:
+                if each.state in ("done", "idle"):
+                    caught_up.setdefault(each.flow, datetime.fromisoformat(report.started_at))
+        if caught_up.keys() >= {flow.name for flow in pipeline.flows}:
             break
-    return {flow: RunEnds(failure=end.failure, caught_up_at=caught_up.get(flow)) for flow, end in last.items()}
+    return {flow: RunEnds(failure=failure, caught_up_at=caught_up.get(flow)) for flow, failure in failures.items()}
 
 
-def _newest(layout: Layout, pipeline: Pipeline, now: datetime) -> list[_Attempt]:
-    """The newest attempts, the newest first."""
+def _newest(reports: Path) -> list[tuple[Path, str | None]]:
+    """The newest attempts, the newest first: each attempt's folder and the id of its request; a request without one is a file."""
     try:
-        with os.scandir(layout.reports(pipeline.name)) as folders:
-            changed = [(folder.stat().st_mtime_ns, folder.name) for folder in folders if folder.is_dir()]
+        with os.scandir(reports) as entries:
+            runs = (entry for entry in entries if entry.is_dir())
+            newest = heapq.nlargest(_RUNS, runs, key=lambda entry: entry.stat().st_mtime_ns)
     except FileNotFoundError:
         return []
-    attempts: list[_Attempt] = []
-    requests: list[_Attempt] = []
-    for _, key in sorted(changed, reverse=True)[:_RUNS]:
-        names = sorted(entry.name for entry in (layout.reports(pipeline.name) / key).iterdir())
-        requested = [name.removesuffix(_REQUEST) for name in names if name.endswith(_REQUEST)]
-        attempts += [
-            _Attempt(key=key, name=name, request=_before(name, requested)) for name in names if "." not in name
-        ]
-        requests += [_Attempt(key=key, name=None, request=request) for request in requested]
-    attempts.sort(key=lambda attempt: attempt.time, reverse=True)
-    newest = max(requests, key=lambda request: request.time, default=None)
-    if (
-        newest is not None
-        and (not attempts or newest.time > attempts[0].time)
-        and _is_lost(layout, pipeline, newest, now)
-    ):
-        return [newest, *attempts]
-    return attempts
+    attempts: list[tuple[Path, str | None]] = []
+    for run in newest:
+        names = filter(_NAME.fullmatch, (path.name for path in Path(run).iterdir()))
+        request = None
+        last = ""
+        for last in sorted(names, key=_order):
+            if last.endswith(_REQUEST):
+                # A run that is cleared has several.
+                request = last.removesuffix(_REQUEST)
+            else:
+                attempts.append((Path(run.path, last), request))
+        if last.endswith(_REQUEST):
+            attempts.append((Path(run.path, last), request))
+    return sorted(attempts, key=lambda attempt: _order(attempt[0].name), reverse=True)
 
 
-def _before(attempt: str, requests: list[str]) -> str | None:
-    """The last request before an attempt; a run that is cleared has several."""
-    return next((each for each in reversed(requests) if each[_TIME] <= attempt[_TIME]), None)
+def _order(name: str) -> tuple[str, bool]:
+    """Sorts by time; a request may be as old as its attempt, to the second."""
+    return name[1:16], not name.endswith(_REQUEST)
 
 
-def _is_lost(layout: Layout, pipeline: Pipeline, request: _Attempt, now: datetime) -> bool:
-    """Whether a request has waited too long for an attempt. While another run works, it waits for its turn."""
-    since = request.at
-    return since is not None and now - since >= _WAITING and not _holders(layout, pipeline)
-
-
-def _ends_of(layout: Layout, pipeline: Pipeline, attempt: _Attempt, now: datetime) -> dict[str, _End]:
-    request = _request_of(layout, pipeline, attempt)
-    if request is not None and (request.mode == "replay" or request.dry_run):
-        return {}
-    flows = pipeline.flows if request is None else request.selected(pipeline)
-    where = f"reports/{pipeline.name}/{attempt.key}"
-    if attempt.name is None:
-        return _first(
-            pipeline,
-            flows,
-            f"the last run has no attempt: its job ended at once, or Airflow did not start it ({where})",
-        )
-    where = f"{where}/{attempt.name}"
-    path = layout.report(pipeline.name, attempt.key, attempt.name)
+def _report(attempt: Path) -> tuple[RunReport | None, str | None]:
+    """The report of an attempt, if there is one, and what failed apart from its flows."""
     try:
-        report = RunReport.read(path)
+        report = RunReport.read(attempt / "report.json") if attempt.is_dir() else None
     except TidegateError as error:
-        return _first(pipeline, flows, f"the report of the last run cannot be read: {error.message}")
-    if report is not None and report.ended_at is not None:
-        cause: str | None = (
-            None if report.error is None else f"the last run failed: {_described(report.error)} ({where})"
-        )
-    elif _is_alive(layout, pipeline, report, path, now):
-        return {}
-    else:
-        cause = f"the last run crashed: it ended without a final report ({where})"
-    reports = report.flows if report is not None else []
-    increment = request is None or request.mode == "incremental"
-    ends = {each.flow: end for each in reports if (end := _end(each, report, where, increment=increment)) is not None}
-    if cause is None:
-        return ends
-    decided = {*ends, *(each.flow for each in reports if each.state == "skipped")}
-    return ends | _first(pipeline, tuple(flow for flow in flows if flow.name not in decided), cause)
+        return None, f"the report of the last run cannot be read: {error.message}"
+    return report, _described(report.error) if report is not None and report.error is not None else None
 
 
-def _request_of(layout: Layout, pipeline: Pipeline, attempt: _Attempt) -> RunRequest | None:
-    """The request of an attempt; None if it is not known."""
+def _request(layout: Layout, pipeline: Pipeline, attempt: Path, request_id: str | None) -> RunRequest | None:
     try:
-        return None if attempt.request is None else RunRequest.read(layout, pipeline.name, attempt.key, attempt.request)
+        return None if request_id is None else RunRequest.read(layout, pipeline.name, attempt.parent.name, request_id)
     except TidegateError:
         return None
 
 
-def _end(flow: FlowReport, report: RunReport | None, where: str, *, increment: bool) -> _End | None:
-    match flow.state:
-        case "done" | "idle":
-            return _End(read_all_at=_instant(report.started_at) if increment and report is not None else None)
-        case "refused":
-            # The batch that waits is an alert of its own.
-            return _End()
-        case "failed":
-            return _End(failure=f"the last run failed: {_described(flow.error or {})} ({where})")
-        case _:
-            return None
-
-
-def _first(pipeline: Pipeline, flows: tuple[Flow, ...], cause: str) -> dict[str, _End]:
-    """The failure of those flows that are downstream of none of the others."""
-    upstreams = {flow.name: pipeline.upstream_of(flow) for flow in flows}
-    return {name: _End(failure=cause) for name, upstream in upstreams.items() if upstream not in flows}
-
-
-def _is_alive(layout: Layout, pipeline: Pipeline, report: RunReport | None, path: Path, now: datetime) -> bool:
-    """Whether the job of a report that is not final may still run."""
-    if _holders(layout, pipeline):
-        return True
-    begun = report is not None and any(flow.state == "running" for flow in report.flows)
-    file = path if report is not None else path.parent
-    changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    return now - changed < (_BEGINNING if begun else _STARTING)
-
-
-def _holders(layout: Layout, pipeline: Pipeline) -> list[str]:
-    names = [lease.checkpoint_resource(pipeline.name, flow.name) for flow in pipeline.flows]
-    return [holder for name in names if (holder := lease.holder(layout, name)) is not None]
+def _failures(
+    pipeline: Pipeline, request: RunRequest | None, report: RunReport | None, cause: str | None
+) -> dict[str, str | None]:
+    """Why each flow of an attempt failed; None for one that did not, also if it was refused: that is an alert of its own."""
+    reports = report.flows if report is not None else []
+    failures = {
+        each.flow: _described(each.error or {}) if each.state == "failed" else None
+        for each in reports
+        if each.state in ("done", "idle", "refused", "failed")
+    }
+    if cause is not None:
+        decided = {*failures, *(each.flow for each in reports if each.state == "skipped")}
+        requested = pipeline.flows if request is None else request.selected(pipeline)
+        flows = [flow for flow in requested if flow.name not in decided]
+        # The alert about a flow names those downstream of it.
+        failures |= {flow.name: cause for flow in flows if pipeline.upstream_of(flow) not in flows}
+    return failures
 
 
 def _described(error: Mapping[str, Any]) -> str:
     """An error in one line. The text of an exception that is not Tidegate's may quote data, so it is left out."""
     kind = str(error.get("kind", "unknown error"))
-    if not hasattr(errors, kind):
-        return f"{kind}; its traceback is beside the report"
-    return _shortened(" ".join(str(error.get("message", "")).split())) or kind
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LENGTH else f"{text[:_LENGTH]} …"
-
-
-def _instant(text: str) -> datetime | None:
-    try:
-        instant = pendulum.parse(text)
-    except ValueError:
-        return None
-    return instant if isinstance(instant, datetime) else None
+    text = (
+        " ".join(str(error.get("message", "")).split())
+        if hasattr(errors, kind)
+        else f"{kind}; its text is in the report"
+    )
+    return f"the last run failed: {text}"
