@@ -233,7 +233,6 @@ def test_a_rule_that_is_disabled_is_never_true(rule: str) -> None:
 
 
 UNKNOWN: dict[str, dict[str, Any]] = {
-    "unreadable": {"measured": False},
     "refused": {"error": "no broker answers"},
     "failed": {"ends": None},
     "missed": {"plans": ()},
@@ -246,7 +245,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "lag": {"lag_rows": None},
     "lag_age": {"behind": None},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
-    "expiring": {"measured": False},
+    "expiring": {"error": "no broker answers"},
     "quarantine": {"runs": (run(1), run(quarantined_share=None))},
     "quarantine_rows": {"quarantine_open": None},
     "quarantine_age": {"quarantine_open": None},
@@ -254,7 +253,11 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_but_the_one_about_what_cannot_be_read_can_be_undecided() -> None:
+    assert {*UNKNOWN, "unreadable"} == set(RULES)
+
+
+@pytest.mark.parametrize("rule", UNKNOWN)
 def test_a_rule_without_the_values_it_needs_is_undecided(rule: str) -> None:
     findings = evaluate(THRESHOLDS, observation(**UNKNOWN[rule]), NOW)
     assert rule in findings.undecided

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.alerting.conditions import Case
+from tidegate.alerting.facts import UnknownFactError
 from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
 
 if TYPE_CHECKING:
@@ -54,28 +55,28 @@ def evaluate(thresholds: Thresholds, observation: Observation, now: datetime) ->
     undecided: set[str] = set()
     not_evaluated: dict[str, str] = {}
     for name, rule in RULES.items():
-        if (reason := _inapplicable(name, thresholds, observation)) is not None:
+        limit = getattr(thresholds, rule.threshold) if rule.threshold is not None else None
+        if (reason := _inapplicable(rule, limit, observation)) is not None:
             not_evaluated[name] = reason
             continue
-        case = _case(rule, thresholds, observation, now)
-        if not rule.knows(case):
+        try:
+            cause = rule.cause(Case(observation=observation, now=now, limit=limit))
+        except UnknownFactError:
             undecided.add(name)
-        elif (cause := rule.cause(case)) is not None:
+            continue
+        if cause is not None:
             alerts.append(alert(observation.pipeline, observation.flow, name, cause, observation.downstream))
     return Findings(
         flow=observation.flow, alerts=tuple(alerts), undecided=frozenset(undecided), not_evaluated=not_evaluated
     )
 
 
-def cause_of(name: str, thresholds: Thresholds, observation: Observation, now: datetime) -> str | None:
-    """The cause of one rule, if it is true; None also if it is off.
-
-    Args:
-        observation: Has what the rule needs.
-    """
-    if _inapplicable(name, thresholds, observation) is not None:
-        return None
-    return RULES[name].cause(_case(RULES[name], thresholds, observation, now))
+def _inapplicable(rule: Rule, limit: object, observation: Observation) -> str | None:
+    if rule.threshold is not None and limit is None:
+        return f"{rule.threshold} is None"
+    if observation.switched_off and not rule.while_off:
+        return "the flow is switched off"
+    return rule.not_for(observation)
 
 
 def alert(pipeline: str, flow: str, rule: str, cause: str, downstream: tuple[str, ...]) -> Alert:
@@ -104,17 +105,3 @@ def unloadable(pipeline: str, cause: str) -> Findings:
     message = f"{cause.rstrip('.')}. Blocked below: all of its flows. Next: {step}."
     unreadable = Alert(flow="", rule="unreadable", message=message)
     return Findings(flow="", alerts=(unreadable,), undecided=frozenset(RULES) - {"unreadable"})
-
-
-def _case(rule: Rule, thresholds: Thresholds, observation: Observation, now: datetime) -> Case:
-    limit = getattr(thresholds, rule.threshold) if rule.threshold is not None else None
-    return Case(observation=observation, now=now, limit=limit)
-
-
-def _inapplicable(name: str, thresholds: Thresholds, observation: Observation) -> str | None:
-    rule = RULES[name]
-    if rule.threshold is not None and getattr(thresholds, rule.threshold) is None:
-        return f"{rule.threshold} is None"
-    if observation.switched_off and not rule.while_off:
-        return "the flow is switched off"
-    return rule.not_for(observation)

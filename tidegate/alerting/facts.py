@@ -5,6 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class UnknownFactError(Exception):
+    """A rule needs a fact that is not known, so it is undecided."""
+
+
+def known(fact: T | None) -> T:
+    """The fact; raises `UnknownFactError` if it is None."""
+    if fact is None:
+        raise UnknownFactError
+    return fact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +89,6 @@ class Observation:
     """Only for a table: when the first unread version was committed."""
     lag_rows: int | None = None
     lag_exact: bool = True
-    measured: bool = True
-    """Whether lag, refusal and error were measured at all."""
     error: str | None = None
     """Why the source or the checkpoint cannot be read."""
     refused: str | None = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.alerting import conditions, rates
+from tidegate.alerting.facts import known
 
 if TYPE_CHECKING:
     from tidegate.alerting.conditions import Case
@@ -23,10 +24,6 @@ LATE = "Late below"
 INCOMPLETE = "Incomplete below"
 
 
-def _never(_: Observation) -> None:
-    return None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One alert rule."""
@@ -36,14 +33,13 @@ class Rule:
     """When it is true, for the documentation; ``N`` is the threshold."""
     threshold: str | None = None
     """The field of `Thresholds`; None in it turns the rule off."""
-    not_for: Callable[[Observation], str | None] = _never
+    not_for: Callable[[Observation], str | None] = lambda _: None
     """Why the rule cannot apply to a flow; None if it can."""
     while_off: bool = False
     """Whether it is also evaluated for a flow that a person switched off."""
-    knows: Callable[[Case], bool]
-    """Whether the observation has what the rule needs; else it is undecided."""
     cause: Callable[[Case], str | None]
-    """The observed value and the limit, if the rule is true; numbers and names only, never a data value."""
+    """The observed value and the limit, if the rule is true; numbers and names only, never a data value. It raises
+    `UnknownFactError` if the observation lacks what it needs: then the rule is undecided."""
     below: str
     """What the flows downstream suffer."""
     next_step: str
@@ -60,7 +56,6 @@ RULES: Mapping[str, Rule] = {
         severity="critical",
         meaning="the source, the checkpoint, a table or the declaration cannot be read",
         while_off=True,
-        knows=lambda case: case.observation.measured,
         cause=lambda case: case.observation.error,
         below=BLOCKED,
         next_step="remove the cause; `tidegate status {pipeline}` shows whether it can be read again",
@@ -68,8 +63,7 @@ RULES: Mapping[str, Rule] = {
     "failed": Rule(
         severity="critical",
         meaning="the last run of the flow failed or crashed; an increment, a backfill, a reingest or a full refresh",
-        knows=lambda case: case.observation.ends is not None,
-        cause=lambda case: case.observation.ends.failure if case.observation.ends is not None else None,
+        cause=lambda case: known(case.observation.ends).failure,
         below=BLOCKED,
         next_step="remove the cause, then `tidegate run {pipeline}`, or clear the run in Airflow",
     ),
@@ -77,8 +71,7 @@ RULES: Mapping[str, Rule] = {
         severity="critical",
         meaning="a batch that a gate or a contract refused waits",
         while_off=True,
-        knows=conditions.measured,
-        cause=lambda case: case.observation.refused,
+        cause=conditions.refused,
         below=BLOCKED,
         next_step=(
             "after a gate correct suite, transform or data, or `tidegate quarantine take {pipeline} {flow}`; "
@@ -90,7 +83,6 @@ RULES: Mapping[str, Rule] = {
         meaning="no run was planned for longer than N intervals of the cron schedule plus one",
         threshold="missed_runs",
         not_for=conditions.no_cron,
-        knows=lambda case: bool(case.observation.plans) or case.observation.last_activity is not None,
         cause=conditions.missed,
         below=BLOCKED,
         next_step="see whether Airflow runs and the DAG is on; `tidegate plan {pipeline}` shows what waits",
@@ -100,7 +92,6 @@ RULES: Mapping[str, Rule] = {
         meaning="the last N plans found nothing new in an external source",
         threshold="no_input_runs",
         not_for=conditions.internal,
-        knows=conditions.knows_input,
         cause=conditions.no_input,
         below=LATE,
         next_step="ask who feeds the source; `tidegate lag {pipeline}` shows up to where it is read",
@@ -110,7 +101,6 @@ RULES: Mapping[str, Rule] = {
         meaning="an external source had no input for N hours",
         threshold="no_input_hours",
         not_for=conditions.internal,
-        knows=lambda case: conditions.measured(case) and conditions.last_input(case.observation) is not None,
         cause=conditions.no_input_hours,
         below=LATE,
         next_step="ask who feeds the source; `tidegate lag {pipeline}` shows up to where it is read",
@@ -120,8 +110,7 @@ RULES: Mapping[str, Rule] = {
         meaning="the last run processed fewer rows per second than N of the rows that arrive per second",
         threshold="processed_share",
         while_off=True,
-        knows=lambda case: rates.knows_arrival(case.observation),
-        cause=lambda case: rates.slow(case.observation, case.limit),
+        cause=rates.slow,
         below=LATE,
         next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; give the job more cores",
     ),
@@ -130,8 +119,7 @@ RULES: Mapping[str, Rule] = {
         meaning="the last run processed fewer rows per second than N of the week's median, and took 10 s longer for it",
         threshold="rate_share",
         while_off=True,
-        knows=lambda case: rates.comparable(case.observation) is not None,
-        cause=lambda case: rates.dropped(case.observation, case.limit),
+        cause=rates.rate_drop,
         below=LATE,
         next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; compare code, suite and machine",
     ),
@@ -141,7 +129,6 @@ RULES: Mapping[str, Rule] = {
         threshold="batch_intervals",
         not_for=conditions.no_schedule,
         while_off=True,
-        knows=lambda case: bool(case.observation.runs) or case.observation.running_since is not None,
         cause=conditions.long_batch,
         below=LATE,
         next_step="`tidegate status {pipeline}` shows what runs; give the job more cores, or limit the rows of a batch",
@@ -151,7 +138,6 @@ RULES: Mapping[str, Rule] = {
         meaning="the last run's batches took longer than N seconds in total",
         threshold="run_seconds",
         while_off=True,
-        knows=lambda case: bool(case.observation.runs),
         cause=conditions.long,
         below=LATE,
         next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; give the job more cores",
@@ -160,7 +146,6 @@ RULES: Mapping[str, Rule] = {
         severity="warning",
         meaning="more than N rows wait in the source",
         threshold="lag_rows",
-        knows=lambda case: case.observation.lag_rows is not None,
         cause=conditions.lag,
         below=LATE,
         next_step="`tidegate run {pipeline}`, or a shorter interval of the schedule",
@@ -170,7 +155,6 @@ RULES: Mapping[str, Rule] = {
         meaning="input has waited longer than N intervals of the schedule",
         threshold="lag_intervals",
         not_for=conditions.no_schedule,
-        knows=lambda case: case.observation.behind is not None,
         cause=conditions.lag_age,
         below=BLOCKED,
         next_step="`tidegate status {pipeline}` shows whether a run works on it; else `tidegate run {pipeline}`",
@@ -179,7 +163,6 @@ RULES: Mapping[str, Rule] = {
         severity="warning",
         meaning="the lag at the start of runs grew N times in a row",
         threshold="lag_growing_runs",
-        knows=lambda case: len(conditions.planned_rows(case)) > case.limit,
         cause=conditions.lag_growing,
         below=LATE,
         next_step="`tidegate lag {pipeline}` shows what waits; a shorter interval of the schedule, or more cores",
@@ -189,7 +172,6 @@ RULES: Mapping[str, Rule] = {
         meaning="a topic will delete unread messages within N intervals of the schedule, at least an hour",
         threshold="expiry_runs",
         while_off=True,
-        knows=conditions.measured,
         cause=conditions.expiring,
         below=INCOMPLETE,
         next_step="`tidegate run {pipeline}`, or raise the topic's retention",
@@ -199,7 +181,6 @@ RULES: Mapping[str, Rule] = {
         meaning="a larger share than N of the last run's rows, or files, went to quarantine",
         threshold="quarantine_share",
         while_off=True,
-        knows=lambda case: bool(case.observation.runs) and case.observation.runs[-1].quarantined_share is not None,
         cause=conditions.quarantine,
         below=INCOMPLETE,
         next_step=_CORRECT_QUARANTINE,
@@ -209,7 +190,6 @@ RULES: Mapping[str, Rule] = {
         meaning="more than N entries are open in quarantine",
         threshold="quarantine_rows",
         while_off=True,
-        knows=lambda case: case.observation.quarantine_open is not None,
         cause=conditions.quarantine_rows,
         below=INCOMPLETE,
         next_step=_CORRECT_QUARANTINE,
@@ -219,7 +199,6 @@ RULES: Mapping[str, Rule] = {
         meaning="the oldest open entry of the quarantine is older than N hours",
         threshold="quarantine_hours",
         while_off=True,
-        knows=lambda case: case.observation.quarantine_open is not None,
         cause=conditions.quarantine_age,
         below=INCOMPLETE,
         next_step=f"{_CORRECT_QUARANTINE}; or `tidegate quarantine waive {{pipeline}} {{flow}}`",
@@ -228,7 +207,6 @@ RULES: Mapping[str, Rule] = {
         severity="warning",
         meaning="the newest event time in the table is older than N hours",
         threshold="freshness_hours",
-        knows=lambda case: case.observation.newest_event is not None,
         cause=conditions.freshness,
         below=LATE,
         next_step="`tidegate lag {pipeline}` shows whether rows wait; if none do, ask who feeds the source",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pendulum
 
 from tidegate import dates
-from tidegate.alerting.alerts import cause_of
+from tidegate.alerting.alerts import cause_in, evaluate
 from tidegate.alerting.facts import Observation
 from tidegate.ops import store
 from tidegate.quarantine.selection import Selection
@@ -80,8 +80,8 @@ def warnings(thresholds: Thresholds, counts: EntryCounts, now: datetime) -> tupl
     observation = Observation(
         flow="", external_source=False, quarantine_open=counts.open, quarantine_oldest=counts.oldest
     )
-    messages = (cause_of(rule, thresholds, observation, now) for rule in ("quarantine_rows", "quarantine_age"))
-    return tuple(message for message in messages if message is not None)
+    # The rules about anything else are undecided.
+    return tuple(cause_in(alert.message) for alert in evaluate(thresholds, observation, now).alerts)
 
 
 def count_unclaimed(path: Path, selection: Selection) -> int:
