@@ -29,23 +29,16 @@ def interval_of(
     Args:
         declared: Every pipeline, or the error of loading its file; without it no pipeline is followed.
     """
-    return _interval(pipeline, now, declared or {}, frozenset())
-
-
-def _interval(
-    pipeline: Pipeline, now: datetime, declared: Mapping[str, Pipeline | TidegateError], followers: frozenset[str]
-) -> float | None:
     if isinstance(pipeline.schedule, str):
         return _of_cron(pipeline.schedule, pipeline.timezone, now)
-    # Two pipelines may follow each other.
-    if not isinstance(pipeline.schedule, AfterTables) or pipeline.name in followers:
+    if not isinstance(pipeline.schedule, AfterTables):
         return None
-    writers = [
-        each
-        for each in declared.values()
-        if not isinstance(each, TidegateError) and any(each.writer_of(table) for table in pipeline.schedule.tables)
-    ]
-    intervals = [_interval(each, now, declared, followers | {pipeline.name}) for each in writers]
+    tables = pipeline.schedule.tables
+    # Without itself, because two pipelines may follow each other.
+    others = {name: each for name, each in (declared or {}).items() if name != pipeline.name}
+    loaded = [each for each in others.values() if not isinstance(each, TidegateError)]
+    writers = [each for each in loaded if any(each.writer_of(table) for table in tables)]
+    intervals = [interval_of(each, now, others) for each in writers]
     return max((interval for interval in intervals if interval is not None), default=None)
 
 
