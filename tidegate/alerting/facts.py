@@ -76,7 +76,7 @@ class Observation:
     plans: tuple[PlannedLag, ...] = ()
     """Oldest first."""
     last_activity: datetime | None = None
-    """The last plan of any flow of the pipeline; before the first plan, the first evaluation of alerts."""
+    """Only without a plan of the flow: the last plan of its pipeline, or else the first evaluation of alerts."""
     runs: tuple[FlowRun, ...] = ()
     """Of the last seven days at least, oldest first."""
     ends: RunEnds | None = None

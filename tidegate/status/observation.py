@@ -55,6 +55,7 @@ def observe(
     interval = interval_of(pipeline, now, resolved.declared)
     since = now - max(_LOOKBACK, timedelta(seconds=4 * (interval or 0)))
     quarantine, lag = status.quarantine, status.lag
+    planned = plans.read(layout, pipeline.name, flow.name)
     return Observation(
         pipeline=pipeline.name,
         flow=flow.name,
@@ -62,8 +63,8 @@ def observe(
         external_source=pipeline.upstream_of(flow) is None,
         interval_seconds=interval,
         cron=isinstance(pipeline.schedule, str),
-        plans=plans.read(layout, pipeline.name, flow.name),
-        last_activity=plans.last_activity(layout, pipeline.name),
+        plans=planned,
+        last_activity=None if planned else plans.last_activity(layout, pipeline.name),
         runs=_runs(layout, pipeline, flow, since),
         ends=ends,
         running_since=_running_since(layout, pipeline, flow, status),
