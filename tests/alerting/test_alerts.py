@@ -41,9 +41,7 @@ def plans_of_topic(*offsets: int, partition: int = 0) -> tuple[PlannedLag, ...]:
 
 
 def run(hours_ago: float = 0.0, **changes: Any) -> FlowRun:
-    return FlowRun(
-        **({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0, "quarantined_share": 0.0} | changes)
-    )
+    return FlowRun(**({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0} | changes))
 
 
 def observation(**changes: Any) -> Observation:
@@ -246,7 +244,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "lag_age": {"behind": None},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
     "expiring": {"error": "no broker answers"},
-    "quarantine": {"runs": (run(1), run(quarantined_share=None))},
+    "quarantine": {"runs": ()},
     "quarantine_rows": {"quarantine_open": None},
     "quarantine_age": {"quarantine_open": None},
     "freshness": {"newest_event": None},

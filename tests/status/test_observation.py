@@ -17,7 +17,7 @@ from tests.cli.project import Project, append, orders, quarantined
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
 from tidegate.alerting.facts import Observation
-from tidegate.checkpoints import lease
+from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
 from tidegate.report import BatchRecord, FlowReport, RunReport, now
@@ -146,6 +146,15 @@ def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_lon
     assert rules(project, pipeline, later) == {(flow, "missed") for flow in ("bronze", "silver", "gold")}
     plans.record_failure(project.layout, "orders")
     assert rules(project, pipeline) == set()
+
+
+def test_a_flow_that_was_switched_off_because_its_source_is_gone_is_not_late(project: Project) -> None:
+    pipeline = dataclasses.replace(orders(), schedule="@hourly")
+    plans.record_watched(project.layout, "orders")
+    (project.folder / "landing" / "orders").rmdir()
+    overrides.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the supplier has closed")
+    late = rules(project, pipeline, pendulum.now("UTC").add(hours=5))
+    assert late == {("bronze", "unreadable"), ("silver", "missed"), ("gold", "missed")}
 
 
 def test_a_pipeline_that_follows_a_table_and_does_not_run_is_late_although_it_has_no_plan(project: Project) -> None:

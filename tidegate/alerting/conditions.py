@@ -174,7 +174,7 @@ def expiring(case: Case) -> str | None:
 
 def quarantine(case: Case) -> str | None:
     """Which share of the last run was quarantined."""
-    share = known(case.last_run.quarantined_share)
+    share = case.last_run.quarantined_share
     if share <= case.limit:
         return None
     return f"{share:.1%} of the last run went to quarantine, more than {case.limit:.1%}"

@@ -45,8 +45,8 @@ class FlowRun:
     """Sum over its batches."""
     longest_batch: float = 0.0
     """Seconds of its longest batch."""
-    quarantined_share: float | None = None
-    """Quarantined share of its rows, or of its files if that is larger; None before there is a ledger line."""
+    quarantined_share: float = 0.0
+    """Quarantined share of its rows, or of its files if that is larger."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
-from tidegate.checkpoints import checkpoint, lease, progress
+from tidegate.checkpoints import checkpoint, lease, overrides, progress
 from tidegate.ops import plans, store
 from tidegate.status import freshness
 from tidegate.status.downstream import downstream_of
@@ -83,17 +83,14 @@ def observe(
         newest_event=_newest_event(layout, pipeline, flow, now),
         first_offsets=lag.first_offsets if lag is not None else {},
         unread=lag.unread if lag is not None else {},
-        switched_off=lag is not None and lag.switched_off,
+        # Not from the lag, which is unknown when the source is gone, perhaps the reason for the decision.
+        switched_off=overrides.switched_off(layout, pipeline.name, flow.name) is not None,
     )
 
 
 def _runs(layout: Layout, pipeline: Pipeline, flow: Flow, since: datetime) -> tuple[FlowRun, ...]:
     """Incremental runs with a batch of the flow, oldest first: counts from the ledger, times from Spark's query progress."""
-    parameters = {
-        "flow": flow.name,
-        "batches": identity.IS_BATCH,
-        "since": dates.literal(since),
-    }
+    parameters = {"flow": flow.name, "batches": identity.IS_BATCH, "since": dates.literal(since)}
     recorded = store.select(layout.ops(pipeline.name, "ledger"), _RUNS.format(**parameters))
     batches: dict[str, list[dict[str, Any]]] = {}
     for line in store.select(layout.ops(pipeline.name, "progress"), _PROGRESS.format(**parameters)):
@@ -109,14 +106,13 @@ def _run(line: Mapping[str, Any], batches: Sequence[Mapping[str, Any]]) -> FlowR
         for column, total in (("quarantined", line["read"]), ("files_quarantined", files))
         if total
     ]
-    seconds = sum(each["trigger_ms"] for each in batches) / 1000 if batches else float(line["seconds"] or 0)
+    begun = line["first_at"] - timedelta(seconds=line["first_seconds"] or 0)
+    triggers = [each["trigger_ms"] / 1000 for each in batches]
     return FlowRun(
-        started_at=batches[0]["started_at"]
-        if batches
-        else line["first_at"] - timedelta(seconds=line["first_seconds"] or 0),
+        started_at=batches[0]["started_at"] if batches else begun,
         rows=line["read"] or 0,
-        seconds=seconds,
-        longest_batch=max((each["trigger_ms"] / 1000 for each in batches), default=float(line["longest"] or 0)),
+        seconds=sum(triggers) if batches else float(line["seconds"] or 0),
+        longest_batch=max(triggers) if batches else float(line["longest"] or 0),
         quarantined_share=max(shares, default=0.0),
     )
 
