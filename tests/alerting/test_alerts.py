@@ -41,7 +41,8 @@ def plans_of_topic(*offsets: int, partition: int = 0) -> tuple[PlannedLag, ...]:
 
 
 def run(hours_ago: float = 0.0, **changes: Any) -> FlowRun:
-    return FlowRun(**({"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0} | changes))
+    fields: dict[str, Any] = {"started_at": ago(hours_ago), "rows": 3600, "seconds": 10.0}
+    return FlowRun(**(fields | changes))
 
 
 def observation(**changes: Any) -> Observation:

@@ -59,7 +59,8 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
         if request is not None and (request.mode == "replay" or request.dry_run):
             continue
         for flow, failure in _failures(pipeline, request, report, cause).items():
-            failures.setdefault(flow, f"{failure} ({path.relative_to(layout.lake)})" if failure is not None else None)
+            where = path.relative_to(layout.lake)
+            failures.setdefault(flow, f"{failure.rstrip('.')} ({where})" if failure is not None else None)
         if report is not None and (request is None or request.mode == "incremental"):
             for each in report.flows:
                 if each.state in ("done", "idle"):
