@@ -94,7 +94,7 @@ def _ends(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) -
     try:
         return run_ends.read(layout, pipeline, now, running=running)
     except (OSError, ValueError):
-        # Reports may be deleted meanwhile, or be somebody's copies; then the rule is undecided.
+        # Reports may be deleted meanwhile, or have been edited; then the rule is undecided.
         return {}
 
 

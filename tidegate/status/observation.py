@@ -118,14 +118,17 @@ def _run(line: Mapping[str, Any], batches: Sequence[Mapping[str, Any]]) -> FlowR
 
 
 def _running_since(layout: Layout, pipeline: Pipeline, flow: Flow, status: FlowStatus) -> datetime | None:
-    """When the batch that is being written now began; a rerun of a batch counts from the start of its job."""
+    """When the batch that is being written now began; a rerun of a batch counts from the start of its job.
+
+    None also if that job has ended since the status was read: the batch may have been planned, and refused, days ago.
+    """
     batch = status.lag.pending_batch if status.lag is not None else None
     if batch is None or status.holder is None:
         return None
     began = lease.last_acquired(layout, lease.checkpoint_resource(pipeline.name, flow.name))
     folder = checkpoint.current(layout, pipeline, flow).path(layout)
     planned = datetime.fromtimestamp(progress.planned_batch(folder, batch).timestamp_ms / 1000, UTC)
-    return planned if began is None else max(planned, began)
+    return None if began is None else max(planned, began)
 
 
 def _newest_event(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> datetime | None:
