@@ -11,7 +11,7 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.errors import SourceUnavailableError
+from tidegate.errors import LeaseHeldError, SourceUnavailableError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, FlowState, RunReport, describe_error
 from tidegate.request import RunRequest
@@ -130,6 +130,16 @@ def test_a_crash_stays_one_while_the_next_run_works(layout: Layout) -> None:
     attempt(layout, 1, final=False, bronze="running")
     assert "run-2-h-ago" in (failures(layout, running=True)["bronze"] or "")
     assert "run-1-h-ago" in (failures(layout)["bronze"] or "")
+
+
+def test_a_flow_that_found_its_lease_held_ends_as_the_job_that_held_it(layout: Layout) -> None:
+    attempt(layout, 3, silver="done")
+    path = attempt(layout, 2, silver="failed")
+    refused = RunReport.read(path)
+    assert refused is not None
+    refused.flows[0].error = describe_error(LeaseHeldError("checkpoint:orders/silver", "the run of three hours ago"))
+    refused.write(path)
+    assert failures(layout) == {"silver": None}
 
 
 def test_a_job_that_has_just_written_its_report_may_be_starting(layout: Layout) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import errors
 from tidegate.alerting.facts import RunEnds
-from tidegate.errors import TidegateError
+from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 
@@ -123,7 +123,9 @@ def _failures(
     failures = {
         each.flow: _described(each.error or {}) if each.state == "failed" else None
         for each in reports
+        # A flow that found its lease held ends as the job that holds it does, which began earlier.
         if each.state in ("done", "idle", "refused", "failed")
+        and (each.error or {}).get("kind") != LeaseHeldError.__name__
     }
     if cause is not None:
         decided = {*failures, *(each.flow for each in reports if each.state == "skipped")}
