@@ -180,7 +180,7 @@ sys.exit(78)
         "The application ended with exit code 78.",
         "silver refused: batch 3 refused.",
         "the suite is wrong",
-        "Remove the cause, then clear this task.",
+        "Remove the cause, then clear this task, or wait for the next run",
         "exit_code=78",
     ]
     assert len(lines) == len(expected)
