@@ -94,7 +94,8 @@ def test_the_error_for_an_incompatible_change_names_every_field_and_the_fix(layo
 
 
 def test_a_version_below_the_highest_existing_one_is_refused(layout: Layout) -> None:
-    write_sidecar(layout, replace(SILVER, checkpoint_version=3))
+    for version in (1, 3):
+        write_sidecar(layout, replace(SILVER, checkpoint_version=version))
     with pytest.raises(CheckpointIncompatibleError) as raised:
         check(layout, replace(SILVER, checkpoint_version=2))
     assert raised.value.changed == {"checkpoint_version": (3, 2)}

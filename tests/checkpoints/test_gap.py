@@ -38,3 +38,8 @@ def test_only_the_accepted_offsets_of_the_same_topic_are_skipped(tmp_path: Path)
     assert missing(20) == {0: (15, 19)}, "the beginning of the topic has moved"
     gap.accept(layout, "clicks", "bronze", "clicks", "A", missing(20), by="ada", reason="these too")
     assert (missing(20), missing(21)) == ({}, {0: (20, 20)})
+    accepted = gap.accepted(layout, "clicks", "bronze")
+    assert gap.missing({0: 8}, {0: 20}, accepted, "A") == {0: (8, 19)}, (
+        "the offsets before the accepted ones are missing"
+    )
+    assert gap.missing({0: 30}, {0: 32}, accepted, "A") == {0: (30, 31)}, "earlier gaps do not move the position back"

@@ -36,7 +36,7 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool, first: str = "") -> Ou
     """Run the tests of one fault, up to the first failure.
 
     Args:
-        first: The test file to run before all others.
+        first: The test to run before all others.
     """
     python = root / ".venv" / "bin" / "python"
     command = [str(python if python.exists() else sys.executable), "-m", "pytest", "-x", "-q", "--tb=short"]
@@ -105,7 +105,7 @@ def main() -> int:
     done = {outcome.fault for outcome in outcomes(arguments.results)}
     if arguments.record:
         return _record(outcomes(arguments.results))
-    detected = {outcome.fault: outcome.caught_by.partition("::")[0] for outcome in outcomes(OUTCOMES)}
+    detected = {outcome.fault: outcome.caught_by for outcome in outcomes(OUTCOMES)}
     missed = 0
     for number, fault in enumerate(faults, start=1):
         if fault.name in done:

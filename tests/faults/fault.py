@@ -58,7 +58,7 @@ class Fault:
             *self.tests,
             *map(str, folders),
         ]
-        return [path for path in dict.fromkeys(candidates) if (root / path).exists()]
+        return [path for path in dict.fromkeys(candidates) if (root / path.partition("::")[0]).exists()]
 
 
 def load() -> list[Fault]:

@@ -42,6 +42,10 @@ class Crash(BaseException):
     """Simulates the end of the driver."""
 
 
+def crash(*_: Any) -> Any:
+    raise Crash
+
+
 @pytest.fixture
 def latest(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
     def make(**more: Any) -> FlowContext:
@@ -290,13 +294,31 @@ def test_a_micro_batch_of_rows_is_split_judged_and_written(latest: Callable[...,
     assert (entry["rules"], entry["quarantined_at"].timestamp() * 1000) == (["null_key(id)"], PLANNED_MS)
 
 
+def test_after_a_crash_before_the_ledger_the_counts_are_those_of_the_merge(
+    latest: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = latest()
+    plan_batch(context, 0)
+    micro_batch.process(context, changes(context.spark, ORDERS, (1, 2, 10), (2, 1, 20)), 0)
+    plan_batch(context, 1)
+    older, new = (1, 1, 5), (3, 1, 30)
+    with monkeypatch.context() as patch:
+        patch.setattr(micro_batch, "record_batch", crash)
+        with pytest.raises(Crash):
+            micro_batch.process(context, changes(context.spark, ORDERS, older, new), 1)
+
+    micro_batch.process(context, changes(context.spark, ORDERS, older, new), 1)
+
+    record = context.report.batches[-1]
+    assert (record.batch_id, record.written, record.superseded) == (1, 1, 1), (
+        "before the MERGE, 2 rows were to be written"
+    )
+
+
 def test_a_rerun_with_another_transform_moves_no_row_between_target_and_quarantine(
     latest: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark.sql import functions as F
-
-    def crash(*_: Any) -> Any:
-        raise Crash
 
     feed = ((1, 1, 10), (None, 1, 20), (3, 1, 30))
     plan_batch(latest(), 0)

@@ -202,6 +202,16 @@ def test_a_backfill_changes_no_entries_of_files_or_of_other_checkpoints(spark: S
     assert entries(context, "state", "rules", "reason") == before
 
 
+def test_a_backfill_closes_the_entry_of_its_own_checkpoint_only(spark: SparkSession, tmp_path: Path) -> None:
+    append(flow_context(spark, tmp_path, LATEST, version=2), ("a", ["x"]))
+    context = flow_context(spark, tmp_path, LATEST)
+    append(context, ("a", ["x"]))
+
+    apply_backfill(spark, tmp_path, {}, "a")
+
+    assert {row["_checkpoint_version"]: row["state"] for row in table(context.quarantine)} == {1: "replayed", 2: "open"}
+
+
 def test_a_row_that_was_replayed_and_fails_again_gets_a_new_entry(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     append(context, ("a", ["x"]))
