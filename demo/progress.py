@@ -1,14 +1,16 @@
-"""Progress bars of a running DAG, from the report that the job writes after every batch."""
+"""Progress bars of running DAGs, from the reports that the jobs write after every batch."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from demo.runs import DagRun, PendingRun
+from demo.runs import PendingRun
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport
@@ -28,47 +30,56 @@ def newest_report(layout: Layout, dag_id: str, earlier: frozenset[Path]) -> RunR
     return RunReport.read(max(new, key=lambda path: path.stat().st_mtime)) if new else None
 
 
-def show_progress(
-    console: Console, layout: Layout, run: PendingRun, expected: int, earlier: frozenset[Path]
-) -> tuple[DagRun, RunReport | None]:
-    """Show the progress of a run until it has ended.
+@dataclass
+class WatchedRun:
+    """A run whose progress is shown."""
 
-    Args:
-        console: For the progress bars; they are shown in a terminal only.
-        layout: The lake.
-        run: The run.
-        expected: Number of rows that landed for it, for the length of the bars.
-        earlier: The reports that existed before it began.
+    run: PendingRun
+    layout: Layout
+    expected: int
+    """Number of rows that landed for it, for the length of the bars."""
+    earlier: frozenset[Path]
+    """The reports that existed before it began."""
 
-    Returns:
-        The run's result in Airflow, and the job's own report; None when no Spark was started.
+    @property
+    def report(self) -> RunReport | None:
+        """The job's own report; None while no Spark was started."""
+        return newest_report(self.layout, self.run.dag_id, self.earlier)
 
-    Raises:
-        RunCrashedError: The run did not complete.
-    """
+
+def show_progress(console: Console, watched: Sequence[WatchedRun]) -> None:
+    """Show the progress of runs until all have ended; the bars are shown in a terminal only."""
     columns = (
         SpinnerColumn(finished_text="[green]✔[/]"),
-        TextColumn("{task.description:<8}"),
+        TextColumn("{task.description:<18}"),
         BarColumn(bar_width=32),
         TextColumn("{task.fields[details]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        waiting = progress.add_task(run.dag_id, total=None, details="Airflow checks for new data")
-        bars: dict[str, TaskID] = {}
-        while run.running:
-            run.wait(POLL_SECONDS)
-            report = newest_report(layout, run.dag_id, earlier)
-            if report is None:
-                if time.time() - run.started > 4:
-                    progress.update(waiting, details="Airflow starts Spark")
-                continue
-            progress.update(waiting, details=_phase(report))
-            for flow in report.flows:
-                if flow.flow not in bars:
-                    bars[flow.flow] = progress.add_task(flow.flow, total=1, details="", start=False)
-                _draw(progress, bars[flow.flow], flow, _expected(report, flow, expected))
-    return run.result(), newest_report(layout, run.dag_id, earlier)
+        bars: dict[tuple[str, str], TaskID] = {}
+        for each in watched:
+            bars[each.run.dag_id, ""] = progress.add_task(
+                each.run.dag_id, total=None, details="Airflow checks for new data"
+            )
+        while any(each.run.running for each in watched):
+            next(each.run for each in watched if each.run.running).wait(POLL_SECONDS)
+            for each in watched:
+                _update(progress, bars, each)
+
+
+def _update(progress: Progress, bars: dict[tuple[str, str], TaskID], watched: WatchedRun) -> None:
+    """Draw the state of one run, and of its flows once it has a report."""
+    name, report = watched.run.dag_id, watched.report
+    if report is None:
+        if time.time() - watched.run.started > 4:
+            progress.update(bars[name, ""], details="Airflow starts Spark")
+        return
+    progress.update(bars[name, ""], details=_phase(report))
+    for flow in report.flows:
+        if (name, flow.flow) not in bars:
+            bars[name, flow.flow] = progress.add_task(f"{name} {flow.flow}", total=1, details="", start=False)
+        _draw(progress, bars[name, flow.flow], flow, _expected(report, flow, watched.expected))
 
 
 def _phase(report: RunReport) -> str:

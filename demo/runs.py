@@ -1,4 +1,4 @@
-"""Runs the real DAGs, one after another, in one child process with Airflow.
+"""Runs the real DAGs, one after another, in a child process with Airflow.
 
 `DagRuns` is the parent's side. The child (``python -m demo.runs``) reads one DAG id per line, runs the DAG with ``dag.test``,
 and responds with a line of JSON. The output of Airflow and Spark goes to the log. When the child's input ends (the parent has

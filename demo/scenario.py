@@ -11,14 +11,14 @@ from pathlib import Path
 from rich.console import Console
 
 from demo import checks, clicks_feed, flights_feed, output, recompute
-from demo.progress import existing_reports, show_progress
+from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
 from tidegate import registry, resolution
 from tidegate.pages import site
-from tidegate.report import RunReport
 from tidegate.spec import Pipeline
 from tidegate.status import lag
+from tidegate.status.lag import Lag
 
 STORM = (
     f"SELECT * REPLACE (round(mean_delay, 1) AS mean_delay) FROM gold WHERE day = '{flights_feed.STORM_DAY}'"
@@ -53,6 +53,14 @@ SHORT = Length("three days", date(2013, 2, 8), date(2013, 2, 10), clicks=2_000, 
 
 
 @dataclass
+class StartedRun(WatchedRun):
+    """A run of a pipeline, with the lag of its flows before it."""
+
+    pipeline: Pipeline
+    before: list[Lag]
+
+
+@dataclass
 class Scenario:
     """One execution of the demo."""
 
@@ -79,9 +87,10 @@ class Scenario:
         if length.at_once:
             self.unread_flights, self.unread_clicks = sum(file.rows for file in files), len(messages)
             return
-        self._run(self.flights, sum(file.rows for file in files))
+        flights, clickstream = self._run(sum(file.rows for file in files), len(messages))
+        self._print(flights)
         self._storm("the day of the snowstorm, as first published")
-        self._run(self.clickstream, len(messages))
+        self._print(clickstream)
         self._busiest("the busiest pages and hours")
 
     def second_wave(self) -> None:
@@ -92,17 +101,20 @@ class Scenario:
         clicks_feed.produce(self.services.environment.kafka, messages)
         output.landed_files(self.console, files)
         output.landed_messages(self.console, clicks_feed.counts(messages))
-        self._run(self.flights, self.unread_flights + sum(file.rows for file in files))
+        flights, clickstream = self._run(
+            self.unread_flights + sum(file.rows for file in files), self.unread_clicks + len(messages)
+        )
+        self._print(flights)
         self._storm("the same day after the correction: every delay is seven minutes longer")
-        self._run(self.clickstream, self.unread_clicks + len(messages))
+        self._print(clickstream)
         self._busiest("the same after corrections and deletions")
 
     def third_wave(self) -> None:
         """No input; the runs start no JVM."""
         output.heading(self.console, "Wave 3: nothing lands")
-        for pipeline in (self.flights, self.clickstream):
-            report = self._run(pipeline, 0)
-            self.passed &= report is None
+        for watched in self._run(0, 0):
+            self._print(watched)
+            self.passed &= watched.report is None
 
     def verify(self) -> None:
         """Check the ledger, and compare the tables with an independent recomputation."""
@@ -142,22 +154,36 @@ class Scenario:
             self.console.print(f"  {command}", style="cyan", highlight=False, soft_wrap=True, markup=False)
             self.console.print(f"      [dim]{why}[/]")
 
-    def _run(self, pipeline: Pipeline, expected: int) -> RunReport | None:
+    def _run(self, flights: int, clicks: int) -> list[StartedRun]:
+        """Run both DAGs at the same time, with the number of records that landed for each."""
+        started = [self._start(self.flights, flights), self._start(self.clickstream, clicks)]
+        show_progress(self.console, started)
+        return started
+
+    def _start(self, pipeline: Pipeline, expected: int) -> StartedRun:
+        earlier = existing_reports(self.services.layout, pipeline.name)
+        before = self._lag(pipeline)
+        run = self.services.runs[pipeline.name].start(pipeline.name)
+        return StartedRun(run, self.services.layout, expected, earlier, pipeline, before)
+
+    def _lag(self, pipeline: Pipeline) -> list[Lag]:
         environment = self.services.environment
         flows = resolution.resolve(pipeline, environment.project).flows
-        before = [lag.measure(environment, flow) for flow in flows]
-        layout = self.services.layout
-        earlier = existing_reports(layout, pipeline.name)
-        run = self.services.runs.start(pipeline.name)
-        result, report = show_progress(self.console, layout, run, expected, earlier)
-        after = [lag.measure(environment, flow) for flow in flows]
-        output.run_result(self.console, result, report, before, after)
+        return [lag.measure(environment, flow) for flow in flows]
+
+    def _print(self, started: StartedRun) -> None:
+        """Print the result of a run.
+
+        Raises:
+            RunCrashedError: It failed.
+        """
+        result, report = started.run.result(), started.report
+        output.run_result(self.console, result, report, started.before, self._lag(started.pipeline))
         if report is not None:
-            output.quarantined(self.console, self.services.layout, pipeline, report)
+            output.quarantined(self.console, self.services.layout, started.pipeline, report)
         if not result.succeeded:
             log = self.services.short_path(self.services.log)
-            raise RunCrashedError(f"The run of {pipeline.name!r} failed, and the demo ends; its log is {log}.")
-        return report
+            raise RunCrashedError(f"The run of {started.pipeline.name!r} failed, and the demo ends; its log is {log}.")
 
     def _storm(self, title: str) -> None:
         output.gold(self.console, self.services.layout, "gold.daily_delay", STORM, title)

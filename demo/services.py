@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from tidegate.runtime import jars, java
 
 _REPLACED = ("lake", "landing", "broker", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""
+PIPELINES = ("flights", "clickstream")
 _MARKER = "made-by-the-demo"
 _RUNNING = "Another demo is running in this project: wait until it ends, or stop it with Ctrl-C."
 
@@ -39,7 +40,8 @@ class DemoServices:
     folder: Path
     environment: Environment
     layout: Layout
-    runs: DagRuns
+    runs: Mapping[str, DagRuns]
+    """A process with Airflow for each pipeline, by name: runs of different pipelines do not wait for each other."""
 
     @property
     def log(self) -> Path:
@@ -68,7 +70,7 @@ def check_set_up(project: Path) -> None:
 
 @contextlib.contextmanager
 def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
-    """Start the broker and the process that runs the DAGs, and stop both at the end.
+    """Start the broker and the processes that run the DAGs, and stop them at the end.
 
     Args:
         project: The project's folder.
@@ -95,7 +97,9 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
                 }
             )
             variables = airflow_variables | environment.variables()
-            runs = exit_stack.enter_context(DagRuns(project, variables, folder / "demo.log"))
+            runs = {
+                name: exit_stack.enter_context(DagRuns(project, variables, folder / "demo.log")) for name in PIPELINES
+            }
             broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
             flights.result()
             yield DemoServices(project, folder, environment, Layout.of(environment), runs)
