@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from tidegate.balance import DECISION, FILES, GROUPS, ROWS, Balance, balances_of
+from tidegate.balance import DECISION, FILES, GROUPS, ROWS, SWAPPED, Balance, balances_of
 from tidegate.report import BatchRecord
 
 
@@ -24,7 +24,7 @@ def test_every_count_of_a_balance_is_a_count_of_the_ledger_line(kind: Any) -> No
 
 @pytest.mark.parametrize(
     ("kind", "about"),
-    [("append", ROWS), ("backfill", ROWS), ("recompute", GROUPS), ("swap", GROUPS), ("waive", DECISION)],
+    [("append", ROWS), ("backfill", ROWS), ("recompute", GROUPS), ("swap", SWAPPED), ("waive", DECISION)],
 )
 def test_a_line_is_about_what_its_kind_counts(kind: Any, about: Balance) -> None:
     assert record(kind).balances[0] is about
@@ -44,4 +44,5 @@ def test_the_lines_of_a_balance_name_its_parts_without_zeros() -> None:
     counts = SimpleNamespace(files_listed=3, files_opened=2, files_quarantined=0, files_already_read=1)
 
     assert (FILES.amount(counts), list(FILES.lines(counts))) == (3, [("opened", 2), ("already read", 1)])
+    assert FILES.sentence(counts) == "3 files listed: 2 opened, 1 already read"
     assert list(ROWS.lines(record("upsert", filtered={"a": 1, "b": 2}))) == [("filtered", 3)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidegate import identity
+from tidegate import formatting, identity
 
 
 @dataclass(frozen=True)
@@ -14,14 +14,22 @@ class Balance:
 
     unit: str
     """What is counted: ``row``, ``file``, ``group`` or ``entry``."""
+    verb: str
+    """What a batch does to all of them: it reads rows, and lists files."""
     total: str
     """The name of a count."""
     parts: tuple[str, ...]
     """Names of counts; a count by rule is the sum over its rules."""
+    changes: tuple[str, ...]
+    """The parts that changed the target."""
 
     def amount(self, counts: object) -> int:
         """The total, of a record with these counts."""
         return count(counts, self.total)
+
+    def changed(self, counts: object) -> int:
+        """How many changed the target."""
+        return sum(count(counts, part) for part in self.changes)
 
     def imbalance(self, counts: object) -> int:
         """How many have no part in the total, or more than one; 0 when they balance."""
@@ -31,20 +39,39 @@ class Balance:
         """The parts that are not 0, with their names for people."""
         for part in self.parts:
             if number := count(counts, part):
-                yield part.removeprefix("files_").replace("_", " "), number
+                yield label(part), number
+
+    def sentence(self, counts: object) -> str:
+        """The total and its parts in one phrase."""
+        parts = ", ".join(f"{number:,} {name}" for name, number in self.lines(counts))
+        return f"{formatting.count(self.amount(counts), self.unit)} {self.verb}{parts and ': '}{parts}"
 
 
-ROWS = Balance("row", "read", ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read"))
-GROUPS = Balance("group", "groups", ("upserted", "deleted", "unchanged"))
-FILES = Balance("file", "files_listed", ("files_opened", "files_quarantined", "files_already_read"))
-DECISION = Balance("entry", "read", ("closed",))
+ROWS = Balance(
+    "row",
+    "read",
+    "read",
+    ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read"),
+    ("written",),
+)
+GROUPS = Balance("group", "recomputed", "groups", ("upserted", "deleted", "unchanged"), ("upserted", "deleted"))
+SWAPPED = replace(GROUPS, unit="row", verb="compared")
+FILES = Balance(
+    "file", "listed", "files_listed", ("files_opened", "files_quarantined", "files_already_read"), ("files_opened",)
+)
+DECISION = Balance("entry", "decided", "read", ("closed",), ("closed",))
+
+_BY_KIND = {"recompute": (GROUPS,), "swap": (SWAPPED,)}
 
 
 def balances_of(kind: str) -> tuple[Balance, ...]:
     """What a ledger line of this kind must balance; the first is what it is about."""
-    if identity.is_decision(kind):
-        return (DECISION,)
-    return (GROUPS,) if kind in ("recompute", "swap") else (ROWS, FILES, GROUPS)
+    return (DECISION,) if identity.is_decision(kind) else _BY_KIND.get(kind, (ROWS, FILES, GROUPS))
+
+
+def label(part: str) -> str:
+    """The name of a part for people."""
+    return part.removeprefix("files_").replace("_", " ")
 
 
 def count(counts: object, name: str) -> int:

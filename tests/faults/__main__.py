@@ -22,6 +22,7 @@ from tests.faults.fault import OUTCOMES, Fault, Outcome, load, outcomes
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 1800
 """Time limit for the tests of one fault."""
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 HEAD = """# Faults and the tests that detect them
 
 `python -m tests.faults --record` writes this table: each fault of [faults.toml](faults.toml), and the first test of
@@ -38,27 +39,13 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool, first: str = "") -> Ou
     Args:
         first: The test to run before all others.
     """
-    python = root / ".venv" / "bin" / "python"
-    command = [str(python if python.exists() else sys.executable), "-m", "pytest", "-x", "-q", "--tb=short"]
-    command += [*([] if nightly else ["-m", "not nightly"]), *fault.tests_in(root, first)]
     started = time.monotonic()
     with fault.applied_in(root):
-        try:
-            process = subprocess.run(
-                command,
-                cwd=root,
-                env={**os.environ, "PYTHONPATH": str(root)},
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_SECONDS,
-                check=False,
-            )
-            output = process.stdout + process.stderr
-            if process.returncode not in (0, 1):
-                raise SystemExit(f"pytest exited with {process.returncode} for fault {fault.name!r}:\n{output[-3000:]}")
-        except subprocess.TimeoutExpired as timeout:
-            output = f"FAILED {timeout.cmd[-1]}\nE   the tests did not end within {LIMIT_SECONDS} s"
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+        # A single test is collected in a moment, a folder is not.
+        output = _run([first], root, fault.name, nightly=nightly) if (root / first.partition("::")[0]).is_file() else ""
+        if not _FAILED.search(output):
+            output = _run(fault.tests_in(root), root, fault.name, nightly=nightly)
+    failed = _FAILED.search(output)
     reasons: list[str] = re.findall(r"^E\s+(.+)$", output, re.MULTILINE)
     return Outcome(
         fault=fault.name,
@@ -67,6 +54,29 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool, first: str = "") -> Ou
         why=reasons[0][:200] if reasons and failed else "",
         seconds=round(time.monotonic() - started),
     )
+
+
+def _run(tests: list[str], root: Path, fault: str, *, nightly: bool) -> str:
+    """The output of pytest, up to the first failure."""
+    python = root / ".venv" / "bin" / "python"
+    command = [str(python if python.exists() else sys.executable), "-m", "pytest", "-x", "-q", "--tb=short"]
+    command += [*([] if nightly else ["-m", "not nightly"]), *tests]
+    try:
+        process = subprocess.run(
+            command,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"FAILED {tests[-1]}\nE   the tests did not end within {LIMIT_SECONDS} s"
+    output = process.stdout + process.stderr
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"pytest exited with {process.returncode} for fault {fault!r}:\n{output[-3000:]}")
+    return output
 
 
 def table(recorded: list[Outcome]) -> str:
@@ -110,7 +120,7 @@ def main() -> int:
     for number, fault in enumerate(faults, start=1):
         if fault.name in done:
             continue
-        known = detected.get(fault.name, "")
+        known = detected.get(fault.name, "").partition("[")[0]  # its parameters may have changed
         outcome = try_fault(fault, arguments.root, nightly=arguments.nightly, first=known)
         missed += not outcome.caught_by
         print(

@@ -47,18 +47,17 @@ class Fault:
         finally:
             path.write_text(text, encoding="utf-8")
 
-    def tests_in(self, root: Path, first: str = "") -> list[str]:
-        """The tests to run, in this order: ``first``, those of the module, those of the entry, those of the module's package."""
+    def tests_in(self, root: Path) -> list[str]:
+        """The tests to run, in this order: those of the module, those of the entry, those of the module's package."""
         module = Path(self.file)
         mirror = Path("tests", *module.parts[1:]) if module.parts[0] == "tidegate" else Path("tests", *module.parts)
         folders = [folder for folder in mirror.parents if folder not in (Path("tests"), Path())]
         candidates = [
-            *([first] if first else []),
             str(mirror.with_name(f"test_{module.name}")),
             *self.tests,
             *map(str, folders),
         ]
-        return [path for path in dict.fromkeys(candidates) if (root / path.partition("::")[0]).exists()]
+        return [path for path in dict.fromkeys(candidates) if (root / path).exists()]
 
 
 def load() -> list[Fault]:

@@ -127,6 +127,7 @@ def batch(
     return {
         **{"pipeline": pipeline.name, "flow": line.flow, "line": line, "answer": answer, "changes": changes(own)},
         "target": next((flow.target.name for flow in pipeline.flows if flow.name == line.flow), ""),
+        "sentence": shares.sentence(record) if record else "",
         "tables": list(shares.dispositions(record)) if record else [],
         "rules": shares.by_rule(record) if record else [],
         "judgements": [] if line.is_swap else judged.get(line.key, ()),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tidegate import formatting
+from tidegate.balance import Balance, count, label
 from tidegate.report import BatchRecord
 
 
@@ -55,16 +57,44 @@ def percent(count: int, of: int) -> str:
     return "< 0.1 %" if share < 0.1 else "> 99.9 %" if share > 99.9 else f"{share:.1f} %"
 
 
+_PARTS = {
+    "written": ("written", "in the target"),
+    "quarantined": ("quarantined", "broke a rule; see the quarantine table"),
+    "filtered": ("other", "excluded by a rule of the transform"),
+    "deduplicated": ("other", "another row of the batch has the same key and a higher order"),
+    "superseded": ("other", "the table has a newer row with the key"),
+    "already_read": ("other", "by an earlier version"),
+    "upserted": ("written", "new or changed"),
+    "deleted": ("quarantined", "no longer have rows"),
+    "unchanged": ("other", "computed with the same result, not written"),
+    "files_opened": ("written", ""),
+    "files_quarantined": ("quarantined", "could not be read completely; the other files were processed"),
+    "files_already_read": ("other", "by an earlier version"),
+    "closed": ("written", "closed by the decision"),
+}
+"""Class of the bar and explanation, for each part of a balance."""
+
+
+def part_class(part: str) -> str:
+    """The class of a part of a balance in the style sheet."""
+    return _PARTS[part][0]
+
+
 def dispositions(record: BatchRecord) -> Iterator[Shares]:
-    """The tables of a batch: files, then rows or groups."""
-    if record.files_listed:
-        yield Shares("Files", "Files", "listed", record.files_listed, tuple(_files(record)))
-    if record.kind == "swap":
-        yield Shares("Rows of the table", "Rows", "compared", record.groups, tuple(_groups(record)))
-    elif record.kind == "recompute":
-        yield Shares("Groups", "Groups", "recomputed", record.groups, tuple(_groups(record)))
-    else:
-        yield Shares("Rows", "Rows", "read", record.read, tuple(_rows(record)))
+    """The tables of a batch, one per balance."""
+    for balance in record.balances:
+        total = balance.amount(record)
+        if total or balance is record.balances[0]:
+            heading = f"{balance.unit.capitalize()}s" if balance.unit != "entry" else "Entries"
+            yield Shares(heading, heading, balance.verb, total, tuple(_lines(record, balance)))
+
+
+def sentence(record: BatchRecord) -> str:
+    """What became of what a batch read, listed or computed."""
+    sentences = [each.sentence(record) for each in record.balances if each.amount(record) or each is record.balances[0]]
+    if record.read and record.balances[0].total != "read":
+        sentences.append(f"{formatting.count(record.read, 'changed row')} of the source named them")
+    return "; ".join(sentences) + "."
 
 
 def by_rule(record: BatchRecord) -> list[Share]:
@@ -73,41 +103,16 @@ def by_rule(record: BatchRecord) -> list[Share]:
     return [Share(label=rule, count=count, of=of, kind="quarantined") for rule, count in _highest_first(record.rules)]
 
 
-def _rows(record: BatchRecord) -> Iterator[Share]:
-    of = record.read
-    yield Share(label="written", count=record.written, of=of, kind="written", note="in the target")
-    note = "broke a rule; see the quarantine table"
-    yield Share(label="quarantined", count=record.quarantined, of=of, kind="quarantined", note=note)
-    others = (
-        ("filtered", sum(record.filtered.values()), "excluded by a rule of the transform"),
-        ("deduplicated", record.deduplicated, "another row of the batch has the same key and a higher order"),
-        ("superseded", record.superseded, "the table has a newer row with the key"),
-        ("already read", record.already_read, "by an earlier version"),
-    )
-    for label, count, note in others:
-        # Upserts always have these dispositions; for other kinds a count of 0 is not shown.
-        if count or (record.kind == "upsert" and label != "already read"):
-            yield Share(label=label, count=count, of=of, kind="other", note=note)
-        if label == "filtered":
+def _lines(record: BatchRecord, balance: Balance) -> Iterator[Share]:
+    of = balance.amount(record)
+    for part in balance.parts:
+        number, (kind, note) = count(record, part), _PARTS[part]
+        # What happens in few batches is shown in those only.
+        if number or part not in ("filtered", "deduplicated", "superseded", "already_read", "files_already_read"):
+            yield Share(label=label(part), count=number, of=of, kind=kind, note=note)
+        if part == "filtered":
             for rule, rows in _highest_first(record.filtered):
                 yield Share(label=rule, count=rows, of=of, kind="other", inner=True)
-
-
-def _groups(record: BatchRecord) -> Iterator[Share]:
-    kinds = ("written", "other" if record.kind == "swap" else "quarantined", "other")
-    notes = ("new or changed", "no longer have rows", "recomputed with the same result, not written")
-    for name, kind, note in zip(("upserted", "deleted", "unchanged"), kinds, notes, strict=True):
-        yield Share(label=name, count=getattr(record, name), of=record.groups, kind=kind, note=note)
-
-
-def _files(record: BatchRecord) -> Iterator[Share]:
-    of = record.files_listed
-    yield Share(label="opened", count=record.files_opened, of=of, kind="written")
-    note = "could not be read completely; the other files were processed"
-    yield Share(label="quarantined", count=record.files_quarantined, of=of, kind="quarantined", note=note)
-    if record.files_already_read:
-        note = "by an earlier version"
-        yield Share(label="already read", count=record.files_already_read, of=of, kind="other", note=note)
 
 
 def _highest_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup, escape
 
-from tidegate.formatting import count
+from tidegate import balance, formatting
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
+from tidegate.pages.shares import part_class
 from tidegate.report import BatchRecord
 
 FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
@@ -119,7 +121,8 @@ def small(summary: Summary | None) -> Markup:
         )
     )
     description = "No batch yet." if not reads else (
-        f"The last {count(len(reads), 'batch', 'batches')}, the newest at the right: {min(reads):,} to {count(max(reads), 'row')} each, "
+        f"The last {formatting.count(len(reads), 'batch', 'batches')}, the newest at the right: "
+        f"{min(reads):,} to {formatting.count(max(reads), 'row')} each, "
         f"{sum(parts):,} of {sum(reads):,} quarantined."
     )  # fmt: skip
     return Markup(
@@ -129,14 +132,13 @@ def small(summary: Summary | None) -> Markup:
 
 
 def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
-    if records[-1].kind == "recompute":
-        groups = (
-            Layer("upserted", "written", lambda record: record.upserted),
-            Layer("deleted", "quarantined", lambda record: record.deleted),
-            Layer("unchanged", "other", lambda record: record.unchanged),
+    about = records[-1].balances[0]
+    if "quarantined" not in about.parts:
+        layers = tuple(
+            Layer(balance.label(part), part_class(part), partial(balance.count, name=part)) for part in about.parts
         )
         seconds = Layer("seconds", "time", lambda record: record.seconds)
-        return Panel("Groups recomputed", groups), Panel("Seconds", (seconds,), " s")
+        return Panel(f"{about.unit.capitalize()}s {about.verb}", layers), Panel("Seconds", (seconds,), " s")
     rows = (
         Layer("written", "written", lambda record: record.written),
         Layer("quarantined", "quarantined", lambda record: record.quarantined),
