@@ -18,6 +18,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, Connection, Context, RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
+from tidegate import run_result
 from tidegate.airflow import attempt
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
@@ -107,7 +108,7 @@ class RunFlows(SparkSubmitOperator):
             if again
             else _NEXT_STEP
         )
-        raise TaskFailure("\n".join(lines), retry=True, exit_code=_exit_code(report))
+        raise TaskFailure("\n".join(lines), retry=True, exit_code=run_result.exit_code(report, EX_SOFTWARE))
 
     def on_kill(self) -> None:
         """End the application, on this machine or on the cluster."""
@@ -226,11 +227,6 @@ def failures(report: RunReport | None) -> list[str]:
         where = f" while flow {running[0]} ran" if running else ""
         lines.append(f"It crashed{where}; its last lines above have the cause.")
     return [" ".join(line.split()) for line in lines]
-
-
-def _exit_code(report: RunReport | None) -> int:
-    errors = [report.error, *(flow.error for flow in report.flows)] if report is not None else []
-    return next((int(error.get("exit_code", EX_SOFTWARE)) for error in errors if error is not None), EX_SOFTWARE)
 
 
 def _only_flows_failed(report: RunReport | None) -> bool:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate import launch
-from tidegate.cli import child, console, progress_view, project, run_result
+from tidegate import launch, run_result
+from tidegate.cli import child, console, progress_view, project
 from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
 from tidegate.layout import Layout

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli import run_result
+from tidegate import run_result
 from tidegate.cli.progress_view import Lines
 from tidegate.errors import LeaseHeldError, OffsetsExpiredError, SpecError, TidegateError
 from tidegate.report import BatchRecord, FlowReport, RunReport, describe_error

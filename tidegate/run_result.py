@@ -1,4 +1,4 @@
-"""The exit code of a run from its report, and where to find more about it."""
+"""What a run's report means for the command line and for Airflow: its exit code, and where to find more about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST_LINES = 15
 
 
 def exit_code(report: RunReport | None, returned: int) -> int:
-    """The exit code of the command.
+    """The exit code of `tidegate run`, and of Airflow's task when it fails.
 
     In order of precedence: an error of the whole application, a permanent error of a flow, a refusal, a transient error.
 
