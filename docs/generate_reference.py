@@ -139,7 +139,15 @@ def _declarations() -> Iterator[str]:
     yield from _prose(spec.__doc__)
     kinds = (
         *(spec.Pipeline, spec.AfterTables, spec.Flow, spec.FileSource, spec.Dialect, spec.KafkaSource),
-        *(spec.Contract, spec.Formats, spec.ChangeFeed, spec.Table, spec.Gate, thresholds.Thresholds),
+        *(
+            spec.Contract,
+            spec.Formats,
+            spec.ChangeFeed,
+            spec.Table,
+            spec.Gate,
+            spec.RewriteLimits,
+            thresholds.Thresholds,
+        ),
     )
     for each in kinds:
         yield ""

@@ -45,6 +45,14 @@ RAISED: dict[str, TidegateError] = {
     "CheckpointCorruptError": errors.CheckpointCorruptError("damaged", path="/x"),
     "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", "Restore it."),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
+    "RewriteRefusedError": errors.RewriteRefusedError(
+        "silver",
+        "backfill 3 of 2026-01-05",
+        impact={"deleted": 355},
+        reasons=["delete 355 of 355 rows (100.0%), more than 10.0%"],
+        correct="give the command again",
+        accept="tidegate run shop --accept silver:deleted=355",
+    ),
     "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
     "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", expected="A", actual="B"),
     "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", expected="A", actual="B"),
@@ -62,7 +70,7 @@ TRANSIENT = {
 }
 EXIT_CODES = {
     os.EX_USAGE: {"RequestError"},
-    os.EX_DATAERR: {"GateRefusedError", "ContractRefusedError", "OffsetsExpiredError", "GapError"},
+    os.EX_DATAERR: {"GateRefusedError", "ContractRefusedError", "RewriteRefusedError", "OffsetsExpiredError", "GapError"},
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
     os.EX_CONFIG: {

@@ -42,7 +42,7 @@ def test_selected_flows_are_in_graph_order() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, dry_run"),
+        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, dry_run, accept"),
         ({"a": 1, "b": 2}, "unknown key 'a', 'b'"),
         ({"mode": "delete"}, "mode='delete' is not allowed; allowed: incremental"),
         ({"mode": None}, "mode=None is not allowed"),
@@ -52,6 +52,11 @@ def test_selected_flows_are_in_graph_order() -> None:
         ({"flows": 5}, "flows=5 is not a list"),
         ({"flows": [5]}, "has no flow 5"),
         ({"dry_run": "yes"}, "dry_run='yes' is not allowed; allowed: true, false"),
+        ({"accept": "silver:deleted=355"}, "accept='silver:deleted=355' is not a list"),
+        ({"accept": ["355"]}, "accept='355' is not allowed; allowed: <flow>:deleted=<number>"),
+        ({"accept": ["silver:deleted=all"]}, "accept='silver:deleted=all' is not allowed"),
+        ({"accept": ["bronze:deleted=5"]}, "with a flow of silver, gold"),
+        ({"accept": [{"silver": 5}]}, "is not allowed"),
         ({"mode": "backfill"}, "mode='backfill' needs from_date and to_date"),
         ({"mode": "backfill", "from_date": "2013-01-01"}, "only allowed together"),
         ({"mode": "backfill", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "is after to_date"),

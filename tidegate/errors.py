@@ -223,6 +223,34 @@ class ContractRefusedError(TidegateError):
         self.breaks = tuple(breaks)
 
 
+class RewriteRefusedError(TidegateError):
+    """A backfill, a full refresh or a new version would delete or refuse more rows than its limits allow: the table is unchanged.
+
+    Args:
+        flow: The flow's name.
+        what: What was refused, for example ``backfill 3 of 2013-01-01``.
+        impact: The counts of its rows.
+        reasons: One phrase per exceeded limit, to follow "it would".
+        correct: What to do if the numbers are wrong, as a phrase.
+        accept: The command that accepts the numbers.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(
+        self, flow: str, what: str, *, impact: dict[str, int], reasons: Sequence[str], correct: str, accept: str
+    ) -> None:
+        super().__init__(
+            f"flow {flow!r}: {what} refused before it changed a row of the table: it would {' and '.join(reasons)}. "
+            f"Correct the transform, the suite or the data, then {correct}. Or accept exactly these numbers: {accept} (in Airflow: "
+            "the field accept of the form)"
+        )
+        self.flow = flow
+        self.what = what
+        self.impact = impact
+        self.reasons = tuple(reasons)
+
+
 class SourceError(TidegateError):
     """A source does not match its declaration: the folder or topic does not exist, or a file cannot be read."""
 

@@ -13,9 +13,10 @@
            checkpoints/<dag_id>/<flow>/v<N>-<r>.<what>.json     refused, decision, origin: notes about a refresh and its batch
            checkpoints/<dag_id>/<flow>/reprocessing/            pending backfills and reingests of windows
            checkpoints/<dag_id>/<flow>/claim.json               the claim of a replay in progress
+           checkpoints/<dag_id>/<flow>/rewrite.json             the backfill or swap that was refused for its number of rows
            leases/                                              per lease one empty file, and one that names its holder
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
-           reports/<dag_id>/<run_key>/<attempt>/                report.json
+           reports/<dag_id>/<run_key>/<attempt>/                report.json, and sample-<flow>.json: keys that a rewrite changes
            docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: ledger lines, verdicts, schema changes
            _ops/<pipeline>/{progress,alerts}/                   Delta: Spark's progress of each batch, history of alerts
@@ -112,6 +113,10 @@ class Layout:
         """The claim of the flow's replay in progress, as JSON; the file exists only while there is one."""
         return self.checkpoints(dag_id, flow) / "claim.json"
 
+    def rewrite(self, dag_id: str, flow: str) -> Path:
+        """The flow's last backfill or swap that was judged and has not been written, as JSON; `plan` and alerts read it."""
+        return self.checkpoints(dag_id, flow) / "rewrite.json"
+
     def lease(self, resource: str) -> Path:
         """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.lock"
@@ -127,6 +132,10 @@ class Layout:
     def report(self, dag_id: str, run_key: str, attempt: str) -> Path:
         """The run report of one attempt."""
         return self.attempt(dag_id, run_key, attempt) / "report.json"
+
+    def sample(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
+        """Keys of some rows that a rewrite of the flow deletes, changes or quarantines, as JSON: values of the data."""
+        return self.attempt(dag_id, run_key, attempt) / f"sample-{flow}.json"
 
     def request(self, dag_id: str, run_key: str, request_id: str) -> Path:
         """The request of a run, as JSON."""

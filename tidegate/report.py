@@ -16,6 +16,7 @@ import pendulum
 from tidegate import balance, formatting, identity, json_codec
 from tidegate.balance import Balance, balances_of
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
+from tidegate.impact import Impact
 
 FORMAT = 1
 """Incremented when a reader of the old format would misread the new one."""
@@ -182,7 +183,9 @@ class FlowReport:
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
     dry_run: bool = False
-    """Whether this was a preview: ``batches`` are what a run would write; nothing was written."""
+    """Whether this was a preview: ``batches`` and ``impact`` are what a run would write; nothing was written."""
+    impact: Impact | None = None
+    """What the backfill or swap of this attempt does to the table; None without one."""
     notes: list[str] = field(default_factory=list)
     """Messages for people, for example that a batch had a new field and how the contract treated it."""
     seconds: float = 0.0

@@ -29,6 +29,8 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield "rows", f"would be: {balance}" if flow.dry_run else balance
     elif dispositions or (flow.total("read") and not flow.total("groups")):
         yield "rows", _balance(flow, ROWS, "read")
+    if flow.impact is not None:
+        yield "impact", ("would be: " if flow.dry_run else "") + flow.impact.summary()
     if broken := flow.rules():
         yield "quarantined", _by_rule(broken)
     if filtered := _filtered(flow):

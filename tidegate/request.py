@@ -11,13 +11,14 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.errors import RequestError
+from tidegate.impact import accepting_flow
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine.selection import Selection
 from tidegate.runs import RUNS, modes
 from tidegate.spec import Flow, Pipeline
 from tidegate.window import Window
 
-KEYS = ("mode", "flows", "from_date", "to_date", "dry_run")
+KEYS = ("mode", "flows", "from_date", "to_date", "dry_run", "accept")
 """The parameters with which a run can be triggered."""
 
 
@@ -35,7 +36,9 @@ class RunRequest:
     window: Window | None = None
     """Of a backfill: event time. Of a reingest: modification times of files, or timestamps of messages."""
     dry_run: bool = False
-    """Print the plan only; run nothing."""
+    """Judge what would be written, and write nothing."""
+    accept: tuple[str, ...] = ()
+    """Numbers of deleted or quarantined rows that are accepted beyond the limits, by name: ``silver:deleted=355``."""
     small: bool = False
     """Little is to be read, so that C1-only compilation is faster (see docs/architecture.md, "Start-up")."""
     requested_by: str = ""
@@ -71,6 +74,7 @@ class RunRequest:
             flows=_flows(pipeline, params.get("flows")),
             window=_window(pipeline, mode, params.get("from_date"), params.get("to_date")),
             dry_run=dry_run,
+            accept=_accept(pipeline, params.get("accept")),
             requested_by=requested_by,
         )
         _check_fits(pipeline, request)
@@ -103,6 +107,7 @@ class RunRequest:
             flows=_flows(pipeline, params.get("flows")),
             window=window,
             dry_run=dry_run,
+            accept=_accept(pipeline, params.get("accept")),
             requested_by=requested_by,
         )
         _check_fits(pipeline, request)
@@ -187,6 +192,20 @@ def _flows(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
         quoted = ", ".join(map(repr, unknown))
         raise RequestError(f"pipeline {pipeline.name!r} has no flow {quoted}; it has: {', '.join(names)}")
     return tuple(name for name in names if name in flows)
+
+
+def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
+    accepted = requested or ()
+    if not isinstance(accepted, list | tuple):
+        raise RequestError(f"accept={accepted!r} is not a list, for example ['silver:deleted=355']")
+    keyed = [flow.name for flow in pipeline.flows if flow.target.keys]
+    for each in accepted:
+        if accepting_flow(each) not in keyed:
+            raise RequestError(
+                f"accept={each!r} is not allowed; allowed: <flow>:deleted=<number> and <flow>:quarantined=<number>, with a flow of "
+                f"{', '.join(keyed) or 'a keyed table, of which this pipeline has none'}"
+            )
+    return tuple(accepted)
 
 
 def _window(pipeline: Pipeline, mode: str, first: object, last: object) -> Window | None:

@@ -22,11 +22,15 @@ class RunKind:
     """For forms and messages; empty for a run that has commands of its own."""
     code: str
     """``<module>:<function>``: takes the `tidegate.spark.context.FlowContext` of one flow. It is imported by the job only."""
+    dry_run: str = "tidegate.spark.runs:judge_nothing"
+    """In the same form: what a dry run does to one flow. It writes nothing."""
     applies_to: Callable[[Flow], bool]
     """Other flows of the run do an ordinary increment."""
     check: Callable[[Pipeline, Flow], None] = _accept
     """Raises `RequestError` for a flow that this kind applies to and that lacks something."""
     window: Literal["none", "optional", "required"] = "none"
+    replaces_rows: bool = False
+    """Whether it replaces rows that readers have, so that its dry run has something to judge."""
     reads_source: bool = True
     """Whether it may read a whole source; if not, the job starts as for little data."""
     rewrites: str = "{table} ({rows}), where the result differs"
@@ -53,11 +57,14 @@ RUNS: dict[str, RunKind] = {
     "incremental": RunKind(
         meaning="read what is new since the checkpoint",
         code="tidegate.spark.runs:increment",
+        dry_run="tidegate.spark.runs:judge_new_version",
         applies_to=lambda _: False,
     ),
     "backfill": RunKind(
         meaning="derive the rows of a window of event time again, with the present code and suite",
         code="tidegate.spark.runs:backfill",
+        dry_run="tidegate.spark.runs:judge_backfill",
+        replaces_rows=True,
         applies_to=lambda flow: bool(flow.target.keys),
         check=_check_event_time,
         window="required",
@@ -73,9 +80,17 @@ RUNS: dict[str, RunKind] = {
     "full_refresh": RunKind(
         meaning="derive whole tables again; readers see the old ones until the new ones are complete",
         code="tidegate.spark.runs:full_refresh",
+        dry_run="tidegate.spark.runs:judge_full_refresh",
+        replaces_rows=True,
         applies_to=lambda flow: bool(flow.target.keys),
     ),
-    "replay": RunKind(meaning="", code="tidegate.spark.runs:replay", applies_to=lambda _: True, reads_source=False),
+    "replay": RunKind(
+        meaning="",
+        code="tidegate.spark.runs:replay",
+        dry_run="tidegate.spark.runs:replay",
+        applies_to=lambda _: True,
+        reads_source=False,
+    ),
 }
 """Every kind of run, by its name."""
 

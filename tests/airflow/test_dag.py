@@ -193,6 +193,8 @@ def test_the_reserved_names_are_those_of_the_shared_dags_and_tasks() -> None:
         {"flows": []},
         {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-31"},
         {"mode": "full_refresh", "dry_run": True},
+        {"accept": None},
+        {"accept": ["silver:deleted=355", "silver:quarantined=427"]},
     ],
 )
 def test_the_form_accepts_valid_params(changes: dict[str, object]) -> None:
@@ -212,6 +214,9 @@ def test_the_form_accepts_valid_params(changes: dict[str, object]) -> None:
         {"from_date": "2013-13-01"},
         {"to_date": "2013-01-01T00:00:00Z"},
         {"dry_run": "yes"},
+        {"accept": "silver:deleted=355"},
+        {"accept": ["355"]},
+        {"accept": ["silver:deleted=all"]},
     ],
 )
 def test_the_form_refuses_an_invalid_mode_flow_or_date(changes: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ from tests.airflow.lake import Lake
 from tidegate.airflow.dag import build_dag
 from tidegate.checkpoints.checkpoint import write_sidecar
 from tidegate.errors import RequestError
+from tidegate.impact import Impact
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import BatchRecord, FlowReport
@@ -86,7 +87,8 @@ def test_plan_fails_without_a_retry_if_the_landing_folder_is_missing(dag: Any, p
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ({"flwos": ["silver"]}, "unknown key 'flwos'; allowed: mode, flows, from_date, to_date, dry_run"),
+        ({"flwos": ["silver"]}, "unknown key 'flwos'; allowed: mode, flows, from_date, to_date, dry_run, accept"),
+        ({"accept": ["bronze:deleted=5"]}, "accept='bronze:deleted=5' is not allowed"),
         ({"lake": "/etc"}, "unknown key 'lake'"),
         ({"mode": "backfill", "from_date": "2013-01-01", "to_date": None}, "only allowed together"),
         ({"mode": "backfill", "from_date": "2013-01-02", "to_date": "2013-01-01"}, "is after to_date"),
@@ -139,13 +141,44 @@ def test_a_cleared_plan_writes_a_new_request(dag: Any, landed: Lake) -> None:
     assert RunRequest.read(landed.layout, "flights", run_key(run.run_id), first_id) == first
 
 
-def test_a_dry_run_prints_the_preview_and_starts_nothing(
+def test_a_dry_run_of_a_backfill_prints_the_preview_and_lets_the_application_judge_it(
     dag: Any, landed: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = InProcessRun(dag, {**JANUARY, "dry_run": True})
-    assert run.execute("plan") == "short circuit"
-    assert run.xcom("plan", "reason") == "dry run: backfill of 2013-01-01 to 2013-01-31; nothing was run"
+    assert run.execute("plan") == "success"
+    assert run.xcom("plan", "reason") == "dry run: backfill of 2013-01-01 to 2013-01-31; nothing is written"
     assert "airflow dags trigger flights --conf" in capsys.readouterr().out
+    assert request_of(landed, run).dry_run
+
+
+def test_a_dry_run_of_a_reingest_has_nothing_to_judge_and_starts_nothing(dag: Any, landed: Lake) -> None:
+    run = InProcessRun(dag, {"mode": "reingest", "dry_run": True})
+    assert run.execute("plan") == "short circuit"
+    assert run.xcom("plan", "reason") == "dry run: reingest; nothing was run"
+
+
+def test_accepted_numbers_start_the_application_although_nothing_is_new(dag: Any, landed: Lake) -> None:
+    """What a refused swap has staged is no new work until its numbers are accepted."""
+    assert InProcessRun(dag, {"flows": ["gold"]}).execute("plan") == "short circuit"
+    run = InProcessRun(dag, {"flows": ["gold"], "accept": ["gold:deleted=12"]})
+    assert run.execute("plan") == "success"
+    assert request_of(landed, run).accept == ("gold:deleted=12",)
+
+
+def test_a_dry_run_shows_its_counts_and_sends_no_event(
+    dag: Any, landed: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = InProcessRun(dag, {**JANUARY, "dry_run": True})
+    loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
+    silver = pipeline.flow("silver")
+    judged = FlowReport(
+        flow="silver", target=silver.target.name, checkpoint_version=1, state="done", dry_run=True, impact=loss
+    )
+    landed.report(run.run_id, "a1", flows=[judged])
+    run.xcoms["run", "attempt"] = "a1"
+    assert run.execute("silver") == "success"
+    assert f"impact: would be: {loss.summary()}" in capsys.readouterr().out
+    assert run.events == {}
 
 
 def test_a_dry_run_of_an_increment_prints_a_preview_too(

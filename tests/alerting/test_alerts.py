@@ -95,6 +95,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     ("refused", {"refused": "waits: batch 3"}, {"refused": None}, "waits: batch 3"),
     (
+        "refused_rewrite",
+        {"refused_rewrite": "backfill 3 was refused: it would delete 9 of 9 rows (100.0%)"},
+        {"refused_rewrite": None},
+        "backfill 3 was refused: it would delete 9 of 9 rows (100.0%)",
+    ),
+    (
         "missed",
         {"plans": tuple(PlannedLag(at=ago(4.1), behind=1, rows=1) for _ in range(6))},
         {"plans": (*plans(1, 2, 1, 2), PlannedLag(at=ago(3.9), behind=1, rows=1))},
@@ -233,6 +239,7 @@ def test_a_rule_that_is_disabled_is_never_true(rule: str) -> None:
 
 UNKNOWN: dict[str, dict[str, Any]] = {
     "refused": {"error": "no broker answers"},
+    "refused_rewrite": {"error": "no broker answers"},
     "failed": {"ends": None},
     "missed": {"plans": ()},
     "no_input": {"plans": plans(0, 0, 0, 0)},

@@ -90,7 +90,7 @@ def test_the_preview_of_an_increment_is_complete(filled: Project) -> None:
     ]
     assert bronze["tables"] == ["silver.orders", "gold.orders"]
     assert bronze["starts"] == ["mail"]
-    assert increment["commands"] == ["airflow dags trigger orders", "tidegate run orders"]
+    assert increment["commands"] == ["airflow dags trigger orders", "tidegate run orders"], "nothing to judge"
     assert "to start it: tidegate run orders" in filled.run("plan", "orders").out
 
 
@@ -170,7 +170,9 @@ def test_the_exact_commands_are_printed(filled: Project) -> None:
     output = filled.run("plan", "orders", "--mode", "backfill", "--from", "2026-03-01", "--to", "2026-03-07").out
     conf = '{"mode": "backfill", "from_date": "2026-03-01", "to_date": "2026-03-07"}'
     assert f"airflow dags trigger orders --conf '{conf}'" in output
-    assert "tidegate run orders --mode backfill --from 2026-03-01 --to 2026-03-07" in output
+    assert "to start it: tidegate run orders --mode backfill --from 2026-03-01 --to 2026-03-07\n" in output
+    dry_run = "tidegate run orders --mode backfill --from 2026-03-01 --to 2026-03-07 --dry-run"
+    assert f"to see what it deletes, changes and refuses: {dry_run}\n" in output
     span = "--from-date 2026-03-01T00:00:00+01:00 --to-date 2026-03-07T23:59:59+01:00"
     assert (
         f"or one run for each interval (--dry-run lists them): airflow backfill create --dag-id orders {span}" in output

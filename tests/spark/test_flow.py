@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.lease import holder
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -21,8 +21,10 @@ from tidegate.errors import (
     DeclarationConflictError,
     GateRefusedError,
     OffsetsExpiredError,
+    RewriteRefusedError,
     SpecError,
 )
+from tidegate.impact import Impact
 from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.probes import delta
@@ -182,6 +184,38 @@ def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark
     assert bumped.target == bumped.live and not swap.staging(bumped).exists()
     states = {row["_checkpoint_version"]: row["state"] for row in orders.table(bumped.quarantine)}
     assert states == {1: "expired", 2: "open"}, "the new version judged the same records again"
+    assert bumped.report.impact == Impact(before=2, after=2, deleted=0, changed=2, added=0, read=3, quarantined=0), (
+        "a row that the first version had refused too is not new in quarantine"
+    )
+
+
+def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5}, {"id": 2, "at": 1, "amount": 6})
+    run(spark, tmp_path, orders.BRONZE)
+    run(spark, tmp_path, orders.SILVER)
+    silver = in_version_two(orders.SILVER)
+
+    def broken(rows: Any) -> Any:
+        return rows.withColumn("_origin", F.col("_origin").withField("broken", F.array(F.lit("too_strict"))))
+
+    asked = run(spark, tmp_path, silver, transform=broken, dry_run=True)
+    assert not asked.checkpoint.exists(), "a dry run reads nothing by the stream"
+    for _ in range(2):
+        with pytest.raises(RewriteRefusedError, match=r"delete 2 of 2 rows .* and send 2 of 2 source rows"):
+            run(spark, tmp_path, silver, transform=broken)
+    note = rewrite.refused(asked.layout, "orders", "silver")
+    assert note is not None and note.impact == asked.report.impact, "the dry run had counted the same"
+    assert len(orders.table(asked.live)) == 2
+
+    corrected = run(spark, tmp_path, silver, mode="full_refresh", request_id="q1")
+
+    assert (corrected.report.refresh, [line.kind for line in corrected.report.batches]) == (1, ["upsert", "swap"])
+    assert [row["amount"] for row in orders.table(corrected.live)] == [5, 6]
+    assert {row["state"] for row in orders.table(corrected.quarantine)} == {"expired"}
+    assert rewrite.recorded(asked.layout, "orders", "silver") is None
+    assert not list((tmp_path / "lake" / "staging" / "orders").iterdir()), "also what was refused is deleted"
 
 
 def test_a_new_version_of_a_table_without_keys_that_reads_a_change_feed_is_refused(

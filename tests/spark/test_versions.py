@@ -16,10 +16,12 @@ from demo import flights_feed, recompute
 from tests.deployment import Deployment
 from tests.resolved import resolved
 from tidegate import registry
-from tidegate.spec import Flow, Pipeline
+from tidegate.impact import acceptance
+from tidegate.spec import Flow, Pipeline, RewriteLimits
 
 pytestmark = pytest.mark.jvm
 
+UNLIMITED = {"rewrite_limits": RewriteLimits(deleted_share=1, quarantined_share=1)}
 GOLD = ["day", "carrier", "flights", "cancelled", "late", "max_delay"]
 
 
@@ -38,13 +40,13 @@ def flights(start_state: Callable[[Callable[[Deployment], None]], Deployment]) -
     return start_state(two_days_in_all_tables)
 
 
-def declare(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> Pipeline:
-    """Replace the declaration by one with changed fields of some flows."""
+def declare(monkeypatch: pytest.MonkeyPatch, more: dict[str, Any] | None = None, **changes: dict[str, Any]) -> Pipeline:
+    """Replace the declaration by one with changed fields of some flows, and ``more`` of its own."""
     import pipelines.flights
 
     declared = pipelines.flights.pipeline
     flows = tuple(edit(flow, changes.get(flow.name, {})) for flow in declared.flows)
-    pipeline = dataclasses.replace(declared, flows=flows)
+    pipeline = dataclasses.replace(declared, flows=flows, **(more or {}))
     monkeypatch.setattr(pipelines.flights, "pipeline", pipeline)
     assert registry.load("flights") is pipeline
     return pipeline
@@ -80,7 +82,13 @@ def test_with_a_new_version_silver_and_gold_are_derived_by_the_new_code(
     without_united(monkeypatch)
     declare(monkeypatch, silver={"checkpoint_version": 2})
 
-    report = flights.run()
+    refused = flights.run()
+    assert [flow.state for flow in refused.flows] == ["idle", "refused", "skipped"]
+    impact = refused.flow("silver").impact
+    assert impact is not None and impact.before == before
+    assert flights.table("silver.flights").num_rows == before
+
+    report = flights.run(accept=[acceptance("silver", "deleted", impact.deleted)])
 
     assert [(flow.flow, flow.state, flow.error) for flow in report.flows] == [
         ("bronze", "idle", None),
@@ -89,7 +97,7 @@ def test_with_a_new_version_silver_and_gold_are_derived_by_the_new_code(
     ]
     swap = report.flow("silver").batches[-1]
     silver = flights.table("silver.flights")
-    assert swap.kind == "swap"
+    assert (swap.kind, swap.deleted) == ("swap", impact.deleted)
     assert swap.deleted == before - silver.num_rows > 0
     assert swap.imbalance() == 0
     assert "UA" not in silver["carrier"].to_pylist()
@@ -150,7 +158,7 @@ def test_a_new_version_of_gold_deletes_groups_that_the_new_code_does_not_return(
 
     daily_delay = spark_jobs.flights.daily_delay
     monkeypatch.setattr(spark_jobs.flights, "daily_delay", lambda rows: daily_delay(rows.where("carrier != 'DL'")))
-    declare(monkeypatch, gold={"checkpoint_version": 2})
+    declare(monkeypatch, UNLIMITED, gold={"checkpoint_version": 2})
 
     report = flights.run(flows=["gold"])
 
@@ -168,7 +176,7 @@ def test_an_interrupted_swap_is_completed_by_the_next_run(
     from tidegate.spark.reprocessing import swap
 
     without_united(monkeypatch)
-    declare(monkeypatch, silver={"checkpoint_version": 2})
+    declare(monkeypatch, UNLIMITED, silver={"checkpoint_version": 2})
     original = getattr(swap, step)
 
     def fail(*_: Any) -> None:
@@ -227,7 +235,7 @@ def test_a_new_version_can_change_keys_sequence_and_types(flights: Deployment, m
     target = dataclasses.replace(
         registry.load("flights").flow("silver").target, keys=("day", "carrier"), sequence_by=("dep_delay", "flight_id")
     )
-    declare(monkeypatch, silver={"checkpoint_version": 2, "target": target})
+    declare(monkeypatch, UNLIMITED, silver={"checkpoint_version": 2, "target": target})
 
     report = flights.run()
 

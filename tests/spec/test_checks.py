@@ -98,6 +98,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(SILVER), "gate", ("trips/silver", True)),
     (variant_of(SILVER), "checkpoint_version", (0, -1, 1.0, "1", True, None)),
     (variant_of(SILVER), "thresholds", ({}, 5)),
+    (variant_of(SILVER), "rewrite_limits", ({}, 0.1)),
     (variant_of(TRIPS), "name", ("", "Trips", "a b", 5)),
     (variant_of(TRIPS), "flows", ((), [BRONZE], ("bronze",), None)),
     (variant_of(TRIPS), "schedule", ("daily", "@never", "* * *", "61 * * * *", "a b c d e", "", 5)),
@@ -108,6 +109,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(TRIPS), "tags", ("a", ["a"], (1,), None)),
     (variant_of(TRIPS), "retries", (-1, 21, 1.5, "3", True, None)),
     (variant_of(TRIPS), "thresholds", (None, {}, 5)),
+    (variant_of(TRIPS), "rewrite_limits", (None, {}, 0.1)),
 ]
 
 

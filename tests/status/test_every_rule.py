@@ -19,7 +19,8 @@ from tests.spark_files import delta_offset
 from tidegate import fingerprints
 from tidegate.alerting.alerts import Findings, evaluate
 from tidegate.alerting.rules import RULES
-from tidegate.checkpoints import checkpoint, refusal
+from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.impact import Impact
 from tidegate.ops import metrics
 from tidegate.ops.metrics import QueryProgress
 from tidegate.quarantine import decision
@@ -158,6 +159,19 @@ def refused(project: Project) -> Steps:
     refusal.record(project.layout, checkpoint.current(project.layout, HOURLY, flow), note)
     yield Step("silver")
     resolved_flow.suite.write_text(json.dumps({"name": "orders/silver", "expectations": []}))
+    yield Step("silver")
+
+
+@case
+def refused_rewrite(project: Project) -> Steps:
+    ref = checkpoint.current(project.layout, HOURLY, HOURLY.flow("silver"))
+    loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
+    judged = rewrite.JudgedRewrite(
+        what="backfill 0", app_id=ref.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),)
+    )
+    rewrite.record(project.layout, ref, judged)
+    yield Step("silver")
+    rewrite.clear(project.layout, ref)
     yield Step("silver")
 
 

@@ -9,6 +9,9 @@ import pytest
 
 from tests.spark_files import DeltaLog, add, delta_offset, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
+from tidegate.checkpoints import checkpoint, rewrite
+from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.impact import Impact
 from tidegate.spec import Pipeline
 
 
@@ -75,6 +78,19 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
     staged.commit(add("a", 3), txn("trips/silver/v2/0", 0))
     lag = project.measure(silver, pipeline)
     assert (lag.has_work, lag.reason) == (True, "a full refresh waits to be swapped in")
+    ref = checkpoint.current(project.layout, pipeline, silver)
+    loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
+    refused = JudgedRewrite(what="swap of v2/0", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),))
+    rewrite.record(project.layout, ref, refused)
+    waiting = project.measure(silver, pipeline)
+    assert (waiting.refused, waiting.has_work) == (True, False)
+    assert "swap of v2/0 was refused on" in waiting.reason and "delete 9 of 9 rows (100.0%)" in waiting.reason
+    rewrite.record(project.layout, ref, replace(refused, app_id=ref.windows_app_id, what="backfill 0 of 2026-01-01"))
+    lag = project.measure(silver, pipeline)
+    assert (lag.refused, lag.has_work) == (False, True), "nothing waits for a backfill"
+    assert "backfill 0 of 2026-01-01 was refused on" in lag.reason
+    rewrite.record(project.layout, ref, replace(refused, reasons=(), accepted=("silver:deleted=9",)))
+    assert project.measure(silver, pipeline).reason == "a full refresh waits to be swapped in", "it was accepted"
     assert project.plan(silver, pipeline=pipeline).small is False, "a refresh is never small"
     live.commit(txn("trips/silver/v2/0", 0))
     assert project.measure(silver, pipeline).has_work is False, "a staging folder that remains after a crash is no work"

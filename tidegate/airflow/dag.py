@@ -133,6 +133,15 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             False,
             type="boolean",
             title="Dry run",
-            description="Only print what would be done, in the log of `plan`; nothing runs.",
+            description="Write nothing. The log of `plan` shows what would be read; for a backfill, a full refresh or a new version "
+            "Spark also derives the rows, and the flows' tasks show how many would be deleted, changed and quarantined.",
+        ),
+        "accept": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": "^[a-z][a-z0-9_]*:(deleted|quarantined)=[0-9]+$"},
+            title="Accept",
+            description="Numbers of rows that a refused backfill, full refresh or new version deletes or quarantines, one per line, "
+            "as its error and the dry run name them, for example silver:deleted=355. Another number is refused again.",
         ),
     }

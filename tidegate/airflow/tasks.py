@@ -18,6 +18,7 @@ from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, metrics, plans
+from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.planning.preview import Preview, preview
 from tidegate.report import FlowReport
@@ -101,7 +102,9 @@ class PlanRun(BaseOperator, SkipMixin):
             self._check(increment_plan)
         if request.dry_run:
             reason = increment_plan.reason if increment_plan is not None else request.summary()
-            return None, f"dry run: {reason}; nothing was run"
+            if not rewrites.has_any(layout, self._pipeline, request):
+                return None, f"dry run: {reason}; nothing was run"
+            return with_size(environment, self._pipeline, request), f"dry run: {reason}; nothing is written"
         extents = [flow.reads for flow in run_preview.flows] if run_preview is not None else None
         return with_size(environment, self._pipeline, request, extents), request.summary()
 
@@ -138,7 +141,7 @@ class PlanRun(BaseOperator, SkipMixin):
             message = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, schema_change_id=schema_change_id)
             self.log.info("%s", message)
         gauges.send_lags(self._pipeline.name, increment_plan.lags)
-        if not increment_plan.work:
+        if not increment_plan.work and not request.accept:
             self._check(increment_plan)
             return None, increment_plan.reason
         return dataclasses.replace(request, small=increment_plan.small), increment_plan.reason

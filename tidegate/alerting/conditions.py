@@ -61,6 +61,12 @@ def refused(case: Case) -> str | None:
     return case.observation.refused
 
 
+def refused_rewrite(case: Case) -> str | None:
+    """Which backfill or swap was refused, and why."""
+    _check_readable(case)
+    return case.observation.refused_rewrite
+
+
 def _check_readable(case: Case) -> None:
     if case.observation.error is not None:
         raise UnknownFactError

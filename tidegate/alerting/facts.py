@@ -93,6 +93,8 @@ class Observation:
     """Why the source or the checkpoint cannot be read."""
     refused: str | None = None
     """Which refused batch waits, and for what."""
+    refused_rewrite: str | None = None
+    """Which backfill or swap was refused for the rows that it would delete or quarantine, and how many they are."""
     quarantine_open: int | None = None
     quarantine_oldest: datetime | None = None
     """When the oldest open entry was quarantined."""

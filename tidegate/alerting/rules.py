@@ -78,6 +78,20 @@ RULES: Mapping[str, Rule] = {
             "after a contract `tidegate contract show {pipeline}`"
         ),
     ),
+    "refused_rewrite": Rule(
+        severity="critical",
+        meaning=(
+            "a backfill, a full refresh or a new version was refused, because it would delete or quarantine too many rows; a "
+            "backfill until the flow's next run without an error, a swap until it is accepted or derived again"
+        ),
+        while_off=True,
+        cause=conditions.refused_rewrite,
+        below=LATE,
+        next_step=(
+            "correct suite, transform or data and repeat the request, or accept the numbers: `tidegate run {pipeline}` with the "
+            "options that the run's error names; --dry-run shows the numbers"
+        ),
+    ),
     "missed": Rule(
         severity="critical",
         meaning="no run was planned for longer than N intervals of the cron schedule plus one",

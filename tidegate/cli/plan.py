@@ -117,7 +117,7 @@ def conclusion(run_plan: Plan) -> str:
     if run_plan.work:
         return "a run would find work"
     refused = any(lag.refused for lag in run_plan.lags)
-    return "nothing to do until the refused batch is resolved" if refused else "nothing is new"
+    return "nothing to do until what was refused is resolved" if refused else "nothing is new"
 
 
 def _to_json(pipeline: Pipeline, run_plan: Plan) -> dict[str, Any]:

@@ -30,6 +30,12 @@ FROM = typer.Option(
     metavar="DAY",
     help="First day, YYYY-MM-DD: of a backfill by event time, of a reingest by when files were changed or messages sent.",
 )
+ACCEPT = typer.Option(
+    "--accept",
+    metavar="FLOW:WHAT=NUMBER",
+    help="Accept that a backfill, a full refresh or a new version deletes or quarantines exactly this number of rows, "
+    "for example silver:deleted=355 or silver:quarantined=427; may be given several times.",
+)
 TO = typer.Option("--to", metavar="DAY", help="Last day, included.")
 
 
@@ -116,15 +122,18 @@ def current_user() -> str:
 
 
 def build_request(
-    pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | None, last: str | None
+    pipeline: Pipeline, mode: str, flows: list[str] | None, first: str | None, last: str | None, **more: object
 ) -> RunRequest:
     """The request from the command line, validated in the same way as Airflow's conf.
+
+    Args:
+        more: Other parameters of it (`tidegate.request.KEYS`).
 
     Raises:
         RequestError: An argument is invalid; the message lists what is allowed.
     """
     choose(pipeline, flows or ())
-    params = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last}
+    params = {"mode": mode, "flows": flows or [], "from_date": first, "to_date": last, **more}
     return RunRequest.check(pipeline, f"cli__{now()}", params, requested_by=current_user())
 
 

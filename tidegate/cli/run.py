@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from tidegate import launch, run_result
+from tidegate import json_codec, launch, run_result
 from tidegate.cli import child, console, progress_view, project
 from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import plans
+from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.report import RunReport
 from tidegate.report_lines import flow_lines
@@ -30,28 +31,45 @@ def run(
     mode: Annotated[str, project.MODE] = "incremental",
     first: Annotated[str | None, project.FROM] = None,
     last: Annotated[str | None, project.TO] = None,
+    accept: Annotated[list[str] | None, project.ACCEPT] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Derive what a backfill, a full refresh or a new version would write, and show rows before and after, deleted, "
+            "changed and quarantined, with the keys of some; write nothing.",
+        ),
+    ] = False,
 ) -> None:
     """Run one increment of each flow of a pipeline, without Airflow.
 
     If nothing is new, no JVM is started. A flow whose source, suite or transform cannot be read fails, and its downstream
     flows are skipped; the others run. Ctrl-C stops the job; the next run finishes the pending batch.
 
-    Exit codes: 0 success or nothing to do; 65 a gate refused a batch; the code of the error if a flow or the whole job
-    failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
+    A backfill, a full refresh or a new version that deletes or quarantines too large a share of the rows is refused, unless the
+    numbers are accepted by name (--accept). See them before with --dry-run, which starts a JVM.
+
+    Exit codes: 0 success or nothing to do; 65 a gate refused a batch, or a rewrite was refused; the code of the error if a flow
+    or the whole job failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
     """
     environment = project.read()
     resolved = project.resolve(environment, name)
     pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
-    request = project.build_request(pipeline, mode, flow, first, last)
-    if request.mode != "incremental":
+    request = project.build_request(pipeline, mode, flow, first, last, dry_run=dry_run, accept=accept)
+    if dry_run and not rewrites.has_any(Layout.of(environment), pipeline, request):
+        console.echo(
+            f"{name}: nothing to judge: no row is replaced; no JVM was started. `tidegate plan` shows what is read"
+        )
+        return
+    if request.mode != "incremental" or dry_run:
         resolved.check_runnable([each for each in flows if request.applies_to(each)])
         console.echo(f"{name}: {request.summary()}")
         raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
     run_plan = decide(environment, resolved, flows)
     plans.record(Layout.of(environment), name, run_plan.lags)
     print_plan(run_plan.lags)
-    if not run_plan.work and not force:
+    if not run_plan.work and not force and not accept:
         if run_plan.errors:
             raise run_plan.errors[0]
         console.echo(f"{name}: {conclusion(run_plan)}; no JVM was started (--force runs anyway)")
@@ -73,7 +91,17 @@ def attempt(environment: Environment, request: RunRequest) -> int:
             show,
         )
     _print_report(environment, report, returned, log)
+    if request.dry_run and report is not None:
+        _print_samples(layout, report)
     return run_result.exit_code(report, returned)
+
+
+def _print_samples(layout: Layout, report: RunReport) -> None:
+    """The keys of some rows, which are values of the data: they are in no report and no log."""
+    for flow in report.flows:
+        path = layout.sample(report.dag_id, report.run_key, report.attempt, flow.flow)
+        for effect, keys in (json_codec.read(path, dict[str, list[str]]) or {}).items():
+            console.echo(f"{flow.flow}: {effect}, for example {', '.join(keys)}")
 
 
 def _print_report(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:

@@ -85,6 +85,12 @@ def record_verdict(layout: Layout, pipeline: str, verdict: Verdict, run_columns:
     _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line, None)
 
 
+def rows_read(layout: Layout, pipeline: str, app_id: str) -> int:
+    """Rows that the batches of a transaction id have read; no swap is among them, which counts groups."""
+    sql = f"SELECT coalesce(sum(read), 0)::BIGINT AS read FROM delta_table WHERE app_id = '{app_id}'"
+    return sum(int(line["read"]) for line in store.select(layout.ops(pipeline, "ledger"), sql))
+
+
 def schema() -> pyarrow.Schema:
     """The columns of the ledger."""
     import pyarrow as pa

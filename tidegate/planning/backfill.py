@@ -25,6 +25,8 @@ class Commands:
 
     single: tuple[str, ...]
     """One run for the whole request: with Airflow, and without it."""
+    dry_run: str | None = None
+    """The one that judges the request and writes nothing; None if there is nothing to judge."""
     by_interval: str | None = None
     """``airflow backfill create``: one run for each data interval. None without a cron schedule, or if the request cannot be
     split into intervals."""
@@ -32,29 +34,35 @@ class Commands:
     @property
     def all(self) -> tuple[str, ...]:
         """All commands."""
-        return self.single if self.by_interval is None else (*self.single, self.by_interval)
+        return tuple(command for command in (*self.single, self.dry_run, self.by_interval) if command is not None)
 
     def lines(self) -> list[str]:
         """Lines of text for messages."""
-        lines = [f"to start it: {command}" for command in self.single]
+        lines = [f"to see what it deletes, changes and refuses: {self.dry_run}"] if self.dry_run is not None else []
+        lines += [f"to start it: {command}" for command in self.single]
         if self.by_interval is not None:
             lines.append(f"or one run for each interval (--dry-run lists them): {self.by_interval}")
         return lines
 
 
-def commands(pipeline: Pipeline, request: RunRequest) -> Commands:
-    """The commands for a request."""
+def commands(pipeline: Pipeline, request: RunRequest, *, judged: bool = False) -> Commands:
+    """The commands for a request.
+
+    Args:
+        judged: Whether the request replaces rows, so that a dry run has something to judge.
+    """
     single = _single(request)
+    dry_run = f"{single[-1]} --dry-run" if judged else None
     window = request.window
     # Runs of `airflow backfill create` have the mode backfill, and no parameter `flows`.
     if request.mode != "backfill" or window is None or request.flows or not isinstance(pipeline.schedule, str):
-        return Commands(single=single)
+        return Commands(single=single, dry_run=dry_run)
     first, last = window.since, window.until.subtract(seconds=1)
     command = (
         f"airflow backfill create --dag-id {request.dag_id} --from-date {_with_offset(first)} --to-date {_with_offset(last)} "
         "--reprocess-behavior completed --max-active-runs 1"
     )
-    return Commands(single=single, by_interval=command)
+    return Commands(single=single, dry_run=dry_run, by_interval=command)
 
 
 def _single(request: RunRequest) -> tuple[str, ...]:
@@ -67,6 +75,9 @@ def _single(request: RunRequest) -> tuple[str, ...]:
         first, last = request.window.dates
         conf |= {"from_date": str(first), "to_date": str(last)}
         options += ["--from", str(first), "--to", str(last)]
+    if request.accept:
+        conf["accept"] = list(request.accept)
+        options += [part for each in request.accept for part in ("--accept", each)]
     trigger = f"airflow dags trigger {request.dag_id}" + (f" --conf {shlex.quote(json.dumps(conf))}" if conf else "")
     return trigger, shlex.join(["tidegate", "run", request.dag_id, *options])
 

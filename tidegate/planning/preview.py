@@ -13,6 +13,7 @@ from tidegate.checkpoints import lease
 from tidegate.errors import TidegateError
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.planning import rewrites
 from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.extent import Extent, rows_and_bytes, source_extent
@@ -131,7 +132,7 @@ def preview(
     )
     return Preview(
         flows=flows,
-        commands=commands(pipeline, request),
+        commands=commands(pipeline, request, judged=rewrites.has_any(layout, pipeline, request)),
         unknown=tuple(
             name for name, declaration in resolved.declared.items() if isinstance(declaration, TidegateError)
         ),

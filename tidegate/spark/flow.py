@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidegate import json_codec
-from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -68,6 +68,7 @@ def run_flow(
             replay.finish_interrupted(context)
         if after is not None:
             after(context)
+        rewrite.clear(context.layout, context.ref)
 
 
 def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] | None = None) -> FlowContext:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
-from tidegate.errors import ContractRefusedError, GateRefusedError, LakeUnwritableError, TidegateError
+from tidegate.errors import (
+    ContractRefusedError,
+    GateRefusedError,
+    LakeUnwritableError,
+    RewriteRefusedError,
+    TidegateError,
+)
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -219,8 +225,8 @@ class _Job:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
             runs.load(self.request, flow)(self._context(spark, resolved, flow_report))
-            flow_report.state = "done" if flow_report.batches else "idle"
-        except (GateRefusedError, ContractRefusedError) as refusal:
+            flow_report.state = "done" if flow_report.batches or flow_report.impact is not None else "idle"
+        except (GateRefusedError, ContractRefusedError, RewriteRefusedError) as refusal:
             flow_report.state, flow_report.error = "refused", describe_error(refusal)
         except Exception as error:
             flow_report.state, flow_report.error = "failed", describe_error(error)

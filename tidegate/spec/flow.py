@@ -9,6 +9,7 @@ from typing import Any
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_name, check_positive, fits
 from tidegate.spec.kinds import FlowKind, kind_of
+from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sources import ChangeFeed, Source
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
@@ -44,6 +45,8 @@ class Flow:
     """Raised by a person when the declaration becomes incompatible with the checkpoint."""
     thresholds: Thresholds | None = None
     """Limits for alerts about this flow; None takes the pipeline's."""
+    rewrite_limits: RewriteLimits | None = None
+    """How much a backfill, a full refresh or a new version may delete or refuse; None takes the pipeline's."""
 
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
@@ -59,6 +62,8 @@ class Flow:
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
+        if self.rewrite_limits is not None and not isinstance(self.rewrite_limits, RewriteLimits):
+            raise FieldError(owner, "rewrite_limits", self.rewrite_limits, "RewriteLimits(…) or None")
         if self.thresholds is not None:
             check_thresholds(owner, self.thresholds)
             if self.thresholds.freshness_hours is not None and self.target.event_time is None:

@@ -12,6 +12,7 @@ from tidegate import dates
 from tidegate.errors import FieldError, SpecError
 from tidegate.spec.checks import check_name, check_texts, check_unique
 from tidegate.spec.flow import Flow
+from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
 from tidegate.spec.sources import ChangeFeed, KafkaSource
 from tidegate.spec.thresholds import Thresholds, check_thresholds
@@ -42,6 +43,8 @@ class Pipeline:
     """How often Airflow runs the application again after a transient error."""
     thresholds: Thresholds = dataclasses.field(default_factory=Thresholds)
     """Limits for alerts about flows without thresholds of their own."""
+    rewrite_limits: RewriteLimits = dataclasses.field(default_factory=RewriteLimits)
+    """How much a backfill, a full refresh or a new version of a flow without limits of its own may delete or refuse."""
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
@@ -70,6 +73,8 @@ class Pipeline:
             raise FieldError(owner, "retries", self.retries, "0 to 20")
         check_texts(owner, "tags", self.tags)
         check_thresholds(owner, self.thresholds)
+        if not isinstance(self.rewrite_limits, RewriteLimits):
+            raise FieldError(owner, "rewrite_limits", self.rewrite_limits, "RewriteLimits(…)")
         self._check_thresholds_apply(owner)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
@@ -113,6 +118,10 @@ class Pipeline:
     def thresholds_of(self, flow: Flow) -> Thresholds:
         """The flow's own thresholds, or else the pipeline's."""
         return self.thresholds if flow.thresholds is None else flow.thresholds
+
+    def rewrite_limits_of(self, flow: Flow) -> RewriteLimits:
+        """The flow's own limits, or else the pipeline's."""
+        return self.rewrite_limits if flow.rewrite_limits is None else flow.rewrite_limits
 
     def writer_of(self, table: str) -> Flow | None:
         """The flow of this pipeline that writes ``table``; None if there is none."""

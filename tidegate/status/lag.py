@@ -13,7 +13,7 @@ import pendulum
 
 from tidegate import fingerprints, json_codec
 from tidegate.alerting import expiry
-from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal
+from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal, rewrite
 from tidegate.errors import TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
@@ -58,7 +58,8 @@ class Lag:
     """A batch that was planned and not committed; the next run starts with it."""
     has_work: bool
     refused: bool
-    """The pending batch was refused, and neither suite nor code changed since, or its schema change has no answer yet."""
+    """The pending batch was refused, and neither suite nor code changed since, or its schema change has no answer yet. Or the
+    swap of a new table was refused, and its numbers are not accepted yet."""
     switched_off: bool
     """A person switched the flow off; it has no work, whatever its backlog."""
     reason: str
@@ -144,6 +145,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
     pending = _backlog(environment, layout, flow, ref, committed)
     refused = None if state.pending_batch is None else _refused(layout, resolved, ref, state.pending_batch)
+    judged = rewrite.refused(layout, pipeline.name, flow.name)
+    if refused is None and judged is not None and judged.app_id == ref.app_id:
+        refused = f"waits: {judged.summary()}; accept the numbers, or derive the table again with mode full_refresh"
     swap_pending = _swap_pending(layout, pipeline, flow, ref)
     quarantined_whole = (
         state.pending_batch is not None and refusal.decision(layout, ref, state.pending_batch) is not None
@@ -159,7 +163,10 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         claimed=claimed,
     )
     remarks = _sentences(
-        pending.skipped, _rewritten(pending.rewritten), _expiry_warning(layout, pipeline, flow, pending)
+        pending.skipped,
+        _rewritten(pending.rewritten),
+        _expiry_warning(layout, pipeline, flow, pending),
+        judged.summary() if judged is not None and refused is None else "",
     )
     off = overrides.switched_off(layout, pipeline.name, flow.name)
     has_work = off is None and refused is None and (pending.has_data or unfinished)

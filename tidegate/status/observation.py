@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
-from tidegate.checkpoints import checkpoint, lease, overrides, progress
+from tidegate.checkpoints import checkpoint, lease, overrides, progress, rewrite
 from tidegate.ops import plans, store
 from tidegate.status import freshness
 from tidegate.status.downstream import downstream_of
@@ -56,6 +56,7 @@ def observe(
     since = now - max(_LOOKBACK, timedelta(seconds=4 * (interval or 0)))
     quarantine, lag = status.quarantine, status.lag
     planned = plans.read(layout, pipeline.name, flow.name)
+    judged = rewrite.refused(layout, pipeline.name, flow.name)
     return Observation(
         pipeline=pipeline.name,
         flow=flow.name,
@@ -77,7 +78,9 @@ def observe(
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
         error=status.summary() if status.error is not None else None,
-        refused=lag.reason if lag is not None and lag.refused else None,
+        # Without a pending batch a swap was refused, which is a fact of its own.
+        refused=lag.reason if lag is not None and lag.refused and lag.pending_batch is not None else None,
+        refused_rewrite=judged.summary() if judged is not None else None,
         quarantine_open=quarantine.open if quarantine is not None else None,
         quarantine_oldest=quarantine.oldest if quarantine is not None else None,
         newest_event=_newest_event(layout, pipeline, flow, now),

@@ -15,10 +15,13 @@ from tests.pages import samples
 from tests.spark_files import write_refused_schema_change
 from tidegate import registry
 from tidegate.alerting.episodes import Event
-from tidegate.checkpoints import gap, overrides
+from tidegate.checkpoints import checkpoint, gap, overrides, rewrite
+from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.impact import Impact
 from tidegate.ops import alert_history, ledger
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
+from tidegate.report import FlowReport
 
 if TYPE_CHECKING:
     from tests.airflow.pages.conftest import Client
@@ -190,6 +193,28 @@ def test_the_next_request_reads_only_new_files(client: Client, lake: Lake, monke
     opened.clear()
     assert ">6<" in viewer.get("/tidegate/").text
     assert sum(opened) == 1
+
+
+def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: Client, lake: Lake) -> None:
+    loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
+    flights = registry.load("flights")
+    silver = flights.flow("silver")
+    ref = checkpoint.current(lake.layout, flights, silver)
+    what = "backfill 3 of 2013-01-01"
+    judged = JudgedRewrite(what=what, app_id=ref.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),))
+    rewrite.record(lake.layout, ref, judged)
+    report = FlowReport(
+        flow="silver",
+        target=silver.target.name,
+        checkpoint_version=1,
+        state="refused",
+        impact=loss,
+        error={"message": what},
+    )
+    lake.report("manual__1", "a1", flows=[report])
+
+    assert f"{what} was refused on" in text(client().get("/tidegate/pipelines/flights/flows/silver").text)
+    assert loss.summary() in text(client().get("/tidegate/pipelines/flights/runs/manual__1").text)
 
 
 def test_the_page_of_a_run_shows_its_attempts_and_links_to_spark(client: Client, lake: Lake) -> None:

@@ -17,7 +17,9 @@ import pytest
 from tests.deployment import Deployment
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
-from tidegate.errors import SpecError
+from tidegate.checkpoints import rewrite
+from tidegate.errors import RewriteRefusedError, SpecError
+from tidegate.impact import Impact
 from tidegate.ops import store
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
@@ -27,6 +29,7 @@ from tidegate.spark.flow import run_flow
 from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import backfill, pending_work
+from tidegate.spec import RewriteLimits
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -223,6 +226,50 @@ def test_a_backfill_applies_the_new_code_to_the_window_only_and_once_per_request
     )
 
 
+LIMITED = dataclasses.replace(SILVER, rewrite_limits=RewriteLimits(rows=0))
+"""A tenth of the rows is the limit, however few they are."""
+
+
+def limited(place: Path, transform: Transform, **params: Any) -> FlowContext:
+    return context_of(place, LIMITED, transform, mode="backfill", window=FIRST_DAYS, **params)
+
+
+def commits(place: Path) -> list[str]:
+    """Every file of a table's log, of a checkpoint and of pending work."""
+    folders = [path for path in (place / "lake").iterdir() if path.name not in ("leases", "reports")]
+    return sorted(str(file) for folder in folders for file in folder.rglob("*") if file.is_file())
+
+
+def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_number_is_accepted(place: Path) -> None:
+    loss = Impact(before=3, after=2, deleted=1, changed=2, added=0, read=4, quarantined=0)
+    before = commits(place)
+    asked = limited(place, new_code, dry_run=True)
+
+    backfill.dry_run(asked, FIRST_DAYS)
+
+    assert (asked.report.impact, asked.report.batches, commits(place)) == (loss, [], before), "nothing was written"
+    assert any("--accept silver:deleted=1" in note for note in asked.report.notes)
+    sample = asked.layout.sample("orders", asked.run_key, asked.attempt, "silver")
+    assert json.loads(sample.read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
+    for accept in ((), ("silver:deleted=2",)):
+        refused = limited(place, new_code, accept=accept)
+        with pytest.raises(RewriteRefusedError) as raised:
+            backfill.backfill(refused, FIRST_DAYS)
+        assert "backfill 0 of 1970-01-02 to 1970-01-03" in raised.value.message
+        assert "it would delete 1 of 3 rows (33.3%), more than 10.0%" in raised.value.message
+        assert "--mode backfill --from 1970-01-02 --to 1970-01-03 --accept silver:deleted=1" in raised.value.message
+        assert amounts(refused) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
+        note = rewrite.refused(refused.layout, "orders", "silver")
+        assert note is not None and note.impact == refused.report.impact == loss
+        backfill.finish_pending(refused)
+        assert pending_work.numbers(refused) == [], "nothing is left to complete"
+
+    accepted = limited(place, new_code, accept=("silver:deleted=1",))
+    backfill.backfill(accepted, FIRST_DAYS)
+
+    assert amounts(accepted) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
+
+
 def fail(*_: Any) -> None:
     raise ConnectionError("simulated crash")
 
@@ -290,6 +337,40 @@ def test_a_decided_split_is_kept_and_a_later_backfill_closes_the_entries_of_rows
     assert sorted(amounts(second)) == [1, 2, 3, 4, 6]
 
 
+def test_a_backfill_that_was_accepted_and_has_begun_is_not_judged_again_but_may_not_delete_more(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = Window.of_dates("1970-01-03", "1970-01-07", "UTC")
+    code = without(2, 4, 5)
+    with pytest.raises(
+        RewriteRefusedError, match=r"delete 3 of 5 rows .* and send 3 of 6 source rows .* to quarantine"
+    ):
+        backfill.backfill(limited(place, code), window)
+    accept = ("silver:deleted=3", "silver:quarantined=3")
+    accepted = limited(place, code, accept=accept)
+    backfill.finish_pending(accepted)
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", fail)
+        with pytest.raises(ConnectionError):
+            backfill.backfill(accepted, window)
+
+    # The code was edited after the crash: now it filters one more order, which nobody has seen.
+    more = context_of(place, LIMITED, lambda rows: clean(rows).selectExpr("*", "IF(id = 6, 'no', NULL) AS _filtered"))
+    with pytest.raises(RewriteRefusedError, match="delete 4 of 5 rows"):
+        backfill.finish_pending(more)
+    assert sorted(amounts(more)) == [1, 2, 3, 4, 5, 6]
+
+    later = context_of(place, LIMITED, clean)
+    backfill.finish_pending(later)
+
+    assert [(line.quarantined, line.deleted) for line in later.report.batches] == [(3, 3)]
+    assert sorted(amounts(later)) == [1, 3, 6]
+    again = limited(place, code)
+    backfill.backfill(again, window)
+    assert again.report.impact is not None
+    assert (again.report.impact.deleted, again.report.impact.quarantined) == (0, 0), "they are in quarantine already"
+
+
 def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window(place: Path) -> None:
     def daily(rows: DataFrame) -> DataFrame:
         return rows.selectExpr("day", "amount + 1000 AS amount").groupBy("day").sum("amount").toDF("day", "amount")
@@ -298,6 +379,9 @@ def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window
     earlier = [(date(1970, 1, 1) + timedelta(days=day), 0) for day in range(1, 8)]
     frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
     sinks.append(frame, gold.live, orders.transaction(gold, 0))
+
+    backfill.dry_run(gold, None)
+    assert gold.report.impact == Impact(before=7, after=6, deleted=1, changed=6, added=0, read=6, quarantined=0)
 
     backfill.backfill(gold, Window.of_dates("1970-01-03", "1970-01-05", "UTC"))
 

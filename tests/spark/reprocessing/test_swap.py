@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints import checkpoint, rewrite
+from tidegate.errors import RewriteRefusedError
+from tidegate.impact import Impact
 from tidegate.ops import store
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import swap
-from tidegate.spec import Flow
+from tidegate.spec import Flow, RewriteLimits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +110,40 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
     assert not swap.staging(again).exists()
 
 
+def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_number_is_accepted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = dataclasses.replace(orders.SILVER, rewrite_limits=RewriteLimits(rows=0))
+    live(spark, tmp_path, limited, LIVE)
+    context = staged(spark, tmp_path, limited, [(1, 11, "a", 1)])
+
+    with pytest.raises(RewriteRefusedError, match=r"swap of v2/0 refused .* delete 2 of 3 rows \(66.7%\)"):
+        swap.swap_in(context)
+
+    loss = Impact(before=3, after=1, deleted=2, changed=1, added=0, read=0, quarantined=0)
+    assert len(orders.table(context.live)) == 3
+    note = rewrite.refused(context.layout, "orders", "silver")
+    assert note is not None and (note.app_id, note.impact) == (context.app_id, loss)
+
+    def again(**request: Any) -> FlowContext:
+        return orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged(), **request)
+
+    asked = again(dry_run=True)
+    swap.dry_run(asked)
+    assert (asked.report.impact, asked.report.dry_run) == (loss, True)
+    with pytest.raises(RewriteRefusedError):
+        swap.swap_in(again(accept=("silver:deleted=3",)))
+    with monkeypatch.context() as patched:
+        patched.setattr(sinks, "swap", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
+        with pytest.raises(ConnectionError):
+            swap.swap_in(again(accept=("silver:deleted=2",)))
+    assert rewrite.refused(context.layout, "orders", "silver") is None, "it was accepted"
+
+    swap.swap_in(again())
+
+    assert [row["id"] for row in orders.table(context.live)] == [1], "the number stays accepted after a crash"
+
+
 def test_without_a_staged_batch_the_live_table_is_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
@@ -155,7 +191,7 @@ def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkS
     for batch_id, app_id in enumerate(("orders/silver/v9/0", "orders/silver/v10/0", "orders/silver/v99/0/window")):
         sinks.append(rows, context.live, sinks.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))
 
-    assert not swap._rekeyed(context)
+    assert not swap.rekeyed(context)
 
     assert [
         swap._version_of(app_id) for app_id in ("orders/silver/v12/3", "orders/silver/replay", "a/b/v1/0/window")

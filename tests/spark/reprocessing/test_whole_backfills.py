@@ -5,6 +5,7 @@ Tests of single cases with small frames are in `test_backfill.py` and `test_rein
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -17,6 +18,7 @@ from tidegate import registry
 from tidegate.ops.journal import Journal
 from tidegate.pages.content import Content
 from tidegate.spark.reprocessing import backfill
+from tidegate.spec import RewriteLimits
 
 pytestmark = pytest.mark.jvm
 
@@ -42,7 +44,13 @@ def three_days_in_all_tables(deployment: Deployment) -> None:
 
 
 @pytest.fixture
-def flights(start_state: StartState) -> Deployment:
+def flights(start_state: StartState, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """Limits of backfills and refreshes are another subject: `test_backfill.py`."""
+    import pipelines.flights
+
+    unlimited = RewriteLimits(deleted_share=1, quarantined_share=1)
+    pipeline = dataclasses.replace(pipelines.flights.pipeline, rewrite_limits=unlimited)
+    monkeypatch.setattr(pipelines.flights, "pipeline", pipeline)
     return start_state(three_days_in_all_tables)
 
 

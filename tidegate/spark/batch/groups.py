@@ -72,6 +72,7 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
     return Split(
         prepared=record,
         refused=None,
+        changes=changes,
         write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn),
         expected_rows=changed.count if tables.exists(context.target) else upserted,
         settled="groups",
@@ -212,7 +213,7 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
             f"flow {context.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for {count(distinct, 'group')}; it "
             "must return one row per group: group by the table's keys"
         )
-    unknown = _join_on_keys(groups, affected, keys, "left_anti").count()
+    unknown = join_on_keys(groups, affected, keys, "left_anti").count()
     if unknown:
         raise LedgerImbalanceError(
             context.flow.name,
@@ -223,7 +224,8 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
         )
 
 
-def _join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any) -> DataFrame:
+def join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any) -> DataFrame:
+    """Join rows that have the same key, where NULL equals NULL; the columns of ``right`` are its keys only."""
     from pyspark.sql import functions as F
 
     renamed = right.select([F.col(key).alias(f"_k_{key}") for key in keys])

@@ -17,7 +17,9 @@ def record_batch(context: FlowContext, record: BatchRecord) -> None:
 
 
 def record_verdict(context: FlowContext, verdict: Verdict) -> None:
-    """Add a verdict; every attempt at a batch adds its own."""
+    """Add a verdict; every attempt at a batch adds its own. A dry run adds none."""
+    if context.request.dry_run:
+        return
     ledger.record_verdict(context.layout, context.pipeline.name, verdict, _run_columns(context))
 
 

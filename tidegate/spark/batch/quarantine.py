@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidegate import identity
 from tidegate.quarantine import claims
 from tidegate.spark.lake import local, sinks, tables
 
@@ -187,6 +188,38 @@ def refused_in_backfill(context: FlowContext, spark: SparkSession) -> DataFrame:
     from pyspark.sql import functions as F
 
     return _entries_of_checkpoint(context, spark).groupBy("_row_id").agg(F.first("rules").alias("rules"))
+
+
+def refused_by(context: FlowContext, spark: SparkSession, app_id: str) -> DataFrame:
+    """The open entries of rows that a transaction id wrote: ``_row_id string``."""
+    from pyspark.sql import functions as F
+
+    entries = tables.read(spark, context.quarantine).where("level = 'row' AND state = 'open'")
+    return entries.where(F.col("_app_id") == app_id).select("_row_id")
+
+
+def without_entries(context: FlowContext, rows: DataFrame) -> DataFrame:
+    """Of source rows, those that no entry keeps out of the live table.
+
+    An entry does if a checkpoint wrote it whose rows the table has, and if it is not replayed; also a waived one, and one that a
+    person let expire. A checkpoint that was not swapped in has refused nothing that the table could have.
+
+    Args:
+        rows: ``_row_id string``; another transaction id than the one that wrote the entries in question.
+    """
+    from pyspark.sql import functions as F
+
+    if not tables.exists(context.quarantine):
+        return rows
+    prefix = f"{context.pipeline.name}/{context.flow.name}/v"
+    checkpoint = F.concat(F.lit(prefix), F.col("_checkpoint_version"), F.lit("/"), F.col("_refresh"))
+    live = [app_id for app_id in tables.transactions(context.spark, context.live) if identity.is_stream(app_id)]
+    entries = (
+        tables.read(rows.sparkSession, context.quarantine)
+        .where("level = 'row' AND (state IN ('open', 'waived') OR (state = 'expired' AND changed_by <> 'tidegate'))")
+        .where(checkpoint.isin(live))
+    )
+    return rows.join(entries.select("_row_id").distinct(), "_row_id", "left_anti")
 
 
 def _entries_of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:

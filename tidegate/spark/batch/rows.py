@@ -87,6 +87,7 @@ def replace_rows(
         prepared=line,
         refused=judged.refused if line.quarantined or tables.exists(context.quarantine) else None,
         passed=judged.assigned.where("_disposition <> 0").select("_row_id").distinct(),
+        changes=changes,
         write=lambda txn: sinks.replace_groups(changes, context.target, names, txn, ignored=BOOKKEEPING),
         expected_rows=upserted + deleted if tables.exists(context.target) else upserted,
         settled="groups",

@@ -45,6 +45,8 @@ class Split:
     """Writes the target in one DML."""
     passed: DataFrame | None = None
     """``_row_id`` of all rows of a backfill that were not refused; None for a batch of the stream."""
+    changes: DataFrame | None = None
+    """The source of the MERGE that replaces the rows of keys: their new rows, with ``_op``; None where rows are added."""
     expected_rows: int
     """Rows that the target's commit must report as inserted, updated or deleted; with ``settled``, as read by the MERGE."""
     settled: Settled = ""

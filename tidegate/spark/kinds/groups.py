@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from tidegate.window import Window
 
 
-def _keys_in_window(context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
-    """The groups with a row of the source in the window."""
-    column = event_time(context.pipeline, context.flow)
-    assert column is not None and context.source_table is not None
+def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
+    """The groups with a row of the source in the window; without a window, all of the source."""
+    assert context.source_table is not None
     source = tables.read(context.spark, context.source_table, pending.source_version)
+    if window is None:
+        return source.select(*context.flow.target.keys)
+    column = event_time(context.pipeline, context.flow)
+    assert column is not None
     within = tables.within(source, column, window, event_time_table(context.flow))
     return source.where(within).select(*context.flow.target.keys)
 

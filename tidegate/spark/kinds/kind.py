@@ -48,8 +48,9 @@ class Kind:
     """Reingest: the window in parts as large as a batch, as fields of `Piece`, without those of earlier pieces."""
     read_piece: Callable[[FlowContext, Piece], DataFrame] = _missing
     """Reingest: the rows of a piece, for ``split``."""
-    keys_in_window: Callable[[FlowContext, Window, Backfill], DataFrame] = _missing
-    """Backfill: the keys that have a row in the window, in the present table or in the output of the present code."""
+    keys_in_window: Callable[[FlowContext, Window | None, Backfill], DataFrame] = _missing
+    """Backfill: the keys that have a row in the window, in the present table or in the output of the present code. Without a
+    window, for a dry run of a full refresh: all keys."""
     split_keys: Callable[[FlowContext, DataFrame, Backfill, Decision], Split | None] = _missing
     """Backfill: steps 1 and 2 for all rows that these keys are derived from."""
     read_entries: Callable[[FlowContext, SparkSession, Entries], DataFrame] = _no_rows

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from tidegate.window import Window
 
 
-def _keys_in_window(context: FlowContext, window: Window, pending: Backfill) -> DataFrame:
-    """From the output of the transform for all rows of the source, and from the live table."""
+def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
+    """From the output of the transform for all rows of the source, and from the live table; without a window, from the output."""
     from pyspark.sql import functions as F
 
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
-    assert column is not None
     output = rows.transform_records(context, _whole_feed(context, pending))
+    if window is None:
+        return output.select(*target.keys)
+    assert column is not None
     output = output.where(tables.within(output, column, window, target.name)).select(*target.keys)
     live = tables.read(context.spark, context.live)
     if column in live.columns:
@@ -37,7 +39,8 @@ def _keys_in_window(context: FlowContext, window: Window, pending: Backfill) -> 
 
 
 def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
-    return rows.replace_rows(context, source_rows(context, keys, pending), keys, pending.number, decision)
+    batch = _whole_feed(context, pending) if pending.is_whole else source_rows(context, keys, pending)
+    return rows.replace_rows(context, batch, keys, pending.number, decision)
 
 
 def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:

@@ -7,7 +7,7 @@ the batch and always unset afterwards. After each write the table must have the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,10 +105,8 @@ def replace_groups(
     _check_columns(spark, groups, path)
     from delta.tables import DeltaTable
 
-    live = set(tables.read(spark, path).columns)
-    measures = [column for column in groups.columns if column not in (*keys, *ignored)]
-    differs = " OR ".join(
-        f"NOT (t.`{column}` <=> s.`{column}`)" if column in live else f"s.`{column}` IS NOT NULL" for column in measures
+    changed = differs(
+        [column for column in groups.columns if column not in (*keys, *ignored)], tables.read(spark, path).columns
     )
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
@@ -120,8 +118,8 @@ def replace_groups(
             .withSchemaEvolution()
             .whenMatchedDelete("s._op = 'delete'")
         )
-        if differs:
-            merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({differs})", set=values)
+        if changed:
+            merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({changed})", set=values)
         merger.whenNotMatchedInsert("s._op = 'upsert'", values=values).execute()
     return _committed(spark, path, txn)
 
@@ -176,12 +174,7 @@ def swap(
     from delta.tables import DeltaTable
 
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
-    added = [column for column in staged.columns if column not in live]
-    compared = [column for column in staged.columns if column in live and column not in (*keys, *ignored)]
-    differs = " OR ".join(
-        [f"NOT (t.`{column}` <=> s.`{column}`)" for column in compared]
-        + [f"s.`{column}` IS NOT NULL" for column in added]
-    )
+    changed = differs([column for column in staged.columns if column not in (*keys, *ignored)], live)
     with _transaction(spark, path, txn):
         merge = (
             DeltaTable.forPath(spark, str(path))
@@ -191,7 +184,7 @@ def swap(
             .whenNotMatchedInsertAll()
             .whenNotMatchedBySourceDelete()
         )
-        (merge.whenMatchedUpdateAll(differs) if differs else merge).execute()
+        (merge.whenMatchedUpdateAll(changed) if changed else merge).execute()
     return _committed(spark, path, txn)
 
 
@@ -213,6 +206,18 @@ def fits(rows: DataFrame, live: DataFrame) -> bool:
     """Whether the rows have every column of the live table with the same type; more columns are allowed."""
     types = {column.name: column.dataType.simpleString() for column in rows.schema}
     return all(types.get(column.name) == column.dataType.simpleString() for column in live.schema)
+
+
+def differs(columns: Sequence[str], live: Sequence[str]) -> str:
+    """The condition that a new row ``s`` differs from the row ``t`` of the table; empty without columns to compare.
+
+    Args:
+        columns: The columns to compare.
+        live: The columns of the table; it has NULL in one that it lacks.
+    """
+    return " OR ".join(
+        f"NOT (t.`{column}` <=> s.`{column}`)" if column in live else f"s.`{column}` IS NOT NULL" for column in columns
+    )
 
 
 @contextmanager

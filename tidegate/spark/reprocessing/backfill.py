@@ -5,8 +5,9 @@ key that has a row in the window, in the present table or in the output of the p
 keys go through the steps of a micro-batch. The result replaces the rows of these keys in the table; a key without a
 result is deleted.
 
-Before it writes, a backfill stores its number, the version of the source and the keys beside the checkpoint. If the
-process dies after the first write, the next run of the flow finishes the same backfill first.
+Before it writes, a backfill stores its number, the version of the source and the keys beside the checkpoint, and is judged
+(`tidegate.spark.reprocessing.rewrite`). If the process dies after the first write, the next run of the flow finishes the same
+backfill first.
 """
 
 from __future__ import annotations
@@ -19,20 +20,25 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate.spark.batch import micro_batch, quarantine
+from tidegate import json_codec
+from tidegate.checkpoints import checkpoint
+from tidegate.impact import Impact
+from tidegate.spark.batch import groups, micro_batch, quarantine
+from tidegate.spark.batch.split import Decision, check_balance
+from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import pending_work
+from tidegate.spark.reprocessing import pending_work, rewrite, swap
 from tidegate.spark.reprocessing.pending_work import PendingWork
+from tidegate.window import Window
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.batch.split import Decision, Split
+    from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.sinks import Transaction
-    from tidegate.window import Window
 
 ALREADY_DONE = "An earlier attempt completed this request; to repeat it, clear the whole run, or start a new one"
 """Note in a flow's report when a retry has nothing to do."""
@@ -48,6 +54,13 @@ class Backfill(PendingWork):
     source_version: int
     seconds: float = 0.0
     """Duration of the search for the keys."""
+    judged: Impact | None = None
+    """What was judged, and accepted, before the first write; None before."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it derives the whole table and not a window, which only a dry run does."""
+        return not self.window
 
     def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
         """Entries of its rows exist already, where there is a quarantine."""
@@ -70,6 +83,7 @@ def backfill(context: FlowContext, window: Window) -> None:
 
     Raises:
         SpecError: The event time column is missing, or is neither a date nor a timestamp.
+        RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow; nothing was written.
         TidegateError: As for a micro-batch. If a critical expectation refuses the result, the table is unchanged.
     """
     last = _last(context)
@@ -77,6 +91,36 @@ def backfill(context: FlowContext, window: Window) -> None:
         context.report.notes.append(ALREADY_DONE)
         return
     _run(context, _prepare(context, window, 0 if last is None else last.number + 1))
+
+
+def dry_run(context: FlowContext, window: Window | None) -> None:
+    """Report what a backfill of the window, or without one a full refresh, does to the table; write nothing.
+
+    The result is derived from the present source table, without the increment that precedes a backfill.
+
+    Raises:
+        TidegateError: As for `backfill`.
+    """
+    name = context.flow.name
+    context.report.dry_run = True
+    with leased_flow(context, work=f"dry run of flow {name!r}", holder=f"dry run {context.attempt} of {name}"):
+        checkpoint.check_compatible(context.layout, context.resolved)
+        if context.source_table is None or not (tables.exists(context.source_table) and tables.exists(context.live)):
+            context.report.notes.append("dry run: nothing to judge, because the table or its source does not exist yet")
+            return
+        own = context.doing(_planned(context, window, 0), context.spark.newSession())
+        assert isinstance(own.work, Backfill)
+        try:
+            keys = own.kind.keys_in_window(own, window, own.work).distinct().persist()
+            own.persisted.append(keys)
+            split = own.kind.split_keys(own, keys, own.work, Decision(quarantined=False, written=False))
+            if split is not None:
+                check_balance(own, split.prepared)
+                _judge(own, own.work, split)
+            else:
+                context.report.notes.append("dry run: nothing to judge, because the source has no row to derive")
+        finally:
+            own.release()
 
 
 def finish_pending(context: FlowContext) -> None:
@@ -97,31 +141,63 @@ def _run(context: FlowContext, pending: Backfill) -> None:
     def split(decision: Decision) -> Split | None:
         keys = own.spark.read.parquet(str(_keys_path(context, pending.number))).persist()
         own.persisted.append(keys)
-        return own.kind.split_keys(own, keys, pending, decision)
+        made = own.kind.split_keys(own, keys, pending, decision)
+        if made is not None:
+            impact = _judge(own, pending, made)
+            if pending.judged is None:
+                pending_work.write(context, dataclasses.replace(pending, judged=impact))
+        return made
 
     micro_batch.run_steps(own, pending.number, split, planning=pending.seconds)
-    pending_work.write(context, dataclasses.replace(pending, done=True))
+    judged = pending_work.read(context, pending.number, Backfill)
+    pending_work.write(context, dataclasses.replace(judged, done=True))
     shutil.rmtree(_keys_path(context, pending.number), ignore_errors=True)
+
+
+def _judge(context: FlowContext, pending: Backfill, split: Split) -> Impact:
+    """What the backfill does to the table; raises `RewriteRefusedError` if that is too much."""
+    assert split.changes is not None
+    keys = context.flow.target.keys
+    before = tables.read(split.changes.sparkSession, context.live)
+    if not pending.is_whole:
+        before = groups.join_on_keys(before, split.changes, keys, "left_semi")
+    measured = rewrite.measure(
+        context,
+        before,
+        split.changes.where("_op = 'upsert'"),
+        keys=() if pending.is_whole and swap.rekeyed(context) else keys,
+        refused=split.refused,
+        read=split.prepared.read,
+    )
+    what = "a full refresh"
+    if not pending.is_whole:
+        what = f"backfill {pending.number} of {json_codec.from_plain(pending.window, Window).summary()}"
+    rewrite.check(context, measured, what, judged=pending.judged)
+    return measured.impact
 
 
 def _prepare(context: FlowContext, window: Window, number: int) -> Backfill:
     """Find the keys, and store the backfill beside the checkpoint."""
-    assert context.source_table is not None
     started = time.monotonic()
-    pending = Backfill(
-        number=number,
-        run_key=context.run_key,
-        window=dataclasses.asdict(window),
-        source_version=tables.version(context.spark, context.source_table),
-        planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
-        requested_by=context.request.requested_by,
-        request_id=context.request.request_id,
-    )
+    pending = _planned(context, window, number)
     keys = context.kind.keys_in_window(context.doing(pending, context.spark.newSession()), window, pending)
     keys.distinct().write.mode("overwrite").parquet(str(_keys_path(context, number)))
     pending = dataclasses.replace(pending, seconds=round(time.monotonic() - started, 3))
     pending_work.write(context, pending)
     return pending
+
+
+def _planned(context: FlowContext, window: Window | None, number: int) -> Backfill:
+    assert context.source_table is not None
+    return Backfill(
+        number=number,
+        run_key=context.run_key,
+        window=dataclasses.asdict(window) if window is not None else {},
+        source_version=tables.version(context.spark, context.source_table),
+        planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
+        requested_by=context.request.requested_by,
+        request_id=context.request.request_id,
+    )
 
 
 def _keys_path(context: FlowContext, number: int) -> Path:

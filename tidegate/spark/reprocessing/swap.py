@@ -14,13 +14,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, progress
+from tidegate.ops.ledger import rows_read
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger
+from tidegate.spark.batch import ledger, quarantine
 from tidegate.spark.batch.work import Staged, Stream
+from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import sinks, tables
+from tidegate.spark.reprocessing import rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.context import FlowContext
@@ -36,6 +41,9 @@ def swap_in(context: FlowContext) -> FlowContext:
 
     Returns:
         The flow with its stream into the live table; as it was where nothing is staged.
+
+    Raises:
+        RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow. What is staged stays.
     """
     staged = tables.transactions(context.spark, staging(context)).get(context.app_id)
     if staged is None:
@@ -43,7 +51,11 @@ def swap_in(context: FlowContext) -> FlowContext:
     started = time.monotonic()
     spark, live = context.spark.newSession(), context.live
     rows, old = tables.read(spark, staging(context)), tables.read(spark, live)
-    replaced = _rekeyed(context) or not sinks.fits(rows, old)
+    replaced = rekeyed(context) or not sinks.fits(rows, old)
+    try:
+        _judge(context, rows, old)
+    finally:
+        context.release()
     prepared = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
     txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
     if replaced:
@@ -51,6 +63,19 @@ def swap_in(context: FlowContext) -> FlowContext:
     else:
         sinks.swap(rows, live, context.flow.target.keys, txn, context.kind.bookkeeping)
     return finish(context, round(time.monotonic() - started, 3))
+
+
+def dry_run(context: FlowContext) -> None:
+    """Report what the swap of the present staging table does to the live table; write nothing."""
+    name = context.flow.name
+    context.report.dry_run = True
+    with leased_flow(context, work=f"dry run of flow {name!r}", holder=f"dry run {context.attempt} of {name}"):
+        spark = context.spark.newSession()
+        rows, old = tables.read(spark, staging(context)), tables.read(spark, context.live)
+        try:
+            _judge(context, rows, old)
+        finally:
+            context.release()
 
 
 def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
@@ -63,7 +88,8 @@ def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
         record = replace(record, seconds=seconds)
         ledger.record_batch(context, record)
         context.record_batch(record)
-    shutil.rmtree(folder)
+    # With those of earlier refreshes that were refused: nothing reads them again.
+    shutil.rmtree(folder.parent)
     return context.doing(Stream())
 
 
@@ -90,6 +116,22 @@ def next_refresh(ref: CheckpointRef) -> CheckpointRef:
     return replace(ref, refresh=ref.refresh + 1)
 
 
+def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
+    """Report what the swap does to the table; raises `RewriteRefusedError` if that is too much."""
+    refused = None
+    if tables.exists(context.quarantine):
+        refused = quarantine.refused_by(context, rows.sparkSession, context.app_id)
+    measured = rewrite.measure(
+        context,
+        old,
+        rows,
+        keys=() if rekeyed(context) else context.flow.target.keys,
+        refused=refused,
+        read=rows_read(context.layout, context.pipeline.name, context.app_id),
+    )
+    rewrite.check(context, measured, f"swap of v{context.ref.version}/{context.ref.refresh}", is_swap=True)
+
+
 def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRecord:
     prepared = commit.metadata["prepared"]
     rows = int(prepared["rows"])
@@ -111,7 +153,7 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
     )
 
 
-def _rekeyed(context: FlowContext) -> bool:
+def rekeyed(context: FlowContext) -> bool:
     """Whether the checkpoint version that last wrote the live table had other keys."""
     transactions = tables.transactions(context.spark, context.live)
     written = [version for app_id in transactions if (version := _version_of(app_id)) is not None]

@@ -6,10 +6,13 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidegate.planning import rewrites
 from tidegate.runs import RUNS
 from tidegate.spark.flow import refresh_once, run_flow
+from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill as backfills
 from tidegate.spark.reprocessing import reingest as reingests
+from tidegate.spark.reprocessing import swap
 from tidegate.spark.reprocessing.replay import replay_entries
 
 if TYPE_CHECKING:
@@ -19,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def load(request: RunRequest, flow: Flow) -> Callable[[FlowContext], None]:
-    """What the request does to this flow: an increment where its mode applies to other flows only."""
+    """What the request does to this flow: an increment where its mode applies to other flows only; or what its dry run does."""
     kind = RUNS[request.mode if request.applies_to(flow) else "incremental"]
-    module, _, function = kind.code.partition(":")
+    module, _, function = (kind.dry_run if request.dry_run else kind.code).partition(":")
     run: Callable[[FlowContext], None] = getattr(importlib.import_module(module), function)
     return run
 
@@ -50,6 +53,32 @@ def reingest(context: FlowContext) -> None:
         run_flow(context, before=refresh_once)
     else:
         run_flow(context, after=lambda flow: reingests.reingest(flow, window))
+
+
+def judge_nothing(context: FlowContext) -> None:
+    """The dry run of a mode that replaces no row."""
+    context.report.dry_run = True
+    context.report.notes.append("dry run: nothing to judge, because no row of the table is replaced")
+
+
+def judge_new_version(context: FlowContext) -> None:
+    """The dry run of an increment: judge the table that it would swap in, if the flow has a new version."""
+    if not rewrites.derives_again(context.layout, context.pipeline, context.flow):
+        judge_nothing(context)
+    elif tables.exists(swap.staging(context)):
+        swap.dry_run(context)
+    else:
+        backfills.dry_run(context, None)
+
+
+def judge_backfill(context: FlowContext) -> None:
+    """The dry run of a backfill."""
+    backfills.dry_run(context, context.request.window)
+
+
+def judge_full_refresh(context: FlowContext) -> None:
+    """The dry run of a full refresh."""
+    backfills.dry_run(context, None)
 
 
 def replay(context: FlowContext) -> None:

@@ -1,0 +1,59 @@
+"""The judgement of a backfill or a swap that was refused, or accepted and not written yet, as a file beside the checkpoints.
+
+`plan`, the status of the flow and alerts read it without a JVM. The end of the flow's next run without an error deletes it. So a
+refused backfill, which nothing waits for, is shown until then; a refused swap until its numbers are accepted, or a later
+refresh takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate import json_codec
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.impact import Impact
+from tidegate.layout import Layout
+from tidegate.report import now
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRewrite:
+    """One judgement."""
+
+    what: str
+    """For messages: ``backfill 3 of 2013-01-01``, ``swap of v2/0``."""
+    app_id: str
+    """The transaction id of its writes."""
+    impact: Impact
+    reasons: tuple[str, ...] = ()
+    """One phrase per exceeded limit, to follow "it would"; empty if it was accepted."""
+    accepted: tuple[str, ...] = ()
+    """The numbers that a request accepted (`tidegate.impact.acceptance`): they stay accepted after a crash."""
+    run_key: str = ""
+    at: str = field(default_factory=now)
+    """The instant, in UTC, as ISO 8601."""
+
+    def summary(self) -> str:
+        """What was refused, and why, in one line."""
+        return f"{self.what} was refused on {self.at[:16]}: it would {' and '.join(self.reasons)}"
+
+
+def record(layout: Layout, ref: CheckpointRef, judged: JudgedRewrite) -> None:
+    """Record a judgement in place of an earlier one; the caller holds the flow's lease."""
+    json_codec.write(layout.rewrite(ref.dag_id, ref.flow), judged)
+
+
+def recorded(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
+    """The recorded judgement; None without one."""
+    return json_codec.read(layout.rewrite(dag_id, flow), JudgedRewrite)
+
+
+def refused(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
+    """The recorded judgement, if it is a refusal."""
+    judged = recorded(layout, dag_id, flow)
+    return judged if judged is not None and judged.reasons else None
+
+
+def clear(layout: Layout, ref: CheckpointRef) -> None:
+    """Delete the judgement, if there is one."""
+    layout.rewrite(ref.dag_id, ref.flow).unlink(missing_ok=True)

@@ -1,0 +1,35 @@
+"""Which flows of a request replace rows that readers have, so that there is something to judge. Starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate import identity
+from tidegate.checkpoints import checkpoint
+from tidegate.probes import delta
+from tidegate.runs import RUNS
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+    from tidegate.request import RunRequest
+    from tidegate.spec import Flow, Pipeline
+
+
+def has_any(layout: Layout, pipeline: Pipeline, request: RunRequest) -> bool:
+    """Whether the request backfills or refreshes a flow, or one of its flows derives a table again."""
+    return any(
+        (request.applies_to(flow) and RUNS[request.mode].replaces_rows) or derives_again(layout, pipeline, flow)
+        for flow in request.selected(pipeline)
+    )
+
+
+def derives_again(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
+    """Whether the flow's next run swaps in a table of a new checkpoint version, or of a refresh that was not swapped in yet."""
+    if not flow.target.keys:
+        return False
+    ref = checkpoint.current(layout, pipeline, flow)
+    writers = delta.writers(layout.table(flow.target.name), ref.app_id)
+    earlier = f"{pipeline.name}/{flow.name}/v"
+    return ref.app_id not in writers and any(
+        writer.startswith(earlier) and identity.is_stream(writer) for writer in writers
+    )

@@ -1,0 +1,198 @@
+"""Judges a rewrite before it changes a row of the table: a backfill, or the swap of a full refresh or a new version.
+
+What is counted: rows that the table has before and after, by key, and source rows that go to quarantine. A rewrite that deletes
+or quarantines more than its limits allow is refused (`tidegate.spec.limits.RewriteLimits`), unless the request accepts that
+number by name. A dry run counts the same and writes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tidegate import json_codec
+from tidegate.checkpoints import rewrite
+from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.errors import RewriteRefusedError
+from tidegate.impact import Impact, acceptance
+from tidegate.planning.backfill import commands
+from tidegate.spark.batch import quarantine
+from tidegate.spark.lake import sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spark.context import FlowContext
+
+_SAMPLE = 5
+"""How many keys of each effect a sample has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The counts of a rewrite, and the keys of some of its rows."""
+
+    impact: Impact
+    sample: dict[str, list[str]]
+    """``deleted``, ``changed``, ``added`` and ``quarantined`` to keys as JSON, or to ids of source rows."""
+
+
+def measure(
+    context: FlowContext,
+    before: DataFrame,
+    after: DataFrame,
+    *,
+    keys: tuple[str, ...],
+    refused: DataFrame | None,
+    read: int,
+) -> Measured:
+    """Compare the rows of the table with those that replace them.
+
+    Args:
+        context: The flow; its `release` unpersists what is persisted here.
+        before: Rows of the table, all of which the rewrite replaces.
+        after: The new rows.
+        keys: The key columns of both; empty if they cannot be compared by key.
+        refused: Source rows that go to quarantine, with ``_row_id``; None for none.
+        read: The number of source rows.
+    """
+    old, new = _without_tombstones(before), _without_tombstones(after)
+    if keys and all(_type_of(old, key) == _type_of(new, key) for key in keys):
+        counts, sample = _effects(context, old, new, keys)
+    else:
+        rows_before, rows_after = old.count(), new.count()
+        kept = min(rows_before, rows_after)
+        counts, sample = {"deleted": rows_before - kept, "changed": kept, "added": rows_after - kept}, {}
+    deleted, changed, added = (counts.get(effect, 0) for effect in ("deleted", "changed", "added"))
+    kept = changed + counts.get("unchanged", 0)
+    quarantined = 0
+    if refused is not None:
+        ids = quarantine.without_entries(context, refused.select("_row_id").distinct()).persist()
+        context.persisted.append(ids)
+        quarantined = ids.count()
+        if quarantined:
+            sample["quarantined"] = [row["_row_id"] for row in ids.orderBy("_row_id").take(_SAMPLE)]
+    impact = Impact(
+        before=kept + deleted,
+        after=kept + added,
+        deleted=deleted,
+        changed=changed,
+        added=added,
+        read=read,
+        quarantined=quarantined,
+    )
+    return Measured(impact=impact, sample=sample)
+
+
+def check(
+    context: FlowContext, measured: Measured, what: str, *, judged: Impact | None = None, is_swap: bool = False
+) -> None:
+    """Report what a rewrite does, and refuse it beyond the limits of the flow.
+
+    Args:
+        context: The flow with the work whose writes follow.
+        measured: Its counts.
+        what: Its name for messages.
+        judged: Of a rewrite that an earlier attempt has begun to write: what was judged then. It is not judged again, but if the
+            code was edited since, it may not delete more.
+        is_swap: Whether it is a swap; else it is a backfill.
+
+    Raises:
+        RewriteRefusedError: It exceeds a limit, and the request does not accept that number.
+    """
+    layout, flow, impact = context.layout, context.flow.name, measured.impact
+    context.report.impact = impact
+    if measured.sample:
+        path = layout.sample(context.pipeline.name, context.run_key, context.attempt, flow)
+        json_codec.write(path, measured.sample)
+        context.report.notes.append(f"keys of some of these rows: {path.relative_to(layout.lake)} in the lake")
+    context.run.publish()
+    limits = context.pipeline.rewrite_limits_of(context.flow)
+    needed = {
+        acceptance(flow, each, getattr(impact, each)): f"{impact.phrase(each)}, more than {limits.share(each):.1%}"
+        for each in limits.exceeded(impact)
+        if judged is None or getattr(impact, each) > getattr(judged, each)
+    }
+    earlier = rewrite.recorded(layout, context.pipeline.name, flow)
+    accepted = set(context.request.accept)
+    if earlier is not None and earlier.app_id == context.app_id and is_swap:
+        accepted |= set(earlier.accepted)
+    reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
+    command = _accepting(context, tuple(needed), is_swap=is_swap)
+    if context.request.dry_run:
+        if reasons:
+            context.report.notes.append(
+                f"a run would be refused: it would {' and '.join(reasons)}. To accept: {command}"
+            )
+        return
+    if not needed:
+        return
+    record = JudgedRewrite(
+        what=what,
+        app_id=context.app_id,
+        impact=impact,
+        reasons=reasons,
+        accepted=() if reasons else tuple(needed),
+        run_key=context.run_key,
+    )
+    rewrite.record(layout, context.ref, record)
+    if reasons:
+        redo = f"tidegate run {context.pipeline.name} --mode full_refresh --flow {flow}"
+        correct = f"derive the table again: {redo}" if is_swap else "give the command again"
+        raise RewriteRefusedError(
+            flow, what, impact=json_codec.to_plain(impact), reasons=reasons, correct=correct, accept=command
+        )
+
+
+def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_swap: bool) -> str:
+    """The command that writes what was refused. What is staged, or half-written, is completed by an increment."""
+    request = dataclasses.replace(context.request, accept=accept)
+    if is_swap or request.mode != "backfill":
+        request = dataclasses.replace(request, mode="incremental", window=None)
+    return commands(context.pipeline, request).single[-1]
+
+
+def _without_tombstones(rows: DataFrame) -> DataFrame:
+    return rows.where("NOT coalesce(_deleted, false)") if "_deleted" in rows.columns else rows
+
+
+def _type_of(rows: DataFrame, column: str) -> str | None:
+    return rows.schema[column].dataType.simpleString() if column in rows.columns else None
+
+
+def _effects(
+    context: FlowContext, old: DataFrame, new: DataFrame, keys: tuple[str, ...]
+) -> tuple[dict[str, int], dict[str, list[str]]]:
+    """Rows by effect, and the keys of some. Columns of only one side, or of different types, are not compared."""
+    from pyspark.sql import functions as F
+
+    ignored = (*keys, *context.kind.bookkeeping)
+    compared = [name for name in new.columns if name not in ignored and _type_of(old, name) == _type_of(new, name)]
+    same_key = reduce(
+        lambda left, right: left & right, [F.col(f"t.{key}").eqNullSafe(F.col(f"s.{key}")) for key in keys]
+    )
+    differs = sinks.differs(compared, compared)
+    both = (
+        old.select(*keys, *compared)
+        .withColumn("_is", F.lit(True))
+        .alias("t")
+        .join(new.select(*keys, *compared).withColumn("_is", F.lit(True)).alias("s"), same_key, "full_outer")
+    )
+    effect = (
+        F.when(F.col("t._is").isNull(), F.lit("added"))
+        .when(F.col("s._is").isNull(), F.lit("deleted"))
+        .when(F.expr(differs or "false"), F.lit("changed"))
+        .otherwise(F.lit("unchanged"))
+    )
+    key = F.to_json(F.struct(*[F.coalesce(F.col(f"t.{name}"), F.col(f"s.{name}")).alias(name) for name in keys]))
+    effects = both.select(effect.alias("effect"), key.alias("key")).persist()
+    context.persisted.append(effects)
+    counts = {row["effect"]: row["count"] for row in effects.groupBy("effect").count().collect()}
+    sample = {
+        name: [row["key"] for row in effects.where(F.col("effect") == name).orderBy("key").take(_SAMPLE)]
+        for name in ("deleted", "changed", "added")
+        if name in counts
+    }
+    return counts, sample
