@@ -200,21 +200,21 @@ def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: 
     def broken(rows: Any) -> Any:
         return rows.withColumn("_origin", F.col("_origin").withField("broken", F.array(F.lit("too_strict"))))
 
-    asked = run(spark, tmp_path, silver, transform=broken, dry_run=True)
-    assert not asked.checkpoint.exists(), "a dry run reads nothing by the stream"
+    dry = run(spark, tmp_path, silver, transform=broken, dry_run=True)
+    assert not dry.checkpoint.exists(), "a dry run reads nothing by the stream"
     for _ in range(2):
         with pytest.raises(RewriteRefusedError, match=r"delete 2 of 2 rows .* and send 2 of 2 source rows"):
             run(spark, tmp_path, silver, transform=broken)
-    note = rewrite.refused(asked.layout, "orders", "silver")
-    assert note is not None and note.impact == asked.report.impact, "the dry run had counted the same"
-    assert len(orders.table(asked.live)) == 2
+    note = rewrite.refused(dry.layout, "orders", "silver")
+    assert note is not None and note.impact == dry.report.impact, "the dry run had counted the same"
+    assert len(orders.table(dry.live)) == 2
 
     corrected = run(spark, tmp_path, silver, mode="full_refresh", request_id="q1")
 
     assert (corrected.report.refresh, [line.kind for line in corrected.report.batches]) == (1, ["upsert", "swap"])
     assert [row["amount"] for row in orders.table(corrected.live)] == [5, 6]
     assert {row["state"] for row in orders.table(corrected.quarantine)} == {"expired"}
-    assert rewrite.recorded(asked.layout, "orders", "silver") is None
+    assert rewrite.recorded(dry.layout, "orders", "silver") is None
     assert not list((tmp_path / "lake" / "staging" / "orders").iterdir()), "also what was refused is deleted"
 
 

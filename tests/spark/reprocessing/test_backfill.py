@@ -243,13 +243,13 @@ def commits(place: Path) -> list[str]:
 def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_number_is_accepted(place: Path) -> None:
     loss = Impact(before=3, after=2, deleted=1, changed=2, added=0, read=4, quarantined=0)
     before = commits(place)
-    asked = limited(place, new_code, dry_run=True)
+    dry = limited(place, new_code, dry_run=True)
 
-    backfill.dry_run(asked, FIRST_DAYS)
+    backfill.dry_run(dry, FIRST_DAYS)
 
-    assert (asked.report.impact, asked.report.batches, commits(place)) == (loss, [], before), "nothing was written"
-    assert any("--accept silver:deleted=1" in note for note in asked.report.notes)
-    sample = asked.layout.sample("orders", asked.run_key, asked.attempt, "silver")
+    assert (dry.report.impact, dry.report.batches, commits(place)) == (loss, [], before), "nothing was written"
+    assert any("--accept silver:deleted=1" in note for note in dry.report.notes)
+    sample = dry.layout.sample("orders", dry.run_key, dry.attempt, "silver")
     assert json.loads(sample.read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
     for accept in ((), ("silver:deleted=2",)):
         refused = limited(place, new_code, accept=accept)

@@ -128,9 +128,9 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
     def again(**request: Any) -> FlowContext:
         return orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged(), **request)
 
-    asked = again(dry_run=True)
-    swap.dry_run(asked)
-    assert (asked.report.impact, asked.report.dry_run) == (loss, True)
+    dry = again(dry_run=True)
+    swap.dry_run(dry)
+    assert (dry.report.impact, dry.report.dry_run) == (loss, True)
     with pytest.raises(RewriteRefusedError):
         swap.swap_in(again(accept=("silver:deleted=3",)))
     with monkeypatch.context() as patched:
