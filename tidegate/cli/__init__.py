@@ -5,7 +5,8 @@ Exit codes (``sysexits.h``)::
     0    success, or nothing to do
     1    the reader of the output closed the pipe (``| head``)
     64   usage error: unknown pipeline, flow or option
-    65   a gate or a contract refused a batch (the target is unchanged and the batch waits), or a source lost unread data
+    65   a gate or a contract refused a batch (the target is unchanged and the batch waits), a rewrite would delete or quarantine
+         too many rows, or a source lost unread data
     70   a job crashed without a report, or a bug in Tidegate
     75   transient: a source is unavailable, or another run holds the lease
     78   needs a person: a wrong declaration, checkpoint, source or machine setup
