@@ -120,7 +120,7 @@ def check(
     if earlier is not None and earlier.app_id == context.app_id and is_swap:
         accepted |= set(earlier.accepted)
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
-    command = _accepting(context, tuple(needed), is_swap=is_swap)
+    command = _accepting(context, tuple(needed), is_begun=is_swap or judged is not None)
     if context.request.dry_run:
         if reasons:
             context.report.notes.append(
@@ -146,10 +146,10 @@ def check(
         )
 
 
-def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_swap: bool) -> str:
+def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_begun: bool) -> str:
     """The command that writes what was refused. What is staged, or half-written, is completed by an increment."""
     request = dataclasses.replace(context.request, accept=accept)
-    if is_swap or request.mode != "backfill":
+    if is_begun:
         request = dataclasses.replace(request, mode="incremental", window=None)
     return commands(context.pipeline, request).single[-1]
 
