@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations, alert rules.
+"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations, states, alert rules.
 
 ``python docs/generate_reference.py`` writes the pages. A test fails if the committed pages differ from its output.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from tidegate import cli, environment, errors, spec
+from tidegate import cli, environment, errors, spec, states
 from tidegate.alerting import rules
 from tidegate.errors import TidegateError
 from tidegate.schema import contract
@@ -39,6 +39,7 @@ def pages() -> dict[str, str]:
         "errors.md": _errors(),
         "environment.md": _environment(),
         "declarations.md": _declarations(),
+        "states.md": _states(),
         "alerts.md": _alerts(),
     }
     return {
@@ -156,6 +157,39 @@ def _declarations() -> Iterator[str]:
         yield from _prose(each.__doc__)
         yield ""
         yield from _table(("field", "type", "default", "meaning"), _fields(each))
+
+
+def _states() -> Iterator[str]:
+    yield "# States of a flow"
+    yield ""
+    yield (
+        "The first state whose facts hold is the state of the flow; all surfaces show it, with its sentence and its next step: "
+        "the pages in Airflow and exported ones, `tidegate status`, `tidegate lag`, the red task of the flow, and alerts. A "
+        "*plain* state has no sentence in lists, because their numbers say it. `tidegate plan` says what a run would do, so a "
+        "process that works on the flow, and how earlier runs ended, do not matter to it."
+    )
+    yield ""
+    yield (
+        "*Need a person* on the overview counts the flows in a state that needs one, and those with an open "
+        "[alert](alerts.md). Flows that read the table of a flow that *blocks* wait for it: in the same pipeline in any "
+        "case, unless it is only switched off; else if they have read all there is. A page warns if its statuses were read "
+        f"more than {states.STALE.total_seconds():.0f} s ago."
+    )
+    yield ""
+    yield from _table(
+        ("state", "what is known", "plain", "needs a person", "blocks", "next step"),
+        [
+            (
+                f"`{name}`",
+                state.known,
+                "yes" if state.plain else "",
+                "yes" if state.needs_person else "",
+                "yes" if state.blocks else "",
+                state.next_step.format(pipeline="NAME", flow="FLOW"),
+            )
+            for name, state in states.STATES.items()
+        ],
+    )
 
 
 def _alerts() -> Iterator[str]:

@@ -79,7 +79,7 @@ def test_a_flow_without_its_suite_or_transform_fails_by_its_name_and_stops_only_
     assert plan.code == 78
     assert plan.row("bronze ", "yes")
     assert message in plan.row("silver ", "error", "pipelines/orders.py, flow 'silver'")
-    assert plan.row("gold ", "no", "waits: flow silver is blocked")
+    assert plan.row("gold ", "no", "waits for silver: error")
     assert "a run would find work, and fail in flow silver" in plan.out
     status = declared.run("status", "orders")
     assert (status.code, message in status.out) == (78, True)

@@ -61,7 +61,7 @@ def test_an_unavailable_source_does_not_hide_the_other_flows_of_the_plan(project
     result = project.run("plan", pipeline.name)
     assert result.code == 75
     assert "error" in result.row("no Kafka broker")
-    assert "no" in result.row("silver ", "waits: flow bronze is blocked")
+    assert "no" in result.row("silver ", "waits for bronze: unreachable")
     assert "clicks: a run would end with the error of flow bronze" in result.out
     output = project.run("plan", pipeline.name, "--json")
     assert (output.code, output.json["work"], output.json["flows"][0]["error"]["transient"]) == (75, False, True)
@@ -83,7 +83,7 @@ def test_plan_lists_failing_flows_with_the_others_and_exits_with_their_code(mixe
     result = mixed.run("plan", "mixed")
     assert result.code == 78, "a permanent error comes before a transient one"
     assert "error" in result.row("lost ", "landing folder")
-    assert result.row("below ").endswith("waits: flow lost is blocked")
+    assert result.row("below ").endswith("waits for lost: error")
     assert "error" in result.row("clicks ", "no Kafka broker")
     assert "yes" in result.row("bronze ", "1 new file in orders")
     assert "mixed: a run would find work, and fail in flows lost, clicks" in result.out

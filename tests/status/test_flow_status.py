@@ -24,7 +24,7 @@ def test_a_flow_that_never_ran_is_behind(project: SampleProject) -> None:
         project.environment, [("trips", resolved(Pipeline(name="trips", flows=(BRONZE,))))], patience=TIMEOUT_SECONDS
     )
     assert (status.label, status.state, status.version, status.refresh) == ("trips/bronze", "behind", 1, 0)
-    assert status.summary() == "1 new file in trips"
+    assert status.status.sentence == "1 new file in trips"
     assert status.quarantine is not None and status.quarantine.open == 0
 
 
@@ -37,7 +37,7 @@ def test_a_pipeline_that_does_not_load_hides_no_other(project: SampleProject) ->
         patience=TIMEOUT_SECONDS,
     )
     assert [(status.label, status.error) for status in statuses] == [("broken", broken), ("trips/bronze", None)]
-    assert (statuses[0].state, statuses[0].summary()) == ("error", "two flows have the name silver")
+    assert (statuses[0].state, statuses[0].status.sentence) == ("error", "two flows have the name silver")
 
 
 def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: SampleProject) -> None:
@@ -46,9 +46,9 @@ def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: Sa
         clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
         # With a longer wait, the probe's own timeout would be the error instead.
         (status,) = gather(environment, [("clicks", resolved(Pipeline(name="clicks", flows=(clicks,))))], patience=0.2)
-    assert (status.state, status.label, status.version) == ("error", "clicks/clicks", 1)
+    assert (status.state, status.label, status.version) == ("unreachable", "clicks/clicks", 1)
     assert isinstance(status.error, SourceUnavailableError)
-    assert "did not answer within 0.2 s" in status.summary()
+    assert "did not answer within 0.2 s" in status.status.sentence
 
 
 @pytest.mark.parametrize(

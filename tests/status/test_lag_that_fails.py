@@ -34,7 +34,7 @@ def test_a_missing_landing_folder_blocks_its_own_flow_and_downstream_flows(proje
     (error,) = plan.errors
     assert isinstance(error, SourceError)
     assert (lost.failed, lost.error, lost.rows, lost.bytes) == (True, error, None, None)
-    assert below.reason == "waits: flow lost is blocked"
+    assert below.reason == "waits for lost: error"
     assert plan.reasons[:3] == (f"lost: {error.message}", f"below: {below.reason}", "bronze: 1 new file in trips")
     assert plan.small, "flows that cannot be read do not count towards the size"
 

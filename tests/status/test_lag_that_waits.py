@@ -24,7 +24,7 @@ def test_a_refused_batch_waits_for_a_person_and_blocks_downstream_flows(project:
     plan = project.plan()
     assert plan.work is False
     assert [lag.has_work for lag in plan.lags] == [False, False, False]
-    assert plan.reasons[2] == "gold: waits: flow silver is blocked"
+    assert plan.reasons[2] == "gold: waits for silver: refused"
     assert project.plan(GOLD).work is True, "planned alone, gold has new data to read"
 
 
@@ -36,7 +36,7 @@ def test_new_files_are_work_for_flows_upstream_of_a_refused_flow_only(project: S
     assert plan.reasons == (
         "bronze: 1 new file in trips",
         "silver: waits: batch 1 was refused by trips/silver; fix the suite, the transform or the data",
-        "gold: waits: flow silver is blocked",
+        "gold: waits for silver: refused",
     )
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -22,19 +19,8 @@ from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """A project whose `pipelines` package is imported in this process."""
-    project = Project.make(tmp_path / "project")
-    monkeypatch.syspath_prepend(str(project.folder))
-    real = _unload_pipelines()
-    yield project
-    _unload_pipelines()
-    sys.modules.update(real)
-
-
-def _unload_pipelines() -> dict[str, ModuleType]:
-    names = [name for name in sys.modules if name.partition(".")[0] == "pipelines"]
-    return {name: sys.modules.pop(name) for name in names}
+def project(imported_project: Project) -> Project:
+    return imported_project
 
 
 def test_a_fresh_reading_is_reused_and_an_old_one_is_refreshed_in_the_background(project: Project) -> None:
@@ -88,17 +74,17 @@ def test_freshness_is_only_read_again_after_the_table_has_changed(
     project.table("bronze.orders", [{"order_id": "A", "_ingested_at": moment}])
     project.table("silver.orders", [{"order_id": "A", "day": date(2026, 1, 3)}])
     cache = StatusCache(project.environment)
-    bronze, silver, gold = cache._read().of("orders")
+    bronze, silver, gold = cache._read(TIMEOUT_SECONDS).of("orders")
     assert (bronze.newest, bronze.newest_is_event) == (moment, False)
     assert (silver.newest, silver.newest_is_event) == (datetime(2026, 1, 3, tzinfo=UTC), True)
     assert (gold.newest, gold.newest_is_event) == (None, False), "there is no table yet"
     read_paths: list[Path] = []
     newest = freshness.newest
     monkeypatch.setattr(freshness, "newest", lambda path, *rest: read_paths.append(path) or newest(path, *rest))
-    assert cache._read().of("orders")[0].newest == moment
+    assert cache._read(TIMEOUT_SECONDS).of("orders")[0].newest == moment
     assert read_paths == []
     project.table("silver.orders", [{"order_id": "B", "day": date(2026, 1, 5)}])
-    assert cache._read().of("orders")[1].newest == datetime(2026, 1, 5, tzinfo=UTC)
+    assert cache._read(TIMEOUT_SECONDS).of("orders")[1].newest == datetime(2026, 1, 5, tzinfo=UTC)
     assert [path.name for path in read_paths] == ["orders"]
 
 

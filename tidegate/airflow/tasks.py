@@ -26,13 +26,14 @@ from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
+from tidegate.states import STATES, state_after
 from tidegate.status.lag import Lag, Plan, plan
 from tidegate.window import Window
 
 _BACKFILL = "backfill"
 """Airflow's run type of the runs of a backfill."""
 
-CRASHED = "the application crashed before it reported a result of this flow; see the log of `run`."
+CRASHED = "the application crashed before it reported a result of this flow."
 
 
 class PlanRun(BaseOperator, SkipMixin):
@@ -256,4 +257,9 @@ class ShowFlow(BaseOperator):
             self.log.info("%s", line)
         # Many errors name their flow themselves.
         owner = "" if f"flow {self._flow.name!r}" in why else f"flow {self._flow.name!r}: "
-        raise TaskFailure(f"{owner}{why}\n{CLEARING_HINT}")
+        lines = [f"{owner}{why}"]
+        # A backfill that was refused does not wait: its error says what to do.
+        if report is None or all(verdict.is_batch for verdict in report.verdicts):
+            step = STATES[state_after(report)].next_step
+            lines.append(f"Next: {step.format(pipeline=self._pipeline.name, flow=self._flow.name)}.")
+        raise TaskFailure("\n".join([*lines, CLEARING_HINT]))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
+from tidegate.formatting import count
+
 T = TypeVar("T")
 
 
@@ -55,8 +57,27 @@ class RunEnds:
 
     failure: str | None = None
     """Why the last run failed, which run that was, and where its report is; None if it did not fail."""
+    crashed: bool = False
+    """Whether the last run failed without a final report."""
+    failed_runs: int = 0
+    """How many runs failed since the last one that did not."""
+    more: bool = False
+    """Whether all runs that were read failed, so that there may be more."""
     caught_up_at: datetime | None = None
     """When the last run began that read all there was; None if none is known."""
+
+    @property
+    def runs(self) -> str:
+        """``1 run failed``, ``16 runs in a row failed``."""
+        many = f"{'at least ' if self.more else ''}{count(self.failed_runs, 'run')}"
+        return f"{many} failed" if self.failed_runs < 2 else f"{many} in a row failed"
+
+    @property
+    def sentence(self) -> str | None:
+        """How many runs failed, if several did, and why the last one did; None if it did not."""
+        if self.failure is None or self.failed_runs < 2:
+            return self.failure
+        return f"{self.runs}; {self.failure}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.alerting import conditions, rates
 from tidegate.alerting.facts import known
+from tidegate.states import STATES
 
 if TYPE_CHECKING:
     from tidegate.alerting.conditions import Case
@@ -58,14 +59,14 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=lambda case: case.observation.error,
         below=BLOCKED,
-        next_step="remove the cause; `tidegate status {pipeline}` shows whether it can be read again",
+        next_step=STATES["error"].next_step,
     ),
     "failed": Rule(
         severity="critical",
         meaning="the last run of the flow failed or crashed; an increment, a backfill, a reingest or a full refresh",
-        cause=lambda case: known(case.observation.ends).failure,
+        cause=lambda case: known(case.observation.ends).sentence,
         below=BLOCKED,
-        next_step="remove the cause, then `tidegate run {pipeline}`, or clear the run in Airflow",
+        next_step=STATES["failed"].next_step,
     ),
     "refused": Rule(
         severity="critical",
@@ -73,10 +74,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.refused,
         below=BLOCKED,
-        next_step=(
-            "after a gate correct suite, transform or data, or `tidegate quarantine take {pipeline} {flow}`; "
-            "after a contract `tidegate contract show {pipeline}`"
-        ),
+        next_step=f"after a gate {STATES['refused'].next_step}; after a contract {STATES['contract refused'].next_step}",
     ),
     "refused_rewrite": Rule(
         severity="critical",

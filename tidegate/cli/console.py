@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import formatting
+from tidegate.states import STATES
 
 _UNLIMITED_WIDTH = 10_000
 """Width of an output that is not a terminal: nothing is wrapped or truncated, so that `grep` works."""
@@ -20,17 +21,14 @@ _UNLIMITED_WIDTH = 10_000
 _LONGEST_RULE = 100
 """Characters of the line below the headers, in an output that is not a terminal."""
 
+_TONES = {"good": "green", "calm": "", "busy": "cyan", "wait": "yellow", "bad": "red"}
 _STYLES = {
-    "up to date": "green",
+    **_TONES,
+    **{name: _TONES[state.tone] for name, state in STATES.items()},
+    # The states of a flow in a run that flows do not have themselves.
     "done": "green",
     "idle": "green",
-    "running": "cyan",
-    "behind": "yellow",
-    "unfinished": "yellow",
     "skipped": "yellow",
-    "refused": "red",
-    "failed": "red",
-    "error": "red",
 }
 
 

@@ -10,6 +10,7 @@ import typer
 from tidegate.cli import console, project
 from tidegate.layout import Layout
 from tidegate.pages import site
+from tidegate.status import flow_status
 
 
 def docs(
@@ -30,9 +31,12 @@ def docs(
 ) -> None:
     """Export the pages about a pipeline's batches as static files, and print the path of the index. Starts no JVM.
 
-    The files are made from ledger, verdicts, schema history, quarantine and alerts, and replace an earlier export. They need no
-    network and run no script. Airflow serves the same pages of all batches, with the present status of the flows.
+    The files are made from ledger, verdicts, schema history, quarantine and alerts, and replace an earlier export. They state the
+    status of the flows at the time of the export, need no network and run no script. Airflow serves the same pages of all
+    batches, with the present status.
     """
-    layout = Layout.of(project.read())
-    pipeline = project.load(name)
-    console.echo(str(site.export(layout, pipeline, out.resolve() if out else layout.docs(pipeline.name), newest)))
+    environment = project.read()
+    layout, pipeline = Layout.of(environment), project.load(name)
+    statuses = {each.flow: each.status for each in project.statuses(environment, name, flow_status.PATIENCE)}
+    folder = out.resolve() if out else layout.docs(pipeline.name)
+    console.echo(str(site.export(layout, pipeline, folder, newest, statuses)))

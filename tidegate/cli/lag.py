@@ -8,7 +8,7 @@ import typer
 
 from tidegate.cli import console, project
 from tidegate.cli.status import lag_cells, position
-from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code, gather
+from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code
 
 _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
@@ -28,7 +28,7 @@ def lag(
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
     environment = project.read()
-    statuses = gather(environment, project.resolve_all(environment, name), timeout)
+    statuses = project.statuses(environment, name, timeout)
     if as_json:
         console.print_json({"format": 1, "flows": [_to_json(each) for each in statuses]})
     else:
@@ -44,4 +44,4 @@ def _to_json(each: FlowStatus) -> dict[str, object]:
 def _row(each: FlowStatus) -> tuple[str, ...]:
 
     kind = each.lag.kind if each.lag is not None else "?"
-    return (each.label, kind, *lag_cells(each), position(each), each.summary())
+    return (each.label, kind, *lag_cells(each), position(each), each.status.sentence)

@@ -142,7 +142,7 @@ def _print_errors(
         rows = []
         for each in statuses:
             work = "error" if each.error is not None else "yes" if each.lag is not None and each.lag.has_work else "no"
-            rows.append((each.flow, work, *lag_cells(each), each.summary()))
+            rows.append((each.flow, work, *lag_cells(each), each.status.sentence))
         console.print_table(_HEADERS, rows, right=("rows", "bytes"))
         console.echo(f"{name}: a run would stop at the errors above", style="error")
     return flow_status.exit_code(statuses)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,6 +22,9 @@ from tidegate.report import now
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
+
+if TYPE_CHECKING:
+    from tidegate.status.flow_status import FlowStatus
 
 MODE = typer.Option(
     "--mode", metavar="MODE", help="incremental, backfill (of a window), reingest (the source again), or full_refresh."
@@ -95,6 +99,27 @@ def resolve_all(environment: Environment, name: str | None) -> list[tuple[str, R
     if name is not None and name not in registry.names():
         load(name)  # raises the error that lists the existing pipelines
     return [(each, one) for each, one in resolution.load_all(environment.project).items() if name in (None, each)]
+
+
+def statuses(environment: Environment, name: str | None, patience: float) -> list[FlowStatus]:
+    """The statuses of the named pipeline's flows, or of all, with their open alerts.
+
+    Pipelines that write what it reads are read too, because their state decides whether it waits.
+
+    Args:
+        patience: Seconds to wait for all sources together.
+
+    Raises:
+        RequestError: There is no pipeline of the given name.
+    """
+    from tidegate.status import flow_status
+
+    wanted = [pipeline for pipeline, _ in resolve_all(environment, name)]
+    pipelines = flow_status.with_upstream(wanted, dict(resolve_all(environment, None)))
+    read = flow_status.gather(environment, pipelines, patience)
+    own = [each for each in read if each.pipeline in wanted]
+    flow_status.add_alerts(environment, own)
+    return own
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:

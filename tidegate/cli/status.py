@@ -8,7 +8,7 @@ import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
-from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code, gather
+from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code
 
 _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
@@ -23,14 +23,17 @@ def status(
         float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)
     ] = PATIENCE,
 ) -> None:
-    """Show the status of every flow: checkpoint, lease, last batch, lag, position, and open quarantine entries.
+    """Show the status of every flow: state, checkpoint, last batch, lag, position, and open quarantine entries.
+
+    Below the table is a line for each flow whose state needs an explanation, with the next step. `docs/reference/states.md`
+    lists the states.
 
     Starts no JVM.
 
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
     environment = project.read()
-    statuses = gather(environment, project.resolve_all(environment, name), timeout)
+    statuses = project.statuses(environment, name, timeout)
     if as_json:
         console.print_json({"format": 1, "flows": [each.to_json() for each in statuses]})
     elif statuses:
@@ -42,12 +45,16 @@ def status(
 
 
 def _print_details(statuses: list[FlowStatus]) -> None:
-    """A line for each lease holder, each reason of an ``error``, ``refused`` or ``off`` state, and each exceeded threshold."""
+    """A line for each state that the numbers do not explain, for open alerts, and for each exceeded threshold."""
     for each in statuses:
-        if each.holder is not None:
-            console.echo(f"{each.label}: held by {each.holder}", style="running")
-        if each.state in ("error", "refused", "off"):
-            console.echo(f"{each.label}: {each.summary()}", style=each.state)
+        status = each.status
+        if not status.state.plain:
+            # The flow that it waits for has a line of its own.
+            text = status.text if status.name != "waits" else status.sentence
+            console.echo(f"{each.label}: {text}", style=status.tone)
+        if status.alerts:
+            names = ", ".join(status.alerts)
+            console.echo(f"{each.label}: open alerts: {names}; see `tidegate alerts {each.pipeline}`", style="bad")
         for warning in each.warnings:
             console.echo(f"{each.label}: warning: {warning}", style="behind")
 
@@ -57,7 +64,7 @@ def _row(each: FlowStatus) -> tuple[str, ...]:
     batch = "-" if each.last_committed is None else str(each.last_committed)
     if each.planned_ms is not None:
         batch += f", {formatting.age(each.planned_ms)}"
-    return (each.label, each.state, version, batch, *lag_cells(each), _quarantined(each), position(each))
+    return (each.label, each.status.label, version, batch, *lag_cells(each), _quarantined(each), position(each))
 
 
 def _quarantined(each: FlowStatus) -> str:

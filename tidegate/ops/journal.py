@@ -132,7 +132,7 @@ class Line:
     requested_by: str | None
     """None if a schedule requested it."""
     record: BatchRecord | None
-    """None if a gate or a contract refused it. A refused batch waits; a backfill does not."""
+    """None if a gate or a contract refused it, or if it is not recorded yet. A refused batch waits; a backfill does not."""
     suite: str | None
     """The suite that judged it last; None without a gate, and if its contract refused it before."""
     judged: str | None
@@ -164,14 +164,33 @@ class Line:
 
     @property
     def outcome(self) -> str:
-        """``passed``, ``split``, ``refused``, or ``written`` without a gate; empty for what no gate could judge."""
+        """``passed``, ``split``, ``refused``, ``pending``, or ``written`` without a gate; empty for what no gate could judge.
+
+        ``pending``: its gate did not refuse it, and it has no ledger line yet.
+        """
         if self.record is None:
-            return "refused"
+            return "pending" if self.judged in ("passed", "split") else "refused"
         if self.is_batch and (self.record.quarantined or self.record.files_quarantined):
             return "split"
         if self.suite is not None and self.judged is not None:
             return self.judged
         return "written" if self.is_batch else ""
+
+    @property
+    def missing(self) -> str:
+        """Why it has no ledger line, in a sentence; empty if it has one."""
+        if self.record is not None:
+            return ""
+        if self.outcome == "pending":
+            return "Judged and not recorded yet: a run is writing it, or the next run completes it."
+        if not self.is_batch:
+            return "Nothing was written: the table is unchanged."
+        waits = (
+            "its schema change is answered"
+            if self.schema_change_id
+            else "its suite, its transform or its data is fixed"
+        )
+        return f"Nothing was written: the batch waits until {waits}."
 
     @property
     def page(self) -> str | None:

@@ -103,7 +103,7 @@ def flow_row(pipeline: str, flow: str, target: str, summary: Summary | None, ope
     """One flow in a list of flows."""
     return {
         **{"pipeline": pipeline, "flow": flow, "target": target, "summary": summary},
-        **{"quarantined": open_entries, "plot": trend.small(summary)},
+        **{"quarantined": open_entries, "plot": trend.small(summary), "state": None},
     }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,25 +15,25 @@ from tidegate import formatting
 from tidegate.pages.shares import percent
 from tidegate.pages.trend import FILLS
 
+if TYPE_CHECKING:
+    from tidegate.states import Tone
+
 STYLE_SHEET = Path(__file__).parent / "assets" / "pages.css"
 
 POLICY = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
 """The content security policy of exported pages, as a ``<meta>``. The app in Airflow sends its own as a header."""
 
-TONES = {
-    "up to date": "good",
+TONES: Mapping[str, Tone] = {
     "done": "good",
     "passed": "good",
     "running": "busy",
-    "behind": "wait",
-    "unfinished": "wait",
+    "pending": "wait",
     "split": "wait",
     "refused": "bad",
     "failed": "bad",
-    "error": "bad",
+    "crashed": "bad",
 }
-"""State or outcome to CSS class, by default ``calm``. ``good``, ``calm`` and ``busy`` need nothing, ``wait`` may resolve itself,
-``bad`` needs a person."""
+"""Outcome of a batch, or of a flow in a run, to CSS class, by default ``calm``; the states of flows have their own."""
 
 
 class Links(Protocol):
@@ -52,8 +53,8 @@ class Links(Protocol):
         """A batch or a swap, by the name of its page; None if it has no page."""
 
 
-_IN_AIRFLOW = dict.fromkeys(("airflow", "root", "address", "as_of", "history", "row", "refused_page"))
-"""Variables that only pages in Airflow have."""
+_IN_AIRFLOW = dict.fromkeys(("airflow", "root", "address", "as_of", "stale", "history", "row", "refused_page", "state"))
+"""Variables that not all pages have; most are only in Airflow."""
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tidegate.ops.journal_tables import TREND
 from tidegate.pages import content, render
 from tidegate.pages.content import PER_PAGE, Content
 from tidegate.spec import Pipeline
+from tidegate.states import Status
 
 NEWEST = 500
 """Default number of a flow's newest lines that are exported."""
@@ -42,12 +43,15 @@ class _Links:
         return f"{self.up}{flow}/{page}.html" if (flow, page) in self.exported else None
 
 
-def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWEST) -> Path:
+def export(
+    layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWEST, statuses: Mapping[str, Status] | None = None
+) -> Path:
     """Write a pipeline's pages in place of an earlier export. Starts no JVM.
 
     Args:
         folder: A new or empty folder, or one with an earlier export, which is replaced when the new one is complete.
         newest: How many of each flow's newest batches, backfills, replays and decisions are exported.
+        statuses: The present status of each flow by name, which the pages state with its time.
 
     Returns:
         The site's ``index.html``.
@@ -64,7 +68,7 @@ def export(layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWES
         shutil.rmtree(leftover, ignore_errors=True)
     draft.mkdir(parents=True)
     shutil.copyfile(render.STYLE_SHEET, draft / render.STYLE_SHEET.name)
-    for name, text in _pages(Content(layout), pipeline, newest):
+    for name, text in _pages(Content(layout), pipeline, newest, statuses or {}):
         path = draft / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -82,7 +86,9 @@ def _is_export(folder: Path) -> bool:
     return bool(sheets) and all(name in sheets or name.endswith(".html") for name in names)
 
 
-def _pages(source: Content, pipeline: Pipeline, newest: int) -> Iterator[tuple[str, str]]:
+def _pages(
+    source: Content, pipeline: Pipeline, newest: int, statuses: Mapping[str, Status]
+) -> Iterator[tuple[str, str]]:
     """Path and HTML of each page."""
     name = pipeline.name
     summaries = source.journal.summaries([name])
@@ -96,17 +102,25 @@ def _pages(source: Content, pipeline: Pipeline, newest: int) -> Iterator[tuple[s
         content.flow_row(
             name, flow, target, summaries.get((name, flow)), journal.open_entries(source.layout, name, flow)
         )
+        | {"state": statuses.get(flow)}
         for flow, target in targets.items()
     ]
+    as_of = next((status.facts.read_at for status in statuses.values()), None)
     top, below = _Links("", exported), _Links("../", exported)
-    yield "index.html", render.page("pipeline.html", top, declared=pipeline, rows=rows, **source.pipeline(name))
+    yield (
+        "index.html",
+        render.page("pipeline.html", top, declared=pipeline, rows=rows, as_of=as_of, **source.pipeline(name)),
+    )
     for flow, all_lines in lines.items():
         own = all_lines[:newest]
         judged = judgements.read(source.layout, name, own)
         for page, start in enumerate(range(0, max(len(own), 1), PER_PAGE), start=1):
             listed, more = own[start : start + PER_PAGE], start + PER_PAGE < len(own)
             values = source.flow_list(pipeline, flow, page, listed, more=more)
-            yield f"{flow}/{_list_name(page)}", render.page("flow.html", below, **values)
+            yield (
+                f"{flow}/{_list_name(page)}",
+                render.page("flow.html", below, **values, as_of=as_of, state=statuses.get(flow)),
+            )
         for number, line in enumerate(own):
             if line.page is not None:
                 recent = [each for each in all_lines[number:] if each.is_batch][:TREND]

@@ -51,7 +51,7 @@ class Panel:
     """Suffix of the numbers."""
 
     def values(self, line: Line) -> list[tuple[str, float]]:
-        """Class and value of each layer; none for a refused batch."""
+        """Class and value of each layer; none for a batch without a ledger line."""
         return [(layer.kind, layer.value(line.record)) for layer in self.layers] if line.record else []
 
     def texts(self, line: Line) -> list[str]:
@@ -62,7 +62,7 @@ class Panel:
     def tooltip(self, line: Line) -> str:
         """A batch's values in one phrase."""
         if line.record is None:
-            return f"Batch {line.batch_id}: refused, nothing written"
+            return f"Batch {line.batch_id}: {line.missing}"
         parts = (f"{text}{self.unit} {layer.label}" for text, layer in zip(self.texts(line), self.layers, strict=True))
         return f"Batch {line.batch_id}: {', '.join(parts)}"
 
@@ -95,7 +95,7 @@ def draw(lines: Sequence[Line], current: Line | None = None) -> Trend | None:
         return None
     panels = _panels(records)
     legend = [(layer.label, layer.kind) for layer in panels[0].layers]
-    if len(records) < len(shown):
+    if any(line.outcome == "refused" for line in shown):
         legend.append(("refused: nothing written", "refused"))
     columns = tuple(f"{layer.label}{p.unit and f' ({p.unit.strip()})'}" for p in panels for layer in p.layers)
     table = tuple((line, [text for panel in panels for text in panel.texts(line)]) for line in reversed(shown))
@@ -197,7 +197,7 @@ def _plot(panel: Panel, shown: Sequence[Line], top: float, height: float) -> Ite
         yield f"<g><title>{panel.tooltip(line)}</title>"
         yield f'<rect x="{left:.1f}" y="{top:.1f}" width="{_STEP:.1f}" height="{height}" fill="none" pointer-events="all"/>'
         yield from _stack(panel.values(line), ticks[-1], middle - _BAR / 2, _BAR, baseline, height)
-        if line.record is None:
+        if line.outcome == "refused":
             cross = f"M{middle - 5:.1f} {baseline - 11:.1f}l10 10m0 -10l-10 10"
             yield f'<path class="refused" d="{cross}" stroke="{FILLS["refused"]}" stroke-width="2.5" fill="none"/>'
         yield "</g>"

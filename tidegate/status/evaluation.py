@@ -13,16 +13,16 @@ from tidegate.alerting.rules import RULES
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import alert_history
-from tidegate.status import flow_status, run_ends
+from tidegate.status import flow_status
 from tidegate.status.downstream import downstream_of
 from tidegate.status.observation import observe
 
 if TYPE_CHECKING:
-    from tidegate.alerting.facts import Observation, RunEnds
+    from tidegate.alerting.facts import Observation
     from tidegate.alerting.rules import Severity
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedPipeline
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.spec import Flow
     from tidegate.status.flow_status import FlowStatus
     from tidegate.status.lag import Lag
 
@@ -65,7 +65,7 @@ def evaluate_pipelines(
         pipelines: Pipelines by name, or the error why one does not load.
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
     """
-    statuses = flow_status.gather(environment, pipelines, patience)
+    statuses = flow_status.gather(environment, pipelines, patience, now)
     layout = Layout.of(environment)
     results = []
     for name, resolved in pipelines:
@@ -74,10 +74,8 @@ def evaluate_pipelines(
             findings = alerts.unloadable(name, " ".join(resolved.message.split()))
             results.append(PipelineAlerts(pipeline=name, findings=(findings,), error=resolved))
             continue
-        ends = _ends(layout, resolved.pipeline, now, running=any(status.holder for status in by_flow.values()))
         evaluated = [
-            _evaluate_flow(layout, resolved, flow, by_flow[flow.name], now, ends.get(flow.name))
-            for flow in resolved.pipeline.flows
+            _evaluate_flow(layout, resolved, flow, by_flow[flow.name], now) for flow in resolved.pipeline.flows
         ]
         results.append(
             PipelineAlerts(
@@ -90,20 +88,12 @@ def evaluate_pipelines(
     return results
 
 
-def _ends(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) -> dict[str, RunEnds]:
-    try:
-        return run_ends.read(layout, pipeline, now, running=running)
-    except (OSError, ValueError):
-        # Reports may be deleted meanwhile, or have been edited; then the rule is undecided.
-        return {}
-
-
 def _evaluate_flow(
-    layout: Layout, resolved: ResolvedPipeline, flow: Flow, status: FlowStatus, now: datetime, ends: RunEnds | None
+    layout: Layout, resolved: ResolvedPipeline, flow: Flow, status: FlowStatus, now: datetime
 ) -> tuple[Findings, Observation | None]:
     pipeline = resolved.pipeline
     try:
-        observation = observe(layout, resolved, flow, status, now, ends)
+        observation = observe(layout, resolved, flow, status, now)
         return alerts.evaluate(pipeline.thresholds_of(flow), observation, now), observation
     except Exception as error:
         # One flow's broken table must not suppress the alerts of others. The error's text may quote data, so it is left out.

@@ -1,18 +1,26 @@
-"""The status of every flow: its checkpoint, lease and lag, read in parallel within a deadline. Starts no JVM."""
+"""The status of every flow: its checkpoint, lease, lag and last runs, read in parallel within a deadline. Starts no JVM.
+
+`tidegate.states` says what the facts mean.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
 from tidegate.errors import SourceUnavailableError, TidegateError, UnexpectedError
+from tidegate.states import Facts, Status, status_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tidegate.alerting.facts import RunEnds
     from tidegate.environment import Environment
     from tidegate.layout import Layout
     from tidegate.quarantine.lifecycle import EntryCounts
@@ -33,8 +41,18 @@ class FlowStatus:
     target: str = ""
     version: int | None = None
     refresh: int | None = None
+    read_at: datetime | None = None
+    """When the reading began."""
+    off: str | None = None
+    """The decision that switched it off."""
     holder: str | None = None
     """The holder of the lease of its checkpoint or of its target."""
+    ends: RunEnds | None = None
+    """How its last runs ended; None if no run is known."""
+    upstream: FlowStatus | None = None
+    """The flow that writes its source, if it was read too."""
+    alerts: tuple[str, ...] = ()
+    """The rules of its open alerts."""
     last_committed: int | None = None
     last_planned: int | None = None
     planned_ms: int | None = None
@@ -52,37 +70,57 @@ class FlowStatus:
         return f"{self.pipeline}/{self.flow}" if self.flow else self.pipeline
 
     @property
-    def state(self) -> str:
-        """``error``, ``running``, ``off``, ``refused``, ``unfinished``, ``behind``, ``not begun`` or ``up to date``."""
-        if self.error is not None or self.lag is None:
-            return "error"
-        if self.holder is not None:
-            return "running"
-        if self.lag.switched_off:
-            return "off"
-        if self.lag.refused:
-            return "refused"
-        if self.lag.pending_batch is not None:
-            return "unfinished"
-        if self.lag.has_work:
-            return "behind"
-        return "not begun" if self.last_planned is None else "up to date"
+    def status(self) -> Status:
+        """What the facts mean (`tidegate.states`)."""
+        return status_of(self._facts(), self.alerts)
 
-    def summary(self) -> str:
-        """Why there is work or none, or the error, in one line."""
-        if self.error is not None:
-            return " ".join(self.error.message.split())
-        return self.lag.reason if self.lag is not None else ""
+    @property
+    def state(self) -> str:
+        """The name of its state, a key of `tidegate.states.STATES`."""
+        return self.status.name
+
+    def _facts(self) -> Facts:
+        facts = self.lag.facts(self.pipeline) if self.lag is not None else Facts(pipeline=self.pipeline, flow=self.flow)
+        return dataclasses.replace(
+            facts,
+            read_at=self.read_at,
+            error=self.problem or ("it could not be read" if self.lag is None else None),
+            unreachable=isinstance(self.error, SourceUnavailableError),
+            off=self.off or facts.off,
+            holder=self.holder,
+            ends=self.ends,
+            upstream=self.upstream.status if self.upstream is not None else None,
+            same_pipeline=self.upstream is not None and self.upstream.pipeline == self.pipeline,
+            begun=self.last_planned is not None,
+        )
+
+    def alerts_among(self, opened: Mapping[tuple[str, str], Sequence[str]]) -> tuple[str, ...]:
+        """Those of the open alerts, by pipeline and flow, that count for it: of all flows if the pipeline does not load."""
+        if self.flow:
+            return tuple(opened.get((self.pipeline, self.flow), ()))
+        return tuple(rule for (pipeline, _), rules in opened.items() if pipeline == self.pipeline for rule in rules)
+
+    @property
+    def problem(self) -> str | None:
+        """The error in one line."""
+        return None if self.error is None else " ".join(self.error.message.split())
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serializable dict."""
         from tidegate.report import describe_error
 
+        status = self.status
         return {
             "pipeline": self.pipeline,
             "flow": self.flow or None,
             "target": self.target or None,
-            "state": self.state,
+            "state": status.name,
+            "sentence": status.sentence,
+            "needs_person": status.needs_person,
+            "next_step": status.next_step or None,
+            "read_at": self.read_at.isoformat() if self.read_at is not None else None,
+            "failed_runs": self.ends.failed_runs if self.ends is not None else 0,
+            "alerts": list(self.alerts),
             "checkpoint_version": self.version,
             "refresh": self.refresh,
             "lease": self.holder,
@@ -113,28 +151,123 @@ class _Reading:
 
 
 def gather(
-    environment: Environment, pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]], patience: float
+    environment: Environment,
+    pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]],
+    patience: float,
+    now: datetime | None = None,
 ) -> list[FlowStatus]:
     """The statuses of the flows of some pipelines, in graph order.
 
     An error only affects its own flow: an unavailable broker does not hide the other flows.
 
     Args:
-        pipelines: Pipelines by name, or the error why one does not load.
+        pipelines: Pipelines by name, or the error why one does not load. A flow waits for a flow above it only if the
+            pipeline of that flow is among them.
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
+        now: The time of the reading, by default the present.
     """
     from tidegate.layout import Layout
 
+    now = now or pendulum.now("UTC")
     layout = Layout.of(environment)
     if (layout.lake / "lake.json").exists():
         layout.open()
     readings = []
     for name, pipeline in pipelines:
         if isinstance(pipeline, TidegateError):
-            readings.append(_Reading(FlowStatus(pipeline=name, error=pipeline), lambda _: None))
+            readings.append(_Reading(FlowStatus(pipeline=name, error=pipeline, read_at=now), lambda _: None))
             continue
-        readings += [_reading(environment, layout, flow) for flow in pipeline.flows]
-    return _read_all(readings, patience)
+        readings += [_reading(environment, layout, flow, now) for flow in pipeline.flows]
+    statuses = _read_all(readings, patience)
+    resolved = [pipeline for _, pipeline in pipelines if not isinstance(pipeline, TidegateError)]
+    for each in resolved:
+        _add_ends(layout, each, [status for status in statuses if status.pipeline == each.pipeline.name], now)
+    _connect(resolved, statuses)
+    return statuses
+
+
+def _add_ends(layout: Layout, resolved: ResolvedPipeline, statuses: Sequence[FlowStatus], now: datetime) -> None:
+    """Add how the last runs of a pipeline's flows ended."""
+    from tidegate.status import run_ends
+
+    running = any(
+        status.holder or (status.lag is None and _holder(layout, status.pipeline, status.flow, status.target))
+        for status in statuses
+    )
+    try:
+        ends = run_ends.read(layout, resolved.pipeline, now, running=running)
+    except (OSError, ValueError):
+        # Reports may be deleted meanwhile, or have been edited; then it is unknown how the runs ended.
+        return
+    for status in statuses:
+        status.ends = ends.get(status.flow)
+
+
+def with_upstream(
+    names: Sequence[str], declared: Mapping[str, ResolvedPipeline | TidegateError]
+) -> list[tuple[str, ResolvedPipeline | TidegateError]]:
+    """Some of all pipelines, and those whose tables they read, for `gather`."""
+    from tidegate.spec import ChangeFeed
+
+    writers = {
+        flow.target.name: name
+        for name, resolved in declared.items()
+        if not isinstance(resolved, TidegateError)
+        for flow in resolved.pipeline.flows
+    }
+    reached = list(names)
+    for name in reached:
+        resolved = declared[name]
+        for flow in () if isinstance(resolved, TidegateError) else resolved.pipeline.flows:
+            writer = writers.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+            if writer is not None and writer not in reached:
+                # The loop continues with it.
+                reached.append(writer)
+    return [(name, resolved) for name, resolved in declared.items() if name in reached]
+
+
+def _connect(pipelines: Sequence[ResolvedPipeline], statuses: Sequence[FlowStatus]) -> None:
+    """Connect each flow with the flow that writes its source. Pipelines that feed each other in a circle stay open."""
+    from tidegate.spec import ChangeFeed
+
+    writers = {status.target: status for status in statuses if status.target}
+    for resolved in pipelines:
+        for status in statuses:
+            if status.pipeline != resolved.pipeline.name:
+                continue
+            source = resolved.pipeline.flow(status.flow).source
+            writer = writers.get(source.table) if isinstance(source, ChangeFeed) else None
+            above = writer
+            while above is not None and above is not status:
+                above = above.upstream
+            status.upstream = writer if above is None else None
+
+
+def _holder(layout: Layout, pipeline: str, flow: str, target: str) -> str | None:
+    from tidegate.checkpoints import lease
+
+    return lease.holder(layout, lease.checkpoint_resource(pipeline, flow)) or lease.holder(
+        layout, lease.table_resource(target)
+    )
+
+
+def add_alerts(environment: Environment, statuses: Sequence[FlowStatus]) -> None:
+    """Add the open alerts that the DAG `alerts` has recorded.
+
+    If a pipeline does not load, those of all of its flows count for it.
+    """
+    from tidegate.layout import Layout
+    from tidegate.ops import alert_history
+
+    layout = Layout.of(environment)
+    for pipeline in dict.fromkeys(status.pipeline for status in statuses):
+        opened: dict[tuple[str, str], list[str]] = {}
+        for each in alert_history.episodes(layout, pipeline):
+            if each.resolved_at is None:
+                opened.setdefault((pipeline, each.flow), []).append(each.rule)
+        for status in statuses:
+            if status.pipeline == pipeline:
+                status.alerts = status.alerts_among(opened)
 
 
 def exit_code(statuses: Sequence[FlowStatus]) -> int:
@@ -143,22 +276,26 @@ def exit_code(statuses: Sequence[FlowStatus]) -> int:
     return min(errors, key=lambda error: error.transient).exit_code if errors else 0
 
 
-def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow) -> _Reading:
+def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, now: datetime) -> _Reading:
     pipeline, flow = resolved.pipeline, resolved.flow
     status = FlowStatus(
-        pipeline=pipeline.name, flow=flow.name, target=flow.target.name, version=flow.checkpoint_version
+        pipeline=pipeline.name,
+        flow=flow.name,
+        target=flow.target.name,
+        version=flow.checkpoint_version,
+        read_at=now,
     )
 
     def read(status: FlowStatus) -> None:
-        from tidegate.checkpoints import checkpoint, lease, progress
+        from tidegate.checkpoints import checkpoint, overrides, progress
         from tidegate.quarantine import lifecycle
         from tidegate.status.lag import measure
 
+        status.holder = _holder(layout, pipeline.name, flow.name, flow.target.name)
+        off = overrides.switched_off(layout, pipeline.name, flow.name)
+        status.off = off.summary() if off is not None else None
         ref = checkpoint.current(layout, pipeline, flow)
         status.refresh = ref.refresh
-        status.holder = lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) or lease.holder(
-            layout, lease.table_resource(flow.target.name)
-        )
         status.quarantine = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         state = progress.read(ref.path(layout))

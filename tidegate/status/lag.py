@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate import fingerprints, json_codec
+from tidegate import fingerprints, json_codec, states
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal, rewrite
-from tidegate.errors import TidegateError
+from tidegate.errors import SourceUnavailableError, TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import evolution, plans
 from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+from tidegate.states import Facts, status_of
 from tidegate.status import backlog, topic_backlog
 from tidegate.status.interval import interval_of
 
@@ -60,6 +61,12 @@ class Lag:
     refused: bool
     """The pending batch was refused, and neither suite nor code changed since, or its schema change has no answer yet. Or the
     swap of a new table was refused, and its numbers are not accepted yet."""
+    refused_by_contract: bool = False
+    """Whether a frozen contract refused it, not a gate."""
+    written: bool = False
+    """The table has the pending batch; its ledger line or its end in the checkpoint is missing."""
+    refresh_pending: bool = False
+    """A full refresh is staged and not swapped in."""
     switched_off: bool
     """A person switched the flow off; it has no work, whatever its backlog."""
     reason: str
@@ -93,6 +100,22 @@ class Lag:
     def failed(self) -> bool:
         """Whether a run of the flow would end with `error`; a flow that is switched off does not run."""
         return self.error is not None and not self.switched_off
+
+    def facts(self, pipeline: str) -> Facts:
+        """What it says about the state of the flow."""
+        return Facts(
+            pipeline=pipeline,
+            flow=self.flow,
+            error=None if self.error is None else " ".join(self.error.message.split()),
+            unreachable=isinstance(self.error, SourceUnavailableError),
+            off=self.reason if self.switched_off else None,
+            refused_by=None if not self.refused else "contract" if self.refused_by_contract else "gate",
+            has_work=self.has_work,
+            written=self.written,
+            refresh_pending=self.refresh_pending,
+            unfinished=bool(self.unfinished),
+            reason=self.reason,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serializable dict."""
@@ -152,12 +175,19 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     quarantined_whole = (
         state.pending_batch is not None and refusal.decision(layout, ref, state.pending_batch) is not None
     )
+    written = (
+        state.pending_batch is not None
+        and refused is None
+        and not quarantined_whole
+        and _is_written(layout, pipeline, flow, ref, state.pending_batch)
+    )
     backfill = _unfinished_backfill(layout, pipeline, flow, ref)
     claimed = _claim_pending(layout, pipeline, flow)
     unfinished = state.pending_batch is not None or swap_pending or backfill is not None or claimed
     left = _unfinished(
         state.pending_batch,
         quarantined_whole=quarantined_whole,
+        written=written,
         swap_pending=swap_pending,
         backfill=backfill,
         claimed=claimed,
@@ -181,6 +211,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         pending_batch=state.pending_batch,
         has_work=has_work,
         refused=refused is not None,
+        refused_by_contract=refused is not None and "schema_change_id" in refusal.recorded(layout, ref),
+        written=written,
+        refresh_pending=swap_pending,
         switched_off=off is not None,
         reason=off.summary() if off is not None else _sentences(refused or _work(pending, left), remarks),
         reads=pending.summary,
@@ -204,7 +237,7 @@ def plan(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow
     it is blocked. An error that `measure` raises only affects its own flow.
     """
     lags: dict[str, Lag] = {}
-    blocked: set[str] = set()
+    blocked: dict[str, str] = {}
     swap = False
     layout, pipeline = Layout.of(environment), resolved.pipeline
     for each in resolved.flows:
@@ -214,10 +247,10 @@ def plan(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow
         lag = _measured(environment, each)
         upstream = pipeline.upstream_of(flow)
         if lag.refused or lag.failed:
-            blocked.add(flow.name)
+            blocked[flow.name] = states.waits_for(flow.name, status_of(lag.facts(pipeline.name)).name)
         elif upstream is not None and upstream.name in blocked:
-            blocked.add(flow.name)
-            lag = dataclasses.replace(lag, has_work=False, reason=f"waits: flow {upstream.name} is blocked")
+            blocked[flow.name] = blocked[upstream.name]
+            lag = dataclasses.replace(lag, has_work=False, reason=blocked[flow.name])
         elif (
             upstream is not None
             and upstream.name in lags
@@ -306,6 +339,13 @@ def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_i
     )
 
 
+def _is_written(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, batch_id: int) -> bool:
+    """Whether the table, or the staging table of a refresh, has a batch."""
+    staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
+    versions = (delta.transaction_version(path, ref.app_id) for path in (staging, layout.table(flow.target.name)))
+    return any(version is not None and version >= batch_id for version in versions)
+
+
 def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:
     """Whether a full refresh is staged and not swapped into the live table yet."""
     staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
@@ -346,11 +386,19 @@ def _work(pending: Backlog, unfinished: str) -> str:
 
 
 def _unfinished(
-    batch_id: int | None, *, quarantined_whole: bool, swap_pending: bool, backfill: int | None, claimed: bool
+    batch_id: int | None,
+    *,
+    quarantined_whole: bool,
+    written: bool,
+    swap_pending: bool,
+    backfill: int | None,
+    claimed: bool,
 ) -> str:
     parts = []
     if quarantined_whole:
         parts.append(f"batch {batch_id} was refused and goes to quarantine whole")
+    elif written:
+        parts.append(f"batch {batch_id} is written and not recorded yet; its next run records it")
     elif batch_id is not None:
         parts.append(f"batch {batch_id} was planned and not committed")
     if swap_pending:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
-from tidegate.checkpoints import checkpoint, lease, overrides, progress, rewrite
+from tidegate.checkpoints import checkpoint, lease, progress, rewrite
 from tidegate.ops import plans, store
 from tidegate.status import freshness
 from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
-    from tidegate.alerting.facts import RunEnds
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedPipeline
     from tidegate.spec import Flow, Pipeline
@@ -44,13 +43,8 @@ def observe(
     flow: Flow,
     status: FlowStatus,
     now: datetime,
-    ends: RunEnds | None = None,
 ) -> Observation:
-    """Collect what the alert rules need to know about one flow.
-
-    Args:
-        ends: From `run_ends.read`, which reads the reports of all flows of the pipeline at once.
-    """
+    """Collect what the alert rules need to know about one flow."""
     pipeline = resolved.pipeline
     interval = interval_of(pipeline, now, resolved.declared)
     since = now - max(_LOOKBACK, timedelta(seconds=4 * (interval or 0)))
@@ -67,7 +61,7 @@ def observe(
         plans=planned,
         last_activity=None if planned else plans.last_activity(layout, pipeline.name),
         runs=_runs(layout, pipeline, flow, since),
-        ends=ends,
+        ends=status.ends,
         running_since=_running_since(layout, pipeline, flow, status),
         behind=lag.behind if lag is not None else None,
         unread_since=(
@@ -77,7 +71,7 @@ def observe(
         ),
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
-        error=status.summary() if status.error is not None else None,
+        error=status.problem,
         # Without a pending batch a swap was refused, which is a fact of its own.
         refused=lag.reason if lag is not None and lag.refused and lag.pending_batch is not None else None,
         refused_rewrite=judged.summary() if judged is not None else None,
@@ -87,7 +81,7 @@ def observe(
         first_offsets=lag.first_offsets if lag is not None else {},
         unread=lag.unread if lag is not None else {},
         # Not from the lag, which is unknown when the source is gone, perhaps the reason for the decision.
-        switched_off=overrides.switched_off(layout, pipeline.name, flow.name) is not None,
+        switched_off=status.off is not None,
     )
 
 

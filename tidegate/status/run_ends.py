@@ -9,19 +9,23 @@ from __future__ import annotations
 import heapq
 import os
 import re
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import errors
 from tidegate.alerting.facts import RunEnds
+from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
+    from tidegate.report import FlowReport
     from tidegate.spec import Pipeline
 
 _RUNS = 50
@@ -30,6 +34,12 @@ _NAME = re.compile(r"a\d{8}T\d{6}-\w+|q\d{8}T\d{6}-\w+\.request\.json")
 """The folder of an attempt, or the file of a request (`tidegate.request.fresh_id`)."""
 _QUIET = timedelta(minutes=15)
 """A run without a lease may still be waiting or starting until nothing was written about it for this time."""
+_HANDOVER = timedelta(minutes=1)
+"""A flow whose report says that it is running takes its lease first, and returns it last, within this time."""
+_LISTED_AGAIN = 60.0
+"""Seconds after which all runs are listed again, for an old run that was cleared."""
+_listed: dict[Path, tuple[int, float, list[str]]] = {}
+"""By folder of reports: its modification time, when its runs were listed, and the newest of them."""
 _REQUEST = ".request.json"
 
 
@@ -42,13 +52,17 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
         running: Whether a job holds a lease of the pipeline.
     """
     failures: dict[str, str | None] = {}
+    crashed: set[str] = set()
+    failed_runs: dict[str, set[str]] = {}
+    succeeded: set[str] = set()
     caught_up: dict[str, datetime] = {}
     # Runs exclude each other, so of several without an end only the newest can be alive.
     may_run = True
     for path, request_id in _newest(layout.reports(pipeline.name)):
         report, cause = _report(path)
-        if cause is None and (report is None or report.ended_at is None):
-            alive = may_run and (running or now - datetime.fromtimestamp(path.stat().st_mtime, UTC) < _QUIET)
+        has_end = report is not None and report.ended_at is not None
+        if cause is None and not has_end:
+            alive = may_run and (running or may_start(path, report, now))
             may_run = False
             if alive:
                 continue
@@ -60,22 +74,61 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
             continue
         for flow, failure in _failures(pipeline, request, report, cause).items():
             where = path.relative_to(layout.lake)
-            failures.setdefault(flow, f"{failure.rstrip('.')} ({where})" if failure is not None else None)
+            if flow not in failures:
+                failures[flow] = f"{failure.rstrip('.')} ({where})" if failure is not None else None
+                if failure is not None and not has_end:
+                    crashed.add(flow)
+            if failure is None:
+                succeeded.add(flow)
+            elif flow not in succeeded:
+                failed_runs.setdefault(flow, set()).add(path.parent.name)
         if report is not None and (request is None or request.mode == "incremental"):
             for each in report.flows:
                 if each.state in ("done", "idle"):
                     caught_up.setdefault(each.flow, datetime.fromisoformat(report.started_at))
         if caught_up.keys() >= {flow.name for flow in pipeline.flows}:
             break
-    return {flow: RunEnds(failure=failure, caught_up_at=caught_up.get(flow)) for flow, failure in failures.items()}
+    return {
+        flow: RunEnds(
+            failure=failure,
+            crashed=flow in crashed,
+            failed_runs=len(failed_runs.get(flow, ())),
+            more=failure is not None and flow not in succeeded and len(failed_runs[flow]) >= _RUNS,
+            caught_up_at=caught_up.get(flow),
+        )
+        for flow, failure in failures.items()
+    }
+
+
+def may_start(attempt: Path, report: RunReport | None, now: datetime) -> bool:
+    """Whether an attempt that reported no end, and holds no lease, may still be waiting, starting, or between two flows.
+
+    Args:
+        attempt: Its folder, or the file of a request that has no attempt yet.
+    """
+    quiet = _HANDOVER if report is not None and any(flow.state == "running" for flow in report.flows) else _QUIET
+    return now - datetime.fromtimestamp(attempt.stat().st_mtime, UTC) < quiet
+
+
+def _newest_runs(reports: Path) -> list[str]:
+    """The folders of the runs about which something was written last.
+
+    Each of thousands of folders costs a system call, so they are listed again only after a new run, and once a minute.
+    """
+    changed = reports.stat().st_mtime_ns
+    known = _listed.get(reports)
+    if known is None or known[0] != changed or time.monotonic() - known[1] > _LISTED_AGAIN:
+        with os.scandir(reports) as entries:
+            runs = (entry for entry in entries if entry.is_dir())
+            newest = heapq.nlargest(_RUNS, runs, key=lambda entry: entry.stat().st_mtime_ns)
+        known = _listed[reports] = (changed, time.monotonic(), [entry.path for entry in newest])
+    return known[2]
 
 
 def _newest(reports: Path) -> list[tuple[Path, str | None]]:
     """The newest attempts, the newest first: each attempt's folder and the id of its request; a request without one is a file."""
     try:
-        with os.scandir(reports) as entries:
-            runs = (entry for entry in entries if entry.is_dir())
-            newest = heapq.nlargest(_RUNS, runs, key=lambda entry: entry.stat().st_mtime_ns)
+        newest = _newest_runs(reports)
     except FileNotFoundError:
         return []
     attempts: list[tuple[Path, str | None]] = []
@@ -88,9 +141,9 @@ def _newest(reports: Path) -> list[tuple[Path, str | None]]:
                 # A run that is cleared has several.
                 request = last.removesuffix(_REQUEST)
             else:
-                attempts.append((Path(run.path, last), request))
+                attempts.append((Path(run, last), request))
         if last.endswith(_REQUEST):
-            attempts.append((Path(run.path, last), request))
+            attempts.append((Path(run, last), request))
     return sorted(attempts, key=lambda attempt: _order(attempt[0].name), reverse=True)
 
 
@@ -145,3 +198,59 @@ def _described(error: Mapping[str, Any]) -> str:
         else f"{kind}; its text is in the report"
     )
     return f"the last run failed: {text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One attempt of a run, and what is known about its end."""
+
+    id: str
+    report: RunReport | None
+    """None if it wrote none, or one that cannot be read."""
+    end: Literal["reported", "running", "unknown", "crashed"]
+
+    @property
+    def sentence(self) -> str:
+        """What is known about its end; empty if it reported it."""
+        return _ENDS[self.end]
+
+    def state_of(self, flow: FlowReport) -> str:
+        """The state of a flow in it: an attempt that crashed does not run any more, whatever its report says."""
+        if self.end != "crashed":
+            return flow.state
+        return {"running": "crashed", "waiting": "not reached"}.get(flow.state, flow.state)
+
+
+_ENDS = {
+    "reported": "",
+    "running": "it is running and holds a lease",
+    "unknown": "it has not reported an end and holds no lease: it is starting, between two flows, or was stopped",
+    "crashed": "it reported no end: it was stopped, or it crashed; see the log of the task `run`",
+}
+
+
+def attempts(layout: Layout, pipeline: str, run_key: str, now: datetime) -> list[Attempt]:
+    """The attempts of one run, the newest first."""
+    folder = layout.reports(pipeline) / run_key
+    reports: list[tuple[str, Path, RunReport | None]] = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir():
+            report, _ = _report(path)
+            reports.append((report.started_at if report is not None else path.name, path, report))
+    newest_first = sorted(reports, key=lambda each: (each[2] is None, each[0]), reverse=True)
+    return [
+        Attempt(id=path.name, report=report, end=_end(layout, pipeline, path, report, now, newest=number == 0))
+        for number, (_, path, report) in enumerate(newest_first)
+    ]
+
+
+def _end(
+    layout: Layout, pipeline: str, path: Path, report: RunReport | None, now: datetime, *, newest: bool
+) -> Literal["reported", "running", "unknown", "crashed"]:
+    if report is not None and report.ended_at is not None:
+        return "reported"
+    flows = report.flows if report is not None else ()
+    holders = [lease.holder(layout, lease.checkpoint_resource(pipeline, flow.flow)) or "" for flow in flows]
+    if any(f"{path.name} of {pipeline} " in holder for holder in holders):
+        return "running"
+    return "unknown" if newest and may_start(path, report, now) else "crashed"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from tidegate import registry, resolution
+from tidegate import registry, resolution, states
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import journal
@@ -33,10 +33,12 @@ _INGESTED = "_ingested_at"
 """The ingestion time column of landing tables."""
 FRESH = 10.0
 """Age in seconds from which on the next request refreshes the reading."""
-STALE = 60.0
-"""Age in seconds from which on a request waits for the refresh."""
+STALE = states.STALE.total_seconds()
+"""Age in seconds from which on a request waits for the refresh, and shows a reading with a warning."""
 WAIT = 0.4
 """Seconds that it waits; a refresh that takes longer is shown by the next request."""
+PATIENCE = 10.0
+"""Seconds that a refresh waits for all sources: nobody waits for it, so a slow machine need not make sources unreachable."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ class Reading:
     """One measurement of all flow statuses."""
 
     at: float
-    """Seconds since 1970."""
+    """When it began, in seconds since 1970."""
     declared: Mapping[str, ResolvedPipeline | TidegateError] = field(default_factory=dict)
     """Each pipeline by name, or the error of its declaration."""
     flows: tuple[FlowSnapshot, ...] = ()
     """Ordered by pipeline, then in graph order."""
+    surroundings: tuple[str, ...] = ()
+    """Sentences about what runs the flows, if it does not."""
 
     def of(self, pipeline: str) -> tuple[FlowSnapshot, ...]:
         """The flows of one pipeline."""
@@ -70,9 +74,20 @@ class Reading:
 class StatusCache:
     """Keeps the last reading. Thread-safe; must be created in the process that uses it, after any fork."""
 
-    def __init__(self, environment: Environment, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        clock: Callable[[], float] = time.time,
+        surroundings: Callable[[], tuple[str, ...]] = tuple,
+    ) -> None:
+        """Starts empty.
+
+        Args:
+            surroundings: Says what is wrong with the scheduler of the flows; it is asked with each reading.
+        """
         self._environment = environment
         self._clock = clock
+        self._surroundings = surroundings
         self._reading: Reading | None = None
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
@@ -84,7 +99,7 @@ class StatusCache:
         with self._lock:
             reading = self._reading
             if reading is None:
-                reading = self._reading = self._read()
+                reading = self._reading = self._read(flow_status.PATIENCE)
                 return reading
             age = self._clock() - reading.at
             if age > FRESH and (self._refresh_thread is None or not self._refresh_thread.is_alive()):
@@ -99,9 +114,10 @@ class StatusCache:
         return reading
 
     def _refresh(self) -> None:
-        self._reading = self._read()
+        self._reading = self._read(max(PATIENCE, flow_status.PATIENCE))
 
-    def _read(self) -> Reading:
+    def _read(self, patience: float) -> Reading:
+        at = self._clock()
         declared = declarations(self._environment)
         layout = Layout.of(self._environment)
 
@@ -109,9 +125,10 @@ class StatusCache:
             newest, is_event = self._newest_of(layout, declared[status.pipeline], status.flow)
             return FlowSnapshot(status, self._open_entries(layout, status), newest, is_event)
 
-        statuses = flow_status.gather(self._environment, list(declared.items()), flow_status.PATIENCE)
+        began = datetime.fromtimestamp(at, UTC)
+        statuses = flow_status.gather(self._environment, list(declared.items()), patience, began)
         with ThreadPoolExecutor(2) as threads:
-            return Reading(self._clock(), declared, tuple(threads.map(snapshot, statuses)))
+            return Reading(at, declared, tuple(threads.map(snapshot, statuses)), self._surroundings())
 
     def _newest_of(
         self, layout: Layout, resolved: ResolvedPipeline | TidegateError, flow: str

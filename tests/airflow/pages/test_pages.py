@@ -14,6 +14,7 @@ from tests.cli.project import append
 from tests.pages import samples
 from tests.spark_files import write_refused_schema_change
 from tidegate import registry
+from tidegate.airflow.components import silent
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import checkpoint, gap, overrides, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
@@ -42,7 +43,7 @@ def test_the_overview_shows_every_flow(client: Client, lake: Lake) -> None:
     lake.quarantine(2, "required(origin)", state="waived")
     page = client().get("/tidegate/").text
     page_text = text(page)
-    assert "Flows 6 Need attention 1 Rows read, 24 h 240 Quarantined, 24 h 3 Open in quarantine 3" in page_text
+    assert "Flows 6 Need a person 1 Rows read, 24 h 240 Quarantined, 24 h 3 Open in quarantine 3" in page_text
     assert re.search(
         r"bronze bronze.flights behind \d+ (?:s|min) ago ingested \d+ (?:s|min) ago ~49 rows 200 B 0 120 0 0", page_text
     ), page_text
@@ -53,10 +54,28 @@ def test_the_overview_shows_every_flow(client: Client, lake: Lake) -> None:
     assert "The last 1 batch, the newest at the right: 120 to 120 rows each, 3 of 120 quarantined" in page_text
 
 
+def test_the_overview_says_which_component_of_airflow_is_silent(client: Client, lake: Lake) -> None:
+    from airflow.jobs.job import Job
+    from airflow.utils.session import create_session
+
+    page_text = text(client().get("/tidegate/").text)
+    assert "Airflow's scheduler has never reported: no run starts, and no alert is evaluated." in page_text
+    job = Job(job_type="SchedulerJob", state="running", latest_heartbeat=datetime(2026, 1, 5, 7, 30, tzinfo=UTC))
+    with create_session() as session:
+        session.add(job)
+        session.flush()
+        job_id = job.id
+    try:
+        assert "Airflow's scheduler has not reported since 2026-01-05 07:30:00 UTC: no run starts" in " ".join(silent())
+    finally:
+        with create_session() as session:
+            session.delete(session.get(Job, job_id))
+
+
 def test_the_overview_filters_by_name_and_status(client: Client, lake: Lake) -> None:
     viewer = client()
     assert "2 of 6 flows" in text(viewer.get("/tidegate/?q=GOLD").text)
-    filtered = text(viewer.get("/tidegate/?state=error").text)
+    filtered = text(viewer.get("/tidegate/?state=unreachable").text)
     assert "1 of 6 flows" in filtered
     assert "bronze.clicks" in filtered
     assert "No flow matches" in text(viewer.get("/tidegate/?q=nothing").text)

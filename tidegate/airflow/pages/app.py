@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from tidegate.airflow import components
 from tidegate.airflow.access import Authenticated, MaySeeRuns, Permitted, login_url
 from tidegate.airflow.pages.headers import STRICT, StrictHeaders
 from tidegate.airflow.pages.views import Views
@@ -33,7 +34,7 @@ def build(environment: Environment) -> FastAPI:
     It must be built in the serving process, after any fork: it holds threads and an in-memory database.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.include_router(_routes(Views(environment)))
+    app.include_router(_routes(Views(environment, components.silent)))
     app.add_middleware(StrictHeaders)
     app.add_exception_handler(StarletteHTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _not_found)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import HTTPException
@@ -13,9 +13,10 @@ from fastapi import HTTPException
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout, run_key
 from tidegate.pages.content import PER_PAGE, Content, Values, flow_row
-from tidegate.report import RunReport
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
+from tidegate.states import STALE, STATES
+from tidegate.status import run_ends
 from tidegate.status.status_cache import FlowSnapshot, Reading, StatusCache
 
 if TYPE_CHECKING:
@@ -23,19 +24,23 @@ if TYPE_CHECKING:
     from tidegate.ops.journal import Summary
     from tidegate.status.flow_status import FlowStatus
 
-STATES = ("error", "refused", "unfinished", "behind", "running", "off", "up to date", "not begun")
-"""States of a flow, in the order of the filter: those that need a person first."""
-ATTENTION = ("error", "refused")
-"""States that need a person."""
+
+NEEDS_PERSON = "needs a person"
+"""The choice of the filter for the flows of which the overview says that they need a person."""
 
 
 class Views:
     """Builds the template variables. Thread-safe; must be created in the serving process, after any fork."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, surroundings: Callable[[], tuple[str, ...]] = tuple) -> None:
+        """Reads nothing yet.
+
+        Args:
+            surroundings: Says what is wrong with Airflow's components.
+        """
         self._environment = environment
         self._layout = Layout.of(environment)
-        self._statuses = StatusCache(environment)
+        self._statuses = StatusCache(environment, surroundings=surroundings)
         self._content = Content(self._layout)
 
     def is_declared(self, dag_id: str) -> bool:
@@ -53,7 +58,7 @@ class Views:
         Args:
             permitted: Ids of their DAGs.
             text: Words that the name of the pipeline, flow or table must contain; empty for all.
-            state: Only flows in this state; empty for all.
+            state: Only flows in this state, or `NEEDS_PERSON`; empty for all.
         """
         reading = self._statuses.reading()
         names = [name for name in reading.declared if name in permitted]
@@ -67,16 +72,20 @@ class Views:
             if (own := [row for row in matching if row["status"].pipeline == name])
         ]
         return {
-            "as_of": datetime.fromtimestamp(reading.at, UTC),
+            **_age(reading),
+            "components": reading.surroundings,
             "groups": groups,
             "shown": len(matching),
             "flows": len(rows),
-            "attention": sum(row["state"] in ATTENTION for row in rows),
-            "states": [(each, count) for each in STATES if (count := Counter(r["state"] for r in rows)[each])],
+            "need_person": (need_person := sum(row["state"].needs_person for row in rows)),
+            "states": [
+                *([(NEEDS_PERSON, need_person)] if need_person else []),
+                *[(name, count) for name in STATES if (count := Counter(row["state"].name for row in rows)[name])],
+            ],
             "read_today": sum(summary.read_today for summary in summaries.values()),
             "quarantined_today": sum(summary.quarantined_today for summary in summaries.values()),
             "open": sum(row["quarantined"] or 0 for row in rows),
-            "alerts": sum(map(len, alerts.values()))
+            "alerts": sum(len(row["state"].alerts) for row in rows)
             if any(self._layout.ops(name, "alerts").is_dir() for name in names)
             else None,
             "text": text,
@@ -90,7 +99,7 @@ class Views:
         alerts = self._content.journal.open_alerts([dag_id])
         rows = [self._row(snapshot, summaries, alerts) for snapshot in reading.of(dag_id)]
         return self._content.pipeline(dag_id) | {
-            "as_of": datetime.fromtimestamp(reading.at, UTC),
+            **_age(reading),
             "declared": _loaded(reading.declared[dag_id]),
             "rows": rows,
             "history": self._environment.spark_history,
@@ -106,8 +115,10 @@ class Views:
         declared = self._declared(reading, dag_id, name)
         [snapshot] = [each for each in reading.of(dag_id) if each.status.flow == name]
         return self._content.flow(declared, name, page) | {
-            "as_of": datetime.fromtimestamp(reading.at, UTC),
-            "row": self._row(snapshot, self._content.journal.summaries([dag_id]), {}),
+            **_age(reading),
+            "row": self._row(
+                snapshot, self._content.journal.summaries([dag_id]), self._content.journal.open_alerts([dag_id])
+            ),
             "refused_page": self._refused_page(snapshot.status),
         }
 
@@ -129,7 +140,7 @@ class Views:
             flow: Only this flow.
         """
         key = run_key(run_id)
-        attempts = list(_attempts(self._layout.reports(dag_id) / key))
+        attempts = run_ends.attempts(self._layout, dag_id, key, datetime.now(UTC))
         return {
             "pipeline": dag_id,
             "run_id": run_id,
@@ -145,12 +156,11 @@ class Views:
         summaries: Mapping[tuple[str, str], Summary],
         alerts: Mapping[tuple[str, str], list[str]],
     ) -> Values:
-        status = snapshot.status
+        status = dataclasses.replace(snapshot.status, alerts=snapshot.status.alerts_among(alerts))
         summary = summaries.get((status.pipeline, status.flow))
         return flow_row(status.pipeline, status.flow, status.target, summary, snapshot.quarantined) | {
             "status": status,
-            "alerts": alerts.get((status.pipeline, status.flow), []),
-            "state": status.state,
+            "state": status.status,
             "newest": snapshot.newest or (summary.at if summary else None),
             "newest_is": "event" if snapshot.newest_is_event and snapshot.newest else "ingested",
         }
@@ -178,18 +188,11 @@ def _loaded(declared: ResolvedPipeline | TidegateError | None) -> Pipeline | Non
 def _matches(row: Values, text: str, state: str) -> bool:
     status = row["status"]
     names = f"{status.label} {status.target}".lower()
-    return (not state or row["state"] == state) and all(word in names for word in text.lower().split())
+    chosen = row["state"].needs_person if state == NEEDS_PERSON else state in ("", row["state"].name)
+    return chosen and all(word in names for word in text.lower().split())
 
 
-def _attempts(folder: Path) -> Iterator[Values]:
-    """Every attempt of a run, the newest first; one without a report crashed or has just started."""
-    attempts: list[tuple[str, Values]] = []
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        if not entry.is_dir():
-            continue
-        try:
-            report = RunReport.read(entry / "report.json")
-        except TidegateError:
-            report = None
-        attempts.append((report.started_at if report else "", {"id": entry.name, "report": report}))
-    yield from (attempt for _, attempt in sorted(attempts, key=lambda each: each[0], reverse=True))
+def _age(reading: Reading) -> Values:
+    """When the statuses were read, and whether that is too long ago."""
+    at = datetime.fromtimestamp(reading.at, UTC)
+    return {"as_of": at, "stale": datetime.now(UTC) - at > STALE}
