@@ -40,6 +40,8 @@ class Facts:
     """Why the declaration, the checkpoint or the source could not be read."""
     unreachable: bool = False
     """Whether the error is a source that did not answer."""
+    late: bool = False
+    """Whether the error is only that the reading ended before the lake itself was read: the machine is slow."""
     off: str | None = None
     """The decision that switched the flow off."""
     holder: str | None = None
@@ -166,7 +168,7 @@ def _off(facts: Facts) -> str | None:
 
 
 def _unreachable(facts: Facts) -> str | None:
-    return facts.error if facts.unreachable else None
+    return facts.error if facts.unreachable and not facts.late else None
 
 
 def _running(facts: Facts) -> str | None:
@@ -222,6 +224,11 @@ STATES: Mapping[str, State] = {
         tone="bad",
         blocks=True,
         next_step=_READABLE,
+    ),
+    "not read": State(
+        known="the lake was too slow for this reading, so nothing is known; the next one waits longer",
+        says=lambda facts: facts.error if facts.late else None,
+        tone="wait",
     ),
     "error": State(
         known="its declaration, its checkpoint or its source cannot be read, or they do not fit each other",

@@ -213,3 +213,43 @@ def test_however_many_runs_there_are_only_the_newest_are_opened(
     monkeypatch.setattr(RunReport, "read", counted)
     assert set(failures(layout)) == {"bronze"}
     assert len(opened) == 50
+
+
+def test_failed_runs_count_since_the_last_that_did_not(layout: Layout) -> None:
+    attempt(layout, 6, bronze="done", silver="failed")
+    attempt(layout, 5, bronze="done", silver="done")
+    for hours in (4, 3):
+        attempt(layout, hours, bronze="done", silver="failed")
+    key = request(layout, 2).run_key
+    # A run and its retry count once.
+    report(layout, key, 1.9, silver="failed")
+    report(layout, key, 1.8, silver="failed")
+    ends = run_ends.read(layout, PIPELINE, NOW, running=False)
+    assert (ends["silver"].failed_runs, ends["silver"].crashed, ends["silver"].more) == (3, False, False)
+    assert (ends["silver"].sentence or "").startswith("3 runs in a row failed; the last run failed: no broker answers")
+    assert (ends["bronze"].failed_runs, ends["bronze"].sentence) == (0, None)
+
+
+def test_more_runs_than_are_read_may_have_failed(layout: Layout) -> None:
+    for hours in range(52, 0, -1):
+        attempt(layout, hours, bronze="failed")
+    ends = run_ends.read(layout, PIPELINE, NOW, running=False)["bronze"]
+    assert (ends.sentence or "").startswith("at least 50 runs in a row failed; the last run failed")
+
+
+def test_a_flow_that_holds_no_lease_any_more_crashed_after_a_minute(layout: Layout) -> None:
+    attempt(layout, 0.5 / 60, final=False, bronze="running")
+    assert run_ends.read(layout, PIPELINE, NOW, running=False) == {}, "it may return its lease, or take it"
+    crashed = run_ends.read(layout, PIPELINE, NOW.add(minutes=1), running=False)["bronze"]
+    assert (crashed.crashed, crashed.failed_runs) == (True, 1)
+
+
+def test_a_new_attempt_of_an_old_run_is_read_although_the_runs_were_listed(layout: Layout) -> None:
+    for hours in range(60, 0, -1):
+        attempt(layout, hours, bronze="failed")
+    assert failures(layout)["bronze"] is not None
+    key = request(layout, 0.5).run_key
+    report(layout, key, 0.4, bronze="done")
+    assert failures(layout)["bronze"] is None, "a new run changes the folder"
+    report(layout, key, 0.3, bronze="failed")
+    assert failures(layout)["bronze"] is not None, "it is among the newest"

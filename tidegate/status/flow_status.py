@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -63,6 +64,8 @@ class FlowStatus:
     warnings: tuple[str, ...] = ()
     """Messages about thresholds that the flow's quarantine exceeds."""
     error: TidegateError | None = None
+    late: bool = False
+    """Whether the error is only that a local source was not read in time."""
 
     @property
     def label(self) -> str:
@@ -86,6 +89,7 @@ class FlowStatus:
             read_at=self.read_at,
             error=self.problem or ("it could not be read" if self.lag is None else None),
             unreachable=isinstance(self.error, SourceUnavailableError),
+            late=self.late,
             off=self.off or facts.off,
             holder=self.holder,
             ends=self.ends,
@@ -147,6 +151,8 @@ class FlowStatus:
 class _Reading:
     status: FlowStatus
     read: Callable[[FlowStatus], None]
+    local: bool = True
+    """Whether its source is in the lake or the landing zone, not a broker that may be away."""
     thread: threading.Thread | None = field(default=None)
 
 
@@ -262,9 +268,11 @@ def add_alerts(environment: Environment, statuses: Sequence[FlowStatus]) -> None
     layout = Layout.of(environment)
     for pipeline in dict.fromkeys(status.pipeline for status in statuses):
         opened: dict[tuple[str, str], list[str]] = {}
-        for each in alert_history.episodes(layout, pipeline):
-            if each.resolved_at is None:
-                opened.setdefault((pipeline, each.flow), []).append(each.rule)
+        # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
+        with contextlib.suppress(Exception):
+            for each in alert_history.episodes(layout, pipeline):
+                if each.resolved_at is None:
+                    opened.setdefault((pipeline, each.flow), []).append(each.rule)
         for status in statuses:
             if status.pipeline == pipeline:
                 status.alerts = status.alerts_among(opened)
@@ -277,6 +285,8 @@ def exit_code(statuses: Sequence[FlowStatus]) -> int:
 
 
 def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, now: datetime) -> _Reading:
+    from tidegate.spec import KafkaSource
+
     pipeline, flow = resolved.pipeline, resolved.flow
     status = FlowStatus(
         pipeline=pipeline.name,
@@ -305,7 +315,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         checkpoint.check_compatible(layout, resolved)
         status.lag = measure(environment, resolved)
 
-    return _Reading(status, read)
+    return _Reading(status, read, local=not isinstance(flow.source, KafkaSource))
 
 
 def _read_all(readings: Sequence[_Reading], patience: float) -> list[FlowStatus]:
@@ -317,7 +327,7 @@ def _read_all(readings: Sequence[_Reading], patience: float) -> list[FlowStatus]
     for reading in readings:
         assert reading.thread is not None
         reading.thread.join(max(deadline - time.monotonic(), 0))
-        statuses.append(_late(reading.status, patience) if reading.thread.is_alive() else reading.status)
+        statuses.append(_late(reading, patience) if reading.thread.is_alive() else reading.status)
     return statuses
 
 
@@ -330,9 +340,9 @@ def _read_one(reading: _Reading) -> None:
         reading.status.error = UnexpectedError(f"{type(error).__name__}: {error}")
 
 
-def _late(status: FlowStatus, patience: float) -> FlowStatus:
+def _late(reading: _Reading, patience: float) -> FlowStatus:
     error = SourceUnavailableError(
         f"its source did not answer within {patience:g} s; try again, or with a longer --timeout"
     )
-    fields = {name: value for name, value in vars(status).items() if name not in ("lag", "error")}
-    return FlowStatus(**fields, error=error)
+    fields = {name: value for name, value in vars(reading.status).items() if name not in ("lag", "error", "late")}
+    return FlowStatus(**fields, error=error, late=reading.local)
