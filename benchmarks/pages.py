@@ -31,6 +31,8 @@ pipeline = Pipeline(name="{name}", flows=(
 """
 _SINGLE = 90
 """Number of batches whose lines are not compacted."""
+_RUNS = 1000
+"""Number of runs of a pipeline of which reports are kept."""
 _KEPT_BATCHES = 100
 """Number of batches that Spark keeps in a checkpoint (``spark.sql.streaming.minBatchesToRetain``)."""
 
@@ -73,6 +75,7 @@ def _create_lake(folder: Path, names: list[str], batches: int) -> None:
     _copy(layout, first, names)
     for name in names:
         _fill(layout, name)
+        _reports(layout, name)
 
 
 def _add(
@@ -179,6 +182,24 @@ def _fill(layout: Any, name: str) -> None:
         silver.run(batch, delta_offset(1, table_id=table_id))
 
 
+def _reports(layout: Any, name: str) -> None:
+    """Create runs with one attempt each; their reports are hard links to one."""
+    from tidegate.report import FlowReport, RunReport, now
+
+    flows = [
+        FlowReport(flow=flow, target=f"{flow}.{name}", checkpoint_version=1, state="done")
+        for flow in ("bronze", "silver")
+    ]
+    first = layout.report(name, "run-0", "a20260101T000000-0")
+    RunReport(
+        dag_id=name, run_key="run-0", attempt=first.parent.name, started_at=now(), ended_at=now(), flows=flows
+    ).write(first)
+    for number in range(1, _RUNS):
+        path = layout.report(name, f"run-{number}", first.parent.name)
+        path.parent.mkdir(parents=True)
+        path.hardlink_to(first)
+
+
 def _layout(folder: Path) -> Any:
     from tidegate.layout import Layout
 
@@ -232,11 +253,14 @@ def _measure(folder: Path, names: list[str], rounds: int) -> None:
 
 def _check(environment: Any) -> None:
     """Check that the status of every flow can be read, because errors would be faster than a status."""
-    from tidegate.status import flow_status, status_cache
+    from tidegate.status import flow_status, run_ends, status_cache
 
     for status in flow_status.gather(environment, list(status_cache.declarations(environment).items()), patience=60):
         assert status.error is None and status.lag is not None, f"{status.pipeline}/{status.flow}: {status.error}"
         assert status.lag.behind == 1, f"{status.pipeline}/{status.flow}: {status.lag.reason}"
+        assert status.ends is not None and status.ends.failure is None
+    # The first page lists all runs.
+    run_ends._listed.clear()
 
 
 def _delayed(request: Any) -> float:
