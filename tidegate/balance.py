@@ -56,12 +56,13 @@ ROWS = Balance(
 )
 GROUPS = Balance("group", "recomputed", "groups", ("upserted", "deleted", "unchanged"), ("upserted", "deleted"))
 SWAPPED = replace(GROUPS, unit="row", verb="compared")
+UNDONE = replace(GROUPS, unit="row", verb="to undo")
 FILES = Balance(
     "file", "listed", "files_listed", ("files_opened", "files_quarantined", "files_already_read"), ("files_opened",)
 )
 DECISION = Balance("entry", "decided", "read", ("closed",), ("closed",))
 
-_BY_KIND = {"recompute": (GROUPS,), "swap": (SWAPPED,)}
+_BY_KIND = {"recompute": (GROUPS,), "swap": (SWAPPED,), identity.UNDO: (UNDONE,)}
 
 
 def balances_of(kind: str) -> tuple[Balance, ...]:

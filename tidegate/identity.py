@@ -13,10 +13,12 @@ REPLAY = "replay"
 """Last part of the transaction id of a flow's replays of quarantined entries."""
 DECISION = "decision"
 """Suffix of the transaction id of decisions that close quarantined entries of a flow (waive, expire, retire)."""
+UNDO = "undo"
+"""Last part of the transaction id of a flow's undos of runs, for every checkpoint version; also the ``kind`` of their ledger lines."""
 GAP = "gap"
 """Suffix of the transaction id of accepted gaps in a flow's topic; also the ``kind`` of their ledger lines."""
 
-_SUFFIXES = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}")
+_SUFFIXES = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}", f"/{UNDO}")
 _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
 IS_BATCH = f"kind IN ('append', 'upsert', 'recompute') AND app_id NOT LIKE '%/{WINDOW}'"
@@ -42,7 +44,7 @@ def is_decision(kind: str | None) -> bool:
 
 
 def label(app_id: str, number: int, kind: str | None = None) -> str:
-    """The name shown to users: ``batch 3``, ``backfill 3``, ``reingest 3``, ``replay 3``, ``swap``, ``waive``.
+    """The name shown to users: ``batch 3``, ``backfill 3``, ``reingest 3``, ``replay 3``, ``undo 3``, ``swap``, ``waive``.
 
     Args:
         kind: The ``kind`` of the ledger line; None for a verdict without line.
@@ -53,6 +55,8 @@ def label(app_id: str, number: int, kind: str | None = None) -> str:
         return GAP
     if app_id.endswith(f"/{DECISION}"):
         return kind or DECISION
+    if app_id.endswith(f"/{UNDO}"):
+        return f"{UNDO} {number}"
     if app_id.endswith(f"/{WINDOW}"):
         # Only landing flows append to a window: they read its files or messages again.
         return f"reingest {number}" if kind == "append" else f"backfill {number}"

@@ -14,9 +14,10 @@
            checkpoints/<dag_id>/<flow>/reprocessing/            pending backfills and reingests of windows
            checkpoints/<dag_id>/<flow>/claim.json               the claim of a replay in progress
            checkpoints/<dag_id>/<flow>/rewrite.json             the backfill or swap that was refused for its number of rows
+           checkpoints/<dag_id>/<flow>/undo.json                the undo of a run in progress
            leases/                                              per lease one empty file, and one that names its holder
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
-           reports/<dag_id>/<run_key>/<attempt>/                report.json, and sample-<flow>.json: keys that a rewrite changes
+           reports/<dag_id>/<run_key>/<attempt>/                report.json; sample-<flow>.json, undo-<flow>.json: keys of rows
            docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: ledger lines, verdicts, schema changes
            _ops/<pipeline>/{progress,alerts}/                   Delta: Spark's progress of each batch, history of alerts
@@ -117,6 +118,10 @@ class Layout:
         """The flow's last backfill or swap that was judged and has not been written, as JSON; `plan` and alerts read it."""
         return self.checkpoints(dag_id, flow) / "rewrite.json"
 
+    def undo(self, dag_id: str, flow: str) -> Path:
+        """The flow's undo in progress, as JSON; the file exists only while there is one."""
+        return self.checkpoints(dag_id, flow) / "undo.json"
+
     def lease(self, resource: str) -> Path:
         """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.lock"
@@ -136,6 +141,10 @@ class Layout:
     def sample(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
         """Keys of some rows that a rewrite of the flow deletes, changes or quarantines, as JSON: values of the data."""
         return self.attempt(dag_id, run_key, attempt) / f"sample-{flow}.json"
+
+    def undone_keys(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
+        """Keys of rows that an undo puts back or leaves, as JSON: values of the data, so that no log has them."""
+        return self.attempt(dag_id, run_key, attempt) / f"undo-{flow}.json"
 
     def request(self, dag_id: str, run_key: str, request_id: str) -> Path:
         """The request of a run, as JSON."""

@@ -109,6 +109,7 @@ class BatchRecord:
         "swap",
         "backfill",
         "replay",
+        "undo",
         "waive",
         "expire",
         "retire",
@@ -117,7 +118,9 @@ class BatchRecord:
     ]
     """``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again. ``waive``, ``expire``,
     ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they broke. ``gap``:
-    ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets."""
+    ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups`` counts the
+    rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
+    ``quarantined`` and ``closed`` count the entries that are open again, and those that no longer are."""
     read: int = 0
     written: int = 0
     quarantined: int = 0
@@ -135,11 +138,13 @@ class BatchRecord:
     files_quarantined: int = 0
     files_already_read: int = 0
     closed: int = 0
-    """Quarantine entries that a decision closed, counted by the commit of the quarantine table."""
+    """Quarantine entries that a decision closed, counted by the commit of the quarantine table; those that an undo closed."""
     rules: Mapping[str, int] = field(default_factory=dict)
     """Quarantined rows by the rule they broke; a row that broke two rules counts in both."""
     target_version: int | None = None
     """The Delta version that this batch committed, if any."""
+    undoes: str | None = None
+    """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
     seconds: float = 0.0
 
     def imbalance(self) -> int:
@@ -155,6 +160,12 @@ class BatchRecord:
     def is_batch(self) -> bool:
         """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
         return self.kind in ("append", "upsert", "recompute") and identity.is_stream(self.app_id)
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether it is a backfill, a replay of rows or an undo."""
+        derived = self.kind in ("backfill", "replay", identity.UNDO) or (self.kind == "recompute" and not self.is_batch)
+        return derived and not self.files_listed
 
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> Self:
@@ -191,15 +202,16 @@ class FlowReport:
     seconds: float = 0.0
 
     def total(self, name: str) -> int:
-        """The sum of one of the ledger's counts over all batches of this attempt (``filtered`` over all rules)."""
-        counted = (batch for batch in self.batches if batch.kind != "swap" or name in ("upserted", "deleted"))
+        """The sum of one of the ledger's counts over all batches of this attempt (``filtered`` over all rules), without undos."""
+        own = (batch for batch in self.batches if batch.kind != identity.UNDO)
+        counted = (batch for batch in own if batch.kind != "swap" or name in ("upserted", "deleted"))
         return sum(balance.count(batch, name) for batch in counted)
 
     def rules(self) -> dict[str, int]:
-        """Quarantined rows by rule, summed over all batches of this attempt."""
+        """Quarantined rows by rule, summed over all batches of this attempt, without undos."""
         totals: dict[str, int] = {}
         for batch in self.batches:
-            for rule, rows in batch.rules.items():
+            for rule, rows in batch.rules.items() if batch.kind != identity.UNDO else ():
                 totals[rule] = totals.get(rule, 0) + rows
         return totals
 

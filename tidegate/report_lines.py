@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from tidegate import formatting
+from tidegate import formatting, identity
 from tidegate.balance import FILES, GROUPS, ROWS, Balance
 from tidegate.report import FlowReport
 
@@ -20,6 +20,7 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
     if flow.total("files_listed"):
         yield "files", _balance(flow, FILES, "listed")
     dispositions = any(flow.total(name) for name in ROWS.parts)
+    yield from _undone(flow)
     if flow.total("groups"):
         # A backfill has dispositions of rows as well; the rows of an increment of groups only name the groups.
         named_by = "" if dispositions else f", named by {formatting.count(flow.total('read'), 'changed row')}"
@@ -39,6 +40,17 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield "note", note
     if flow.lag_before is not None or flow.lag_after is not None:
         yield "lag", f"{_lag(flow.lag_before)} -> {_lag(flow.lag_after)}"
+
+
+def _undone(flow: FlowReport) -> Iterator[tuple[str, str]]:
+    would = "would be: " if flow.dry_run else ""
+    for undo in flow.batches:
+        if undo.kind == identity.UNDO:
+            changed = formatting.count(undo.groups, "changed row")
+            put_back = f"{undo.upserted + undo.deleted:,} put back ({undo.deleted:,} deleted)"
+            yield "undone", f"{would}{changed} = {put_back} + {undo.unchanged:,} left, run {undo.undoes}"
+            if undo.quarantined or undo.closed:
+                yield "entries", f"{would}{undo.quarantined:,} open again, {undo.closed:,} closed"
 
 
 def log_lines(flow: FlowReport) -> Iterator[str]:

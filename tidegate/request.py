@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import secrets
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -18,8 +19,10 @@ from tidegate.runs import RUNS, modes
 from tidegate.spec import Flow, Pipeline
 from tidegate.window import Window
 
-KEYS = ("mode", "flows", "from_date", "to_date", "dry_run", "accept")
+KEYS = ("mode", "flows", "from_date", "to_date", "undo_run", "dry_run", "accept")
 """The parameters with which a run can be triggered."""
+RUN_ID = r"[^\x00-\x20\x7f'\x22`\\]{1,250}"
+"""A run id of Airflow or of the command line, or a run's key; Airflow's ids have at most 250 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,8 @@ class RunRequest:
     """Only these flows, in graph order; empty means all flows to which the mode applies."""
     window: Window | None = None
     """Of a backfill: event time. Of a reingest: modification times of files, or timestamps of messages."""
+    undoes: str | None = None
+    """Of an undo: the run whose commits are put back, by its id, or by its key once `tidegate.planning.undo.plan` found it."""
     dry_run: bool = False
     """Judge what would be written, and write nothing."""
     accept: tuple[str, ...] = ()
@@ -73,6 +78,7 @@ class RunRequest:
             mode=mode,
             flows=_flows(pipeline, params.get("flows")),
             window=_window(pipeline, mode, params.get("from_date"), params.get("to_date")),
+            undoes=_undone_run(mode, params.get("undo_run")),
             dry_run=dry_run,
             accept=_accept(pipeline, params.get("accept")),
             requested_by=requested_by,
@@ -100,6 +106,7 @@ class RunRequest:
             raise RequestError(
                 "from_date and to_date cannot be used with `airflow backfill create`: each of its runs backfills its own data interval"
             )
+        _undone_run("backfill", params.get("undo_run"))
         request = cls(
             dag_id=pipeline.name,
             run_id=run_id,
@@ -115,8 +122,8 @@ class RunRequest:
 
     def summary(self) -> str:
         """For messages: mode, window and flows."""
-        window = f" of {self.window.summary()}" if self.window else ""
-        return f"{self.mode.replace('_', ' ')}{window}" + (f", flows {', '.join(self.flows)}" if self.flows else "")
+        what = f" of {self.window.summary()}" if self.window else f" of run {self.undoes}" if self.undoes else ""
+        return f"{self.mode.replace('_', ' ')}{what}" + (f", flows {', '.join(self.flows)}" if self.flows else "")
 
     @classmethod
     def of_replay(
@@ -219,6 +226,23 @@ def _window(pipeline: Pipeline, mode: str, first: object, last: object) -> Windo
     if first is None or last is None:
         raise RequestError("from_date and to_date are only allowed together; one of them is missing")
     return Window.of_dates(first, last, pipeline.timezone)
+
+
+def _undone_run(mode: str, run: object) -> str | None:
+    if run is None:
+        if RUNS[mode].of_run:
+            raise RequestError(
+                f"mode={mode!r} needs undo_run, the id of the run; on the command line: tidegate undo RUN. "
+                "`tidegate ledger NAME --json` shows the run_key of each line"
+            )
+        return None
+    if not RUNS[mode].of_run:
+        raise RequestError(f"undo_run cannot be used with mode={mode!r}; allowed with: undo")
+    if not isinstance(run, str) or not re.fullmatch(RUN_ID, run):
+        raise RequestError(
+            f"undo_run={run!r} is not the id of a run; `tidegate ledger NAME --json` shows the run_key of each line"
+        )
+    return run
 
 
 def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:

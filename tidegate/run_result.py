@@ -58,5 +58,7 @@ def next_commands(report: RunReport) -> Iterator[str]:
     quarantined = [flow.flow for flow in report.flows if flow.total("quarantined") or flow.total("files_quarantined")]
     if quarantined:
         yield f"quarantine ({', '.join(quarantined)}): tidegate quarantine list {pipeline}"
+    if any(each.can_be_undone for flow in report.flows if not flow.dry_run for each in flow.batches):
+        yield f"undo: tidegate undo {report.run_key}"
     if any(flow.batches or flow.verdicts or flow.state == "refused" for flow in report.flows):
         yield f"pages: tidegate docs {pipeline}"

@@ -33,6 +33,15 @@ class RunKind:
     """Whether it replaces rows that readers have, so that its dry run has something to judge."""
     reads_source: bool = True
     """Whether it may read a whole source; if not, the job starts as for little data."""
+    increments: bool = True
+    """Whether it reads what is new as well; if not, its end says nothing about the flow's next increment."""
+    derives: bool = True
+    """Whether it derives rows; if not, neither the suite nor the transform is loaded, and a broken one does not stop it."""
+    of_run: bool = False
+    """Whether the request names another run, which this one is about."""
+    plan: str = ""
+    """``<module>:<function>``: takes the lake's layout, the pipeline and the request, and returns the request to run and lines
+    for people; a dry run of it is a job as well. Empty for a run whose preview says what it reads (`tidegate.planning.preview`)."""
     rewrites: str = "{table} ({rows}), where the result differs"
     """What may change, for plans: with ``{table}``, the number of its ``{rows}``, and ``{keys}``, those in the window."""
 
@@ -84,12 +93,24 @@ RUNS: dict[str, RunKind] = {
         replaces_rows=True,
         applies_to=lambda flow: bool(flow.target.keys),
     ),
+    "undo": RunKind(
+        meaning="put back the rows that a backfill or a replay changed, where they are still what that run made",
+        code="tidegate.spark.runs:undo",
+        dry_run="tidegate.spark.runs:undo",
+        applies_to=lambda flow: bool(flow.target.keys),
+        reads_source=False,
+        increments=False,
+        derives=False,
+        of_run=True,
+        plan="tidegate.planning.undo:plan",
+    ),
     "replay": RunKind(
         meaning="",
         code="tidegate.spark.runs:replay",
         dry_run="tidegate.spark.runs:replay",
         applies_to=lambda _: True,
         reads_source=False,
+        increments=False,
     ),
 }
 """Every kind of run, by its name."""

@@ -76,7 +76,7 @@ def test_closed_entries_are_shown_with_who_when_and_why(quarantine: Project) -> 
         in quarantine.run("quarantine", "show", "orders", "silver", "--state", "expired").out
     )
     wrong = quarantine.run("quarantine", "show", "orders", "silver", "--state", "gone' OR 1=1")
-    assert (wrong.code, "allowed: open, replayed, waived, expired" in wrong.err) == (64, True), wrong.err
+    assert (wrong.code, "allowed: open, replayed, waived, expired, withdrawn" in wrong.err) == (64, True), wrong.err
 
 
 def test_without_a_quarantine_table_nothing_is_quarantined(project: Project) -> None:

@@ -20,6 +20,7 @@ from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, Rep
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
+from tidegate.request import RUN_ID
 from tidegate.resolution import resolve
 from tidegate.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
@@ -129,12 +130,19 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             "changed or messages sent.",
         ),
         "to_date": Param(None, **day, title="To", description="Last day, included."),
+        "undo_run": Param(
+            None,
+            type=["null", "string"],
+            pattern=f"^({RUN_ID})$",
+            title="Run to undo",
+            description="Only for `undo`: the id of the run whose changes are put back.",
+        ),
         "dry_run": Param(
             False,
             type="boolean",
             title="Dry run",
             description="Write nothing. The log of `plan` shows what would be read; for a backfill, a full refresh or a new version "
-            "Spark also derives the rows, and the flows' tasks show how many would be deleted, changed and quarantined.",
+            "Spark also derives the rows, and the flows' tasks show how many would be deleted, changed and quarantined. Of an undo: in the log of each flow.",
         ),
         "accept": Param(
             None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import time
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from tidegate.report import FlowReport
 from tidegate.report_lines import log_lines
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedPipeline
+from tidegate.runs import RUNS
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import STATES, state_after
 from tidegate.status.lag import Lag, Plan, plan
@@ -92,6 +94,12 @@ class PlanRun(BaseOperator, SkipMixin):
         flows = request.selected(self._pipeline)
         if request.mode == "incremental" and not request.dry_run:
             return self._decide_increment(environment, layout, request, flows)
+        if plan_of_mode := RUNS[request.mode].plan:
+            module, _, function = plan_of_mode.partition(":")
+            request, lines = getattr(importlib.import_module(module), function)(layout, self._pipeline, request)
+            for line in lines:
+                self.log.info("%s", line)
+            return request, f"dry run: {request.summary()}" if request.dry_run else request.summary()
         for flow in flows:
             check_compatible(layout, self._resolved.flow(flow.name))
         self._resolved.check_runnable([flow for flow in flows if request.applies_to(flow)])

@@ -51,6 +51,11 @@ class CheckpointRef:
         """The ``txnAppId`` of all replays of the flow's quarantine, for every checkpoint version."""
         return f"{self.dag_id}/{self.flow}/{identity.REPLAY}"
 
+    @property
+    def undos_app_id(self) -> str:
+        """The ``txnAppId`` of all undos of the flow's runs, for every checkpoint version."""
+        return f"{self.dag_id}/{self.flow}/{identity.UNDO}"
+
     def path(self, layout: Layout) -> Path:
         """Spark's checkpoint folder."""
         return layout.checkpoint(self.dag_id, self.flow, self.version, self.refresh)

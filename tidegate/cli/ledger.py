@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import formatting, identity
+from tidegate.balance import GROUPS, balances_of
 from tidegate.cli import console, project
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
@@ -75,8 +76,8 @@ def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    groups = line["kind"] in ("recompute", "swap")
-    names = ("upserted", "deleted", "unchanged") if groups else _DISPOSITIONS
+    groups = balances_of(line["kind"]) == (GROUPS,)
+    names = (*GROUPS.parts, "quarantined", "closed") if groups else _DISPOSITIONS
     rows_in, rows_out = (
         (line["groups"], line["upserted"] + line["deleted"]) if groups else (line["read"], line["written"])
     )

@@ -40,7 +40,7 @@ _RECORD = (
     *("state", "changed_by", "changed_at", "reason"),
 )
 _OPEN = "state = 'open'"
-_CLOSED = ("replayed", "waived", "expired")
+_CLOSED = tuple(state for state in lifecycle.STATES if state != "open")
 
 
 @app.command("list")
@@ -93,7 +93,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow.")],
     limit: Annotated[int, typer.Option(metavar="COUNT", help="At most so many records, the newest first.", min=1)] = 10,
-    state: Annotated[str, typer.Option(metavar="STATE", help="open, replayed, waived or expired.")] = "open",
+    state: Annotated[str, typer.Option(metavar="STATE", help="open, replayed, waived, expired or withdrawn.")] = "open",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Print quarantined records with their original contents, which may be personal data. Starts no JVM.

@@ -94,6 +94,18 @@ def user_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
+def commit_metadata(path: Path, version: int) -> dict[str, Any]:
+    """The ``userMetadata`` of one commit, as in `user_metadata`.
+
+    Raises:
+        FileNotFoundError: The log no longer has the commit.
+    """
+    actions = _actions(path, version)
+    if actions is None:
+        raise FileNotFoundError(path / "_delta_log" / f"{version:020d}.json")
+    return next((user_metadata(action) for kind, action in actions if kind == "commitInfo"), {})
+
+
 def table_id(path: Path) -> str:
     """The id that a table got when it was created or replaced. The table must exist."""
     from deltalake import DeltaTable

@@ -1,4 +1,4 @@
-"""States of the entries of a flow's quarantine: an entry is open until it is replayed, waived or expired.
+"""States of the entries of a flow's quarantine: an entry is open until it is replayed, waived, expired or withdrawn.
 
 Entries are never deleted. A state changes in one commit by delta-rs, without a JVM, and always under the flow's lease
 (`tidegate.checkpoints.lease.hold`, or `tidegate.spark.driver.lease.hold` within a job), so that the table has one writer.
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from tidegate.spec.thresholds import Thresholds
 
-State = Literal["open", "replayed", "waived", "expired"]
-STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired")
+State = Literal["open", "replayed", "waived", "expired", "withdrawn"]
+STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired", "withdrawn")
 """``open``: waits for a replay or a decision. ``replayed``: passed when it was judged again. ``waived``: a person closed it,
-with a reason. ``expired``: closed because of its age, or because a new checkpoint version judged its record again."""
+with a reason. ``expired``: closed because of its age, or because a new checkpoint version judged its record again.
+``withdrawn``: the run that created it was undone, so its row is what it was before."""
 
 UNCLAIMED = "state = 'open' AND _in_hand IS NULL"
 """SQL condition: open entries that no replay has claimed."""

@@ -30,7 +30,7 @@ from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, reingest, replay, swap
+from tidegate.spark.reprocessing import backfill, reingest, replay, swap, undo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,6 +59,7 @@ def run_flow(
     name = context.flow.name
     with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
         context = _prepare(context, before)
+        undo.finish_pending(context)
         replay.finish_interrupted(context)
         (backfill if context.flow.target.keys else reingest).finish_pending(context)
         _drain(context)

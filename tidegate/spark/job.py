@@ -26,6 +26,7 @@ from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
+from tidegate.runs import RUNS
 from tidegate.runtime import bytecode
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class _Job:
 
     def _load_suites(self, flows: tuple[ResolvedFlow, ...]) -> threading.Thread | None:
         """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
-        judged = [each for each in flows if each.suite is not None and each.flow.name not in self.blocked]
+        derives = RUNS[self.request.mode].derives
+        judged = [each for each in flows if derives and each.suite is not None and each.flow.name not in self.blocked]
         if not judged:
             return None
 
@@ -163,7 +165,8 @@ class _Job:
                     self.switched_off[each.flow.name] = override
                     continue
                 checkpoint.check_compatible(self.layout, each)
-                flow_report.lag_before = lag.measure(self.environment, each).to_json()
+                if RUNS[self.request.mode].derives:
+                    flow_report.lag_before = lag.measure(self.environment, each).to_json()
             except TidegateError as error:
                 self.blocked[each.flow.name] = error
 
@@ -255,6 +258,8 @@ class _Job:
     def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
         from tidegate.status import lag
 
+        if not RUNS[self.request.mode].derives:
+            return
         try:
             flow_report.lag_after = lag.measure(self.environment, resolved).to_json()
         except TidegateError as error:
@@ -269,8 +274,8 @@ class _Job:
         pipeline, flow = resolved.pipeline, resolved.flow
         ref = checkpoint.current(self.layout, pipeline, flow)
         flow_report.refresh = ref.refresh
-        gate = None
-        if flow.gate is not None:
+        gate, derives = None, RUNS[self.request.mode].derives
+        if derives and flow.gate is not None:
             lake = LakeContext(self.layout, pipeline.name, flow.name)
             gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
         return FlowContext(
@@ -282,7 +287,7 @@ class _Job:
             kind=kind.load(flow),
             ref=ref,
             work=Stream(),
-            transform=import_transform(flow.transform) if flow.transform else None,
+            transform=import_transform(flow.transform) if derives and flow.transform else None,
             gate=gate,
         )
 

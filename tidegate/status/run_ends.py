@@ -22,6 +22,7 @@ from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
+from tidegate.runs import RUNS
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -70,7 +71,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
             if path.name.endswith(_REQUEST):
                 cause = "the last run has no attempt: Airflow did not start its job, or the job ended at once"
         request = _request(layout, pipeline, path, request_id)
-        if request is not None and (request.mode == "replay" or request.dry_run):
+        if request is not None and (request.dry_run or not RUNS[request.mode].increments):
             continue
         for flow, failure in _failures(pipeline, request, report, cause).items():
             where = path.relative_to(layout.lake)

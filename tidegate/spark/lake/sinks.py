@@ -156,6 +156,35 @@ def merge(
     return _committed(spark, path, txn)
 
 
+def put_back(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
+    """Give rows back the content that they had before some commits, in one MERGE, where they are still as these made them.
+
+    Args:
+        changes: The changes of these commits, as from `tables.net_changes`. A row without ``before`` is deleted, one without
+            ``after`` is inserted unless its key is in the table.
+    """
+    from delta.tables import DeltaTable
+
+    spark = changes.sparkSession
+    columns = tables.read(spark, path).columns
+    named = [f"`{key}` AS `_key_{key}`" for key in keys]
+    source = changes.selectExpr(*named, "before", "after")
+    same_key = " AND ".join(f"t.`{key}` <=> s.`_key_{key}`" for key in keys)
+    untouched = " AND ".join(["s.after IS NOT NULL", *[f"t.`{name}` <=> s.after.`{name}`" for name in columns]])
+    before: dict[str, str | Column] = {name: f"s.before.`{name}`" for name in columns}
+    with _transaction(spark, path, txn):
+        (
+            DeltaTable.forPath(spark, str(path))
+            .alias("t")
+            .merge(source.alias("s"), same_key)
+            .whenMatchedDelete(f"s.before IS NULL AND {untouched}")
+            .whenMatchedUpdate(f"s.before IS NOT NULL AND {untouched}", set=before)
+            .whenNotMatchedInsert("s.after IS NULL", values=before)
+            .execute()
+        )
+    return _committed(spark, path, txn)
+
+
 def swap(
     staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
 ) -> tables.Commit:

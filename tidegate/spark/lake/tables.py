@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,51 @@ def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFra
     return reader.load(str(path))
 
 
+def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: tuple[str, ...]) -> DataFrame:
+    """What some commits together changed in the rows of a table, by their change feed.
+
+    Where another commit changed a row between two of them, only the commits after that change count.
+
+    Args:
+        versions: The commits, ascending; at least one.
+        keys: The columns that identify a row.
+
+    Returns:
+        One row per changed row of the table: the ``keys``, and its columns as the structs ``before`` and ``after``; NULL where
+        there was no row.
+    """
+    from pyspark.sql import DataFrame, Window
+    from pyspark.sql import functions as F
+
+    columns = read(spark, path).columns
+    feeds = [
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", number)
+        .option("endingVersion", number)
+        .load(str(path))
+        for number in versions
+    ]
+    row = F.struct(*[F.col(f"`{column}`") for column in columns])
+    was, at = F.col("_change_type").isin("delete", "update_preimage"), "_commit_version"
+    by_commit = (
+        reduce(DataFrame.unionByName, feeds)
+        .groupBy(*keys, at)
+        .agg(
+            F.first(F.when(was, row), ignorenulls=True).alias("before"),
+            F.first(F.when(~was, row), ignorenulls=True).alias("after"),
+        )
+    )
+    in_order = Window.partitionBy(*keys).orderBy(at)
+    continues = (F.row_number().over(in_order) > 1) & F.lag("after").over(in_order).eqNullSafe(F.col("before"))
+    changes = (
+        by_commit.withColumn("_first", F.when(~continues, F.col(at)))
+        .groupBy(*keys)
+        .agg(F.max_by("before", "_first").alias("before"), F.max_by("after", at).alias("after"))
+    )
+    return changes.where(~F.col("before").eqNullSafe(F.col("after")))
+
+
 def version(spark: SparkSession, path: Path) -> int:
     """The newest version."""
     return int(_snapshot(spark, path).version())
@@ -68,6 +114,17 @@ def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
         return {str(each.appId()): int(each.version()) for each in as_java(checksum.get().setTransactions().get())}
     versions = as_java(snapshot.transactions())
     return {str(app_id): int(versions[app_id]) for app_id in versions}
+
+
+def version_of(path: Path, app_id: str, batch_id: int, newest: int) -> int | None:
+    """The version of the commit of a transaction that is still in the log; None without one."""
+    wanted = (app_id, batch_id)
+    found = (
+        commit.version
+        for commit in commits(path, 0, newest)
+        if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == wanted
+    )
+    return next(found, None)
 
 
 def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:

@@ -76,6 +76,12 @@ def has_begun(context: FlowContext, number: int) -> bool:
     )
 
 
+def is_unfinished(context: FlowContext) -> bool:
+    """Whether the last one was interrupted after it had begun to write."""
+    last = numbers(context)[-1:]
+    return any(not read(context, number, PendingWork).done and has_begun(context, number) for number in last)
+
+
 def folder(context: FlowContext) -> Path:
     """The folder of the flow's files, and of the keys of its backfills."""
     return context.layout.reprocessing(context.pipeline.name, context.flow.name)

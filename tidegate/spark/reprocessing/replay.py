@@ -38,6 +38,7 @@ from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
+from tidegate.spark.reprocessing import undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,6 +125,8 @@ def replay_entries(
     name, flow = context.pipeline.name, context.flow.name
     with leased_flow(context, work=f"replay of flow {flow!r}", holder=f"replay {context.attempt} of {name}"):
         _check_ready(context, dry_run=dry_run)
+        if not dry_run:
+            undo.finish_pending(context)
         if dry_run:
             _dry_run(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
         else:

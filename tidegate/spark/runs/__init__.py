@@ -14,6 +14,7 @@ from tidegate.spark.reprocessing import backfill as backfills
 from tidegate.spark.reprocessing import reingest as reingests
 from tidegate.spark.reprocessing import swap
 from tidegate.spark.reprocessing.replay import replay_entries
+from tidegate.spark.reprocessing.undo import undo_run
 
 if TYPE_CHECKING:
     from tidegate.request import RunRequest
@@ -86,3 +87,8 @@ def replay(context: FlowContext) -> None:
     request = context.request
     assert request.selection is not None
     replay_entries(context, request.selection, limit=request.limit, dry_run=request.dry_run)
+
+
+def undo(context: FlowContext) -> None:
+    """Put back what another run changed, without an increment."""
+    undo_run(context)
