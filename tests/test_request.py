@@ -42,7 +42,7 @@ def test_selected_flows_are_in_graph_order() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, dry_run, accept"),
+        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, undo_run, dry_run, accept"),
         ({"a": 1, "b": 2}, "unknown key 'a', 'b'"),
         ({"mode": "delete"}, "mode='delete' is not allowed; allowed: incremental"),
         ({"mode": None}, "mode=None is not allowed"),

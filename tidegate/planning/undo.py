@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
-from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.layout import run_key
@@ -82,6 +82,7 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
         if (by := undone_by(lines, flow.name, key)) is not None:
             done.append(f"{flow.name}: run {key} was undone already, by run {by.run_key} at {by.at} UTC")
             continue
+        overrides.check_on(layout, pipeline.name, flow.name)
         flows.append(flow.name)
         for line in own:
             check_readable(layout, flow, line)

@@ -96,7 +96,8 @@ def undo_run(context: FlowContext) -> None:
     name, flow, key = context.pipeline.name, context.flow, context.request.undoes
     assert key is not None
     with leased_flow(context, work=f"undo in flow {flow.name!r}", holder=f"undo {context.attempt} of {name}"):
-        finish_pending(context)
+        if not context.request.dry_run:
+            finish_pending(context)
         lines = planning.read(context.layout, name)
         if planning.undone_by(lines, flow.name, key) is not None:
             context.report.notes.append(ALREADY_DONE)

@@ -1,0 +1,269 @@
+"""Undos: rows and quarantine entries are as before a run, where they are still what it made, exactly once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.deployment import Deployment
+from tests.spark import flow_context as orders
+from tests.spark.reprocessing.test_backfill import (
+    FIRST_DAYS,
+    SILVER,
+    clean,
+    context_of,
+    fail,
+    land,
+    new_code,
+    six_orders_of_six_days,
+    without,
+)
+from tidegate.errors import RequestError
+from tidegate.layout import run_key
+from tidegate.ops import store
+from tidegate.planning import undo as planning
+from tidegate.quarantine.selection import Selection
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.context import FlowContext
+from tidegate.spark.flow import run_flow
+from tidegate.spark.lake import tables
+from tidegate.spark.reprocessing import backfill, replay, undo
+from tidegate.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+pytestmark = pytest.mark.jvm
+
+StartState = Callable[[Callable[[Deployment], None]], Deployment]
+ALL_DAYS = Window.of_dates("1970-01-01", "1970-01-09", "UTC")
+
+
+@pytest.fixture
+def place(start_state: StartState) -> Path:
+    """Six orders of six days in silver; order N has the amount 10 * N, order 3 the amount 31."""
+    return start_state(six_orders_of_six_days).environment.lake.parent
+
+
+def daily(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("day").sum("amount").toDF("day", "amount")
+
+
+def run_as(run_id: str, context: FlowContext, **request: Any) -> FlowContext:
+    changed = dataclasses.replace(context.request, run_id=run_id, **request)
+    return dataclasses.replace(context, run=dataclasses.replace(context.run, request=changed))
+
+
+def silver(place: Path, transform: Callable[[DataFrame], DataFrame] = clean) -> FlowContext:
+    return context_of(place, SILVER, transform)
+
+
+def increment(place: Path, name: str, *records: tuple[int, int, int]) -> None:
+    land(place, name, *records)
+    run_flow(run_as(name, context_of(place, orders.BRONZE)))
+    run_flow(run_as(name, silver(place)))
+
+
+def backfill_as(run_id: str, context: FlowContext, window: Window = FIRST_DAYS) -> None:
+    backfill.backfill(run_as(run_id, context, mode="backfill"), window)
+
+
+def planned(context: FlowContext, run: str, undo_id: str, **request: Any) -> FlowContext:
+    asked = run_as(undo_id, context, mode="undo", undoes=run, flows=(context.flow.name,), **request)
+    decided, _ = planning.plan(context.layout, context.pipeline, asked.request)
+    return dataclasses.replace(asked, run=dataclasses.replace(asked.run, request=decided))
+
+
+def undo_as(undo_id: str, context: FlowContext, run: str, **request: Any) -> FlowContext:
+    own = planned(context, run, undo_id, **request)
+    undo.undo_run(own)
+    return own
+
+
+def amounts(context: FlowContext) -> dict[int, int]:
+    return {row["id"]: row["amount"] for row in orders.table(context.live)}
+
+
+def states(context: FlowContext) -> dict[int, str]:
+    return {json.loads(row["record"])["id"]: row["state"] for row in orders.table(context.quarantine)}
+
+
+def undo_lines(context: FlowContext) -> list[dict[str, Any]]:
+    path = context.layout.ops("orders", "ledger")
+    return store.select(path, "SELECT * FROM delta_table WHERE kind = 'undo' ORDER BY batch_id")
+
+
+def test_the_net_change_of_several_commits_ends_where_another_commit_changed_the_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    spark.createDataFrame([(1, 10), (2, 20), (3, 30)], "id int, v int").coalesce(1).write.format("delta").save(path)
+    for statement in (
+        "UPDATE {0} SET v = v + 1",
+        "UPDATE {0} SET v = 100 WHERE id = 2",
+        "UPDATE {0} SET v = v + 1 WHERE id < 3",
+        "DELETE FROM {0} WHERE id = 1",
+        "INSERT INTO {0} VALUES (4, 40)",
+    ):
+        spark.sql(statement.format(f"delta.`{path}`"))
+
+    changes = tables.net_changes(spark, tmp_path / "t", [1, 3, 4, 5], ("id",)).collect()
+
+    values = {row["id"]: tuple(row[side] and row[side]["v"] for side in ("before", "after")) for row in changes}
+    assert values == {1: (10, None), 2: (100, 101), 3: (30, 31), 4: (None, 40)}
+
+
+def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_follows(place: Path) -> None:
+    gold = context_of(place, orders.GOLD, daily)
+    run_flow(gold)
+    before = {row["id"]: row for row in orders.table(gold.layout.table("silver.orders"))}
+    backfill_as("b1", silver(place, new_code))
+    increment(place, "later.json", (5, 6, 51))
+    run_flow(context_of(place, orders.GOLD, daily))
+    assert amounts(silver(place)) == {2: 40, 3: 31, 4: 40, 5: 51, 6: 60}, (
+        "order 1 is deleted, 2 and 5 are derived again"
+    )
+    version = tables.version(gold.spark, silver(place).live)
+
+    tried = undo_as("u0", silver(place), "b1", dry_run=True)
+    (line,) = tried.report.batches
+    assert (line.groups, line.upserted, line.deleted, line.unchanged) == (3, 2, 0, 1)
+    assert tables.version(gold.spark, tried.live) == version, "a dry run changes nothing"
+    assert undo_lines(tried) == []
+    done = undo_as("u1", silver(place), "b1")
+
+    after = {row["id"]: row for row in orders.table(done.live)}
+    assert amounts(done) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 51, 6: 60}
+    assert [after[key] for key in (1, 2)] == [before[key] for key in (1, 2)], "with order and origin"
+    (line,) = done.report.batches
+    assert (line.kind, line.app_id, line.batch_id) == ("undo", "orders/silver/undo", 0)
+    assert (line.groups, line.upserted, line.deleted, line.unchanged) == (3, 2, 0, 1)
+    (recorded,) = undo_lines(done)
+    assert (recorded["undoes"], recorded["run_key"]) == (run_key("b1"), run_key("u1"))
+    assert (recorded["requested_by"], recorded["mode"], recorded["target_version"]) == ("ada", "undo", version + 1)
+    listed = json.loads(done.layout.undone_keys("orders", run_key("u1"), "a1", "silver").read_text())
+    assert (listed["put_back"], listed["left"]) == ([{"id": 1}, {"id": 2}], [{"id": 5}])
+    assert any("1 row of silver.orders changed after run" in note for note in done.report.notes)
+    run_flow(context_of(place, orders.GOLD, daily))
+    expected = Counter[Any]()
+    for row in after.values():
+        expected[row["day"]] += row["amount"]
+    assert {row["day"]: row["amount"] for row in orders.table(gold.live)} == dict(expected)
+    with pytest.raises(RequestError, match=f"was undone already, by run {run_key('u1')}"):
+        planned(silver(place), "b1", "u2")
+
+    again = undo_as("u3", silver(place), "u1")
+    assert amounts(again) == {2: 40, 3: 31, 4: 40, 5: 51, 6: 60}, "the undo of an undo"
+    undo_as("u4", silver(place), "b1")
+    assert amounts(again)[2] == 20, "what was done again can be undone again"
+
+
+def test_groups_of_a_backfill_are_put_back(place: Path) -> None:
+    run_flow(context_of(place, orders.GOLD, daily))
+    gold = context_of(place, orders.GOLD, lambda rows: daily(rows).selectExpr("day", "amount + 1000 AS amount"))
+    before = orders.table(gold.live)
+    backfill_as("b1", gold)
+    assert orders.table(gold.live) != before
+
+    done = undo_as("u1", context_of(place, orders.GOLD, daily), "b1")
+
+    assert orders.table(done.live) == before
+    assert [(line.groups, line.upserted) for line in done.report.batches] == [(2, 2)]
+
+
+def test_entries_that_a_backfill_created_are_withdrawn_and_entries_that_it_closed_are_open_again(place: Path) -> None:
+    backfill_as("b1", silver(place, without(2, 4)), ALL_DAYS)
+    backfill_as("b2", silver(place, without(4, 5)), ALL_DAYS)
+    assert states(silver(place)) == {2: "replayed", 4: "open", 5: "open"}
+    assert sorted(amounts(silver(place))) == [1, 2, 3, 6]
+
+    done = undo_as("u1", silver(place), "b2")
+
+    assert (states(done), sorted(amounts(done))) == ({2: "open", 4: "open", 5: "withdrawn"}, [1, 3, 5, 6])
+    (line,) = done.report.batches
+    assert (line.upserted, line.deleted, line.quarantined, line.closed) == (1, 1, 1, 1)
+    assert line.rules == {"refused_2": 1}
+    withdrawn = next(row for row in orders.table(done.quarantine) if row["state"] == "withdrawn")
+    assert (withdrawn["changed_by"], withdrawn["reason"]) == ("ada", "undo 0")
+    assert {row["attempts"] for row in orders.table(done.quarantine) if row["state"] == "open"} == {0}
+    undo_as("u2", silver(place), "b1")
+    assert (set(states(done).values()), len(amounts(done))) == ({"withdrawn"}, 6)
+    undo_as("u3", silver(place), "u2")
+    assert (states(done), sorted(amounts(done))) == ({2: "open", 4: "open", 5: "withdrawn"}, [1, 3, 5, 6])
+
+
+def test_the_entry_of_a_row_that_is_left_stays_as_it_is(place: Path) -> None:
+    backfill_as("b1", silver(place, without(2, 4)), ALL_DAYS)
+    increment(place, "later.json", (4, 9, 41))
+
+    done = undo_as("u1", silver(place), "b1")
+
+    assert (amounts(done)[2], amounts(done)[4]) == (20, 41)
+    assert states(done) == {2: "withdrawn", 4: "open"}, "the refused row of order 4 is not in the table"
+    assert [(line.upserted, line.unchanged, line.closed) for line in done.report.batches] == [(1, 1, 1)]
+
+
+def test_a_replay_is_undone_and_later_and_late_rows_are_compared_with_the_order_that_came_back(place: Path) -> None:
+    def strict(rows: DataFrame) -> DataFrame:
+        """Amounts above 1000 have no key."""
+        return clean(rows).selectExpr("* EXCEPT (id)", "CASE WHEN amount < 1000 THEN id END AS id")
+
+    land(place, "high.json", (2, 20, 2000), (3, 30, 3000), (4, 40, 4000))
+    run_flow(context_of(place, orders.BRONZE))
+    run_flow(silver(place, strict))
+    everything = Selection.check()
+    replay.replay_entries(run_as("r1", silver(place), mode="replay"), everything)
+    increment(place, "newer.json", (4, 41, 44))
+    assert amounts(silver(place)) == {1: 10, 2: 2000, 3: 3000, 4: 44, 5: 50, 6: 60}
+
+    done = undo_as("u1", silver(place), "r1")
+
+    assert amounts(done) == {1: 10, 2: 20, 3: 31, 4: 44, 5: 50, 6: 60}
+    assert states(done) == {2: "open", 3: "open", 4: "replayed"}, "order 4 was written and then replaced by a newer row"
+    increment(place, "late.json", (2, 10, 22), (3, 1, 33))
+    assert (amounts(done)[2], amounts(done)[3]) == (22, 31), "late for the replayed row, newer than the row put back"
+    replay.replay_entries(run_as("r2", silver(place), mode="replay"), everything)
+    assert (amounts(done)[2], amounts(done)[3]) == (2000, 3000)
+    assert set(states(done).values()) == {"replayed"}
+
+
+@pytest.mark.parametrize("step", ["write_quarantine", "write_target", "record_batch"])
+def test_an_interrupted_undo_is_finished_once_by_the_next_run_if_it_has_written(
+    place: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfill_as("b1", silver(place, without(2)), ALL_DAYS)
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, step, fail)
+        with pytest.raises(Exception, match="ConnectionError"):
+            undo_as("u1", silver(place), "b1")
+    has_written = step != "write_quarantine"
+
+    run_flow(run_as("next", silver(place)))
+
+    assert not silver(place).layout.undo("orders", "silver").exists()
+    assert (2 in amounts(silver(place))) is has_written
+    assert states(silver(place)) == {2: "withdrawn" if has_written else "open"}
+    recorded = [(line["run_key"], line["mode"], line["upserted"], line["closed"]) for line in undo_lines(silver(place))]
+    assert recorded == ([(run_key("u1"), "undo", 1, 1)] if has_written else [])
+    if has_written:
+        retried = run_as("u1", silver(place), mode="undo", undoes=run_key("b1"), flows=("silver",))
+        undo.undo_run(retried)
+        assert (retried.report.batches, retried.report.notes) == ([], [undo.ALREADY_DONE])
+
+
+def test_removed_change_files_are_told_before_the_job_starts(place: Path) -> None:
+    backfill_as("b1", silver(place, new_code))
+    shutil.rmtree(silver(place).live / "_change_data")
+
+    with pytest.raises(
+        RequestError, match=r"changes of backfill 0 of silver \(version 1 of .*removed, possibly by VACUUM"
+    ):
+        planned(silver(place), "b1", "u1")
