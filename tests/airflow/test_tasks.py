@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,81 @@ def test_an_error_in_the_preview_fails_only_a_dry_run(dag: Any, landed: Lake, mo
     assert InProcessRun(dag, JANUARY).execute("plan") == "success"
     with pytest.raises(SyntaxError):
         InProcessRun(dag, {**JANUARY, "dry_run": True}).execute("plan")
+
+
+def backfilled(lake: Lake, run_id: str = "manual__bad") -> None:
+    """Silver has a backfill of a run: its commit, and its ledger line."""
+    import pyarrow
+    from deltalake import CommitProperties, write_deltalake
+
+    app_id = "flights/silver/v1/0/window"
+    metadata = json.dumps({"app_id": app_id, "batch_id": 0})
+    write_deltalake(
+        str(lake.layout.table("silver.flights")),
+        pyarrow.table({"flight_id": ["a"]}),
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
+    )
+    counts = {"read": 3, "written": 3, "groups": 3, "upserted": 2, "deleted": 1}
+    lake.batch(
+        "flights",
+        "silver",
+        0,
+        run_id=run_id,
+        purpose="window",
+        kind="backfill",
+        target_version=0,
+        seconds=1.0,
+        **counts,
+    )
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_application_gets_the_request_of_an_undo_also_if_it_is_a_dry_run(
+    dag: Any, lake: Lake, capsys: pytest.CaptureFixture[str], dry_run: bool
+) -> None:
+    backfilled(lake)
+    run = InProcessRun(dag, {"mode": "undo", "undo_run": "manual__bad", "dry_run": dry_run})
+    assert run.execute("plan") == "success"
+    request = request_of(lake, run)
+    assert (request.mode, request.undoes, request.flows) == ("undo", run_key("manual__bad"), ("silver",))
+    assert (request.dry_run, request.requested_by, request.small) == (dry_run, "ada", True)
+    assert "silver: puts back backfill 0" in capsys.readouterr().out
+    undone = BatchRecord(
+        flow="silver", batch_id=0, app_id="u", kind="undo", groups=3, upserted=2, unchanged=1, undoes=request.undoes
+    )
+    report = FlowReport(
+        flow="silver", target="silver.flights", checkpoint_version=1, state="done", batches=[undone], dry_run=dry_run
+    )
+    lake.report(run.run_id, "a1", flows=[report])
+    run.xcoms["run", "attempt"] = "a1"
+    assert [run.execute(flow.name) for flow in pipeline.flows] == ["skipped", "success", "skipped"]
+    would = "would be: " if dry_run else ""
+    assert f"undone: {would}3 changed rows = 2 put back (0 deleted) + 1 left" in capsys.readouterr().out
+
+
+def test_an_undo_sends_an_asset_event_so_that_what_follows_the_table_runs(dag: Any, lake: Lake) -> None:
+    backfilled(lake)
+    lake.batch(
+        "flights", "silver", 1, purpose="window", kind="undo", groups=3, upserted=2, unchanged=1, target_version=1
+    )
+    run = attempted(dag, lake, silver="done")
+    assert run.execute("silver") == "success"
+    assert [event["rows"] for event in run.events["silver.flights"]] == [3 + 2], "of the backfill, and of the undo"
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"mode": "undo"}, "needs undo_run, the id of the run"),
+        ({"mode": "undo", "undo_run": "manual__other"}, "has no line of run 'manual__other'"),
+        ({"undo_run": "manual__bad"}, "undo_run cannot be used with mode='incremental'"),
+    ],
+)
+def test_plan_refuses_an_undo_of_nothing(dag: Any, lake: Lake, conf: dict[str, Any], message: str) -> None:
+    backfilled(lake)
+    run = InProcessRun(dag, conf)
+    assert run.execute("plan") == "failed"
+    assert message in run.message
 
 
 def backfill_run(dag: Any, conf: dict[str, Any] | None, user: str | None) -> InProcessRun:

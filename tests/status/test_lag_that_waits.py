@@ -94,3 +94,14 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
     assert project.plan(silver, pipeline=pipeline).small is False, "a refresh is never small"
     live.commit(txn("trips/silver/v2/0", 0))
     assert project.measure(silver, pipeline).has_work is False, "a staging folder that remains after a crash is no work"
+
+
+def test_an_interrupted_undo_is_work_also_without_new_data(project: SampleProject) -> None:
+    before = project.measure(SILVER)
+    assert not before.has_work
+    marker = project.layout.undo("trips", "silver")
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.write_text("{}")
+    after = project.measure(SILVER)
+    assert after.has_work
+    assert after.reason.startswith("an undo was interrupted and will be finished first")

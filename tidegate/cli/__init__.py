@@ -42,7 +42,7 @@ _COMMANDS = {
     "alerts": "Evaluate the alert rules of every flow now.",
     "plan": "Show what a run would do, and why.",
     "run": "Run one increment of each flow of a pipeline.",
-    "undo": "Put back what a backfill or a replay changed.",
+    "undo": "Put back the rows that a backfill or a replay changed.",
     "new": "Create a pipeline that is ready to run.",
     "checkpoint": "Show every checkpoint of a pipeline.",
     "ledger": "Show the last ledger lines.",

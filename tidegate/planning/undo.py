@@ -112,7 +112,7 @@ def commits(
     own: list[Line] = []
     stays: list[str] = []
     for line in _of_run(lines, key):
-        if line.record.flow != flow.name:
+        if line.record.flow != flow.name or (flow.kind.has_groups and not line.rows):
             continue
         why = _stays(flow, line, (ref.version, ref.refresh))
         if why is None:
@@ -140,6 +140,8 @@ def _stays(flow: Flow, line: Line, current: tuple[int, int]) -> str | None:
         return f"{flow.target.name} has no keys by which the rows could be found again"
     if line.record.kind == "swap":
         return "a full refresh or a new version is not put back; to return, restore the earlier code and run a full refresh"
+    if line.record.is_batch and flow.kind.has_groups:
+        return "it followed its source, and the next increment follows the rows that are put back there"
     if line.record.is_batch:
         return f"it is an increment, whose source rows are not read again; to take its rows back, {_AGAIN}"
     if line.checkpoint != current:

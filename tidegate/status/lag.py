@@ -27,6 +27,7 @@ from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
@@ -182,8 +183,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         and _is_written(layout, pipeline, flow, ref, state.pending_batch)
     )
     backfill = _unfinished_backfill(layout, pipeline, flow, ref)
-    claimed = _claim_pending(layout, pipeline, flow)
-    unfinished = state.pending_batch is not None or swap_pending or backfill is not None or claimed
+    claimed = _interrupted(layout, pipeline, flow, layout.claim(pipeline.name, flow.name))
+    undoing = _interrupted(layout, pipeline, flow, layout.undo(pipeline.name, flow.name))
+    unfinished = state.pending_batch is not None or swap_pending or backfill is not None or claimed or undoing
     left = _unfinished(
         state.pending_batch,
         quarantined_whole=quarantined_whole,
@@ -191,6 +193,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         swap_pending=swap_pending,
         backfill=backfill,
         claimed=claimed,
+        undoing=undoing,
     )
     remarks = _sentences(
         pending.skipped,
@@ -370,9 +373,9 @@ def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Ch
     return number if any(delta.transaction_version(path, app_id) == number for path in tables) else None
 
 
-def _claim_pending(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
-    """Whether an interrupted replay left claimed quarantine entries; a replay that is running holds the lease."""
-    if not layout.claim(pipeline.name, flow.name).exists():
+def _interrupted(layout: Layout, pipeline: Pipeline, flow: Flow, marker: Path) -> bool:
+    """Whether a replay or an undo left the file that it removes at its end; one that is running holds the lease."""
+    if not marker.exists():
         return False
     return lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) is None
 
@@ -393,6 +396,7 @@ def _unfinished(
     swap_pending: bool,
     backfill: int | None,
     claimed: bool,
+    undoing: bool,
 ) -> str:
     parts = []
     if quarantined_whole:
@@ -406,7 +410,9 @@ def _unfinished(
     if backfill is not None:
         parts.append(f"backfill or reingest {backfill} is half-written and will be finished first")
     if claimed:
-        parts.append("a replay of its quarantine was interrupted and will be finished or undone first")
+        parts.append("a replay of its quarantine was interrupted and will be finished or released first")
+    if undoing:
+        parts.append("an undo was interrupted and will be finished first if it has written anything")
     return _sentences(*parts)
 
 

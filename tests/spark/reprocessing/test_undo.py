@@ -112,6 +112,7 @@ def test_the_net_change_of_several_commits_ends_where_another_commit_changed_the
         "UPDATE {0} SET v = v + 1 WHERE id < 3",
         "DELETE FROM {0} WHERE id = 1",
         "INSERT INTO {0} VALUES (4, 40)",
+        "ALTER TABLE {0} ADD COLUMNS (later string)",
     ):
         spark.sql(statement.format(f"delta.`{path}`"))
 

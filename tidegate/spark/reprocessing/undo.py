@@ -21,6 +21,7 @@ from tidegate import identity, json_codec
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.planning import undo as planning
+from tidegate.probes import delta
 from tidegate.quarantine import claims
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
@@ -243,6 +244,11 @@ def _entries(context: FlowContext, pending: Undo, state: DataFrame) -> DataFrame
         if commit.kind != "replay"
         and (version := tables.version_of(path, commit.app_id, commit.number, newest)) is not None
     ]
+    if not all(delta.all_exist(path, delta.read_commit(path, version).files) for version in versions):
+        raise RequestError(
+            f"flow {context.flow.name!r}: the changes that run {pending.undoes} made to its quarantine entries were removed, possibly "
+            "by VACUUM, so it cannot be put back. Instead, correct the code or the suite and backfill its days"
+        )
     if versions:
         parts.append(_withdrawn(pending, tables.net_changes(spark, path, sorted(versions), ENTRY)))
     parts += [_claimed(spark, context, commit.number) for commit in pending.commits if commit.kind == "replay"]
