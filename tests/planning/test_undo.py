@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tidegate.errors import RequestError
+from tidegate.layout import run_key
 from tidegate.ops import ledger
 from tidegate.planning import undo
 from tidegate.report import BatchRecord
@@ -126,6 +127,31 @@ def test_a_run_that_was_undone_is_refused_until_its_undo_is_undone(project: Proj
     assert plan(project)[0].flows == ("silver",)
     undone(2, "u3", "run-1")
     assert "by run u3" in refused(project)
+
+
+def test_an_undo_that_stopped_between_two_tables_goes_on_with_the_other(project: Project) -> None:
+    backfilled(project)
+    windows = "orders/gold/v1/0/window"
+    version = commit(project, "gold.orders", windows, 0)
+    record(project, "gold", "recompute", windows, groups=2, upserted=2, target_version=version)
+    assert plan(project)[0].flows == ("silver", "gold")
+    line = BatchRecord(flow="silver", kind="undo", app_id="orders/silver/undo", batch_id=0, undoes="run-1")
+    ledger.record(project.layout, "orders", line, {"run_key": "u1", "checkpoint_version": 1, "refresh": 0})
+
+    request, lines = plan(project)
+
+    assert request.flows == ("gold",)
+    assert lines[0].startswith("silver: run run-1 was undone already, by run u1")
+
+
+def test_a_run_is_found_by_its_id_and_by_its_key_and_an_id_cannot_break_out_of_its_literal(project: Project) -> None:
+    line = BatchRecord(flow="silver", kind="upsert", app_id="orders/silver/v1/0", batch_id=0)
+    ledger.record(
+        project.layout, "orders", line, {"run_key": run_key("manual__1"), "checkpoint_version": 1, "refresh": 0}
+    )
+    for run in ("manual__1", run_key("manual__1")):
+        assert undo.find(undo.read(project.layout, "orders", run), run) == run_key("manual__1")
+    assert undo.read(project.layout, "orders", "x') OR ('a' = 'a") == []
 
 
 @pytest.mark.parametrize(

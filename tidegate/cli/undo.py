@@ -12,7 +12,7 @@ from tidegate.cli import console, project
 from tidegate.cli.run import attempt
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.layout import Layout, run_key
+from tidegate.layout import Layout
 from tidegate.planning import undo as planning
 from tidegate.report import now
 from tidegate.request import RunRequest
@@ -61,8 +61,9 @@ def undo(
 
 def _pipeline_of(layout: Layout, run_id: str) -> str:
     """The pipeline whose ledger has the run."""
-    keys = (run_key(run_id), run_id)
-    owners = [name for name in registry.names() if any(line.run_key in keys for line in planning.read(layout, name))]
+    owners = [
+        name for name in registry.names() if planning.find(planning.read(layout, name, run_id), run_id) is not None
+    ]
     if len(owners) == 1:
         return owners[0]
     if owners:

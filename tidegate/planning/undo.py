@@ -18,6 +18,7 @@ from tidegate.formatting import count
 from tidegate.layout import run_key
 from tidegate.ops import store
 from tidegate.probes import delta
+from tidegate.quarantine.lifecycle import quoted
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed
 
@@ -66,8 +67,8 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
         RequestError: The ledger has no such run, nothing that it wrote can be put back, or it was undone already.
     """
     assert request.undoes is not None
-    lines = read(layout, pipeline.name)
-    key = next((name for name in (run_key(request.undoes), request.undoes) if _of_run(lines, name)), None)
+    lines = read(layout, pipeline.name, request.undoes)
+    key = find(lines, request.undoes)
     if key is None:
         raise RequestError(
             f"the ledger of pipeline {pipeline.name!r} has no line of run {request.undoes!r}: it wrote nothing, or has another id. "
@@ -94,14 +95,24 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
     return request, [*done, *texts]
 
 
-def read(layout: Layout, pipeline: str) -> list[Line]:
-    """The lines of a pipeline's ledger that a run wrote, oldest first."""
+def read(layout: Layout, pipeline: str, run: str) -> list[Line]:
+    """The ledger lines of a run, by its id or its key, and those of all undos; oldest first."""
+    keys = ", ".join(quoted(key) for key in _keys(run))
     # All columns, because a ledger that no newer run has written to lacks `undoes`.
     rows = store.select(
         layout.ops(pipeline, "ledger"),
-        "SELECT * FROM delta_table WHERE run_key IS NOT NULL ORDER BY recorded_at, batch_id",
+        f"SELECT * FROM delta_table WHERE run_key IN ({keys}) OR kind = '{identity.UNDO}' ORDER BY recorded_at, batch_id",
     )
     return [_line(row) for row in rows]
+
+
+def find(lines: Sequence[Line], run: str) -> str | None:
+    """The key of a run, by its id or its key; None if no line is of it."""
+    return next((key for key in _keys(run) if _of_run(lines, key)), None)
+
+
+def _keys(run: str) -> tuple[str, str]:
+    return run_key(run), run
 
 
 def commits(

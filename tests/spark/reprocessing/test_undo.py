@@ -77,9 +77,9 @@ def backfill_as(run_id: str, context: FlowContext, window: Window = FIRST_DAYS) 
 
 
 def planned(context: FlowContext, run: str, undo_id: str, **request: Any) -> FlowContext:
-    asked = run_as(undo_id, context, mode="undo", undoes=run, flows=(context.flow.name,), **request)
-    decided, _ = planning.plan(context.layout, context.pipeline, asked.request)
-    return dataclasses.replace(asked, run=dataclasses.replace(asked.run, request=decided))
+    requested = run_as(undo_id, context, mode="undo", undoes=run, flows=(context.flow.name,), **request)
+    decided, _ = planning.plan(context.layout, context.pipeline, requested.request)
+    return dataclasses.replace(requested, run=dataclasses.replace(requested.run, request=decided))
 
 
 def undo_as(undo_id: str, context: FlowContext, run: str, **request: Any) -> FlowContext:

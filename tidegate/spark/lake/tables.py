@@ -119,12 +119,12 @@ def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
 def version_of(path: Path, app_id: str, batch_id: int, newest: int) -> int | None:
     """The version of the commit of a transaction that is still in the log; None without one."""
     wanted = (app_id, batch_id)
-    found = (
+    matches = (
         commit.version
         for commit in commits(path, 0, newest)
         if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == wanted
     )
-    return next(found, None)
+    return next(matches, None)
 
 
 def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:

@@ -99,7 +99,7 @@ def undo_run(context: FlowContext) -> None:
     with leased_flow(context, work=f"undo in flow {flow.name!r}", holder=f"undo {context.attempt} of {name}"):
         if not context.request.dry_run:
             finish_pending(context)
-        lines = planning.read(context.layout, name)
+        lines = planning.read(context.layout, name, key)
         if planning.undone_by(lines, flow.name, key) is not None:
             context.report.notes.append(ALREADY_DONE)
             return
