@@ -87,6 +87,30 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
     return changes.where(~F.col("before").eqNullSafe(F.col("after")))
 
 
+def compare(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """Changes as from `net_changes` with the table's present row as ``now``, and what putting them back means, as ``_state``.
+
+    ``_state`` is ``update``, ``insert`` or ``delete`` for a row that is still as after the changes, ``as_before`` for one that is
+    again as before them, and ``changed`` for any other.
+    """
+    from pyspark.sql import functions as F
+
+    present = table.select(
+        *[F.col(f"`{key}`").alias(f"_now_{key}") for key in keys],
+        F.struct(*[F.col(f"`{name}`") for name in table.columns]).alias("now"),
+    )
+    same_key = [F.col(f"`{key}`").eqNullSafe(F.col(f"`_now_{key}`")) for key in keys]
+    joined = changes.join(present, same_key, "left").drop(*[f"_now_{key}" for key in keys])
+    state = (
+        F.when(F.col("now").eqNullSafe(F.col("before")), "as_before")
+        .when(~F.col("now").eqNullSafe(F.col("after")), "changed")
+        .when(F.col("after").isNull(), "insert")
+        .when(F.col("before").isNull(), "delete")
+        .otherwise("update")
+    )
+    return joined.withColumn("_state", state)
+
+
 def version(spark: SparkSession, path: Path) -> int:
     """The newest version."""
     return int(_snapshot(spark, path).version())

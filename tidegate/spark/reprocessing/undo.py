@@ -21,7 +21,6 @@ from tidegate import identity, json_codec
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.planning import undo as planning
-from tidegate.probes import delta
 from tidegate.quarantine import claims
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
@@ -29,18 +28,16 @@ from tidegate.spark.batch.split import Split
 from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import sinks, tables
-from tidegate.spark.reprocessing import pending_work
+from tidegate.spark.reprocessing import pending_work, undo_entries
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.batch.split import Decision
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.sinks import Transaction
 
-ENTRY = ("_row_id", "_app_id", "_batch_id")
-"""The columns that identify a quarantine entry."""
 KEYS_KEPT = 1_000
 """How many keys of rows of each kind are written down for people."""
 ALREADY_DONE = "an earlier attempt completed this request"
@@ -84,7 +81,7 @@ class Undo(Work):
     def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
         """Put the quarantine entries back."""
         assert split.refused is not None
-        sinks.put_back(split.refused, context.quarantine, ENTRY, txn)
+        sinks.put_back(split.refused, context.quarantine, undo_entries.KEYS, txn)
 
 
 def undo_run(context: FlowContext) -> None:
@@ -164,7 +161,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     keys, spark = context.flow.target.keys, context.spark
     versions = sorted(commit.version for commit in pending.commits)
     changes = _persisted(context, tables.net_changes(spark, context.live, versions, keys))
-    state = _persisted(context, _compared(changes, tables.read(spark, context.live), keys))
+    state = _persisted(context, tables.compare(changes, tables.read(spark, context.live), keys))
     counts = {row["_state"]: row["count"] for row in state.groupBy("_state").count().collect()}
     total, put_back = sum(counts.values()), counts.get("update", 0) + counts.get("insert", 0) + counts.get("delete", 0)
     _report_rows(context, pending, state, counts)
@@ -174,7 +171,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
         commit = tables.find_commit(context.quarantine, context.app_id, pending.number, newest)
         prepared = json_codec.from_plain(commit.metadata["prepared"], BatchRecord)
     else:
-        entries = _entries(context, pending, state)
+        entries = undo_entries.to_put_back(context, pending, state)
         deleted = changes.where("before IS NULL").count() if decision is not None else counts.get("delete", 0)
         prepared = BatchRecord(
             flow=context.flow.name,
@@ -187,7 +184,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
             upserted=total - deleted if decision is not None else put_back - deleted,
             unchanged=0 if decision is not None else total - put_back,
             undoes=pending.undoes,
-            **_counted(entries),
+            **undo_entries.count_states(entries),
         )
         if not put_back and not (prepared.quarantined or prepared.closed):
             context.report.notes.append(_nothing(pending, counts))
@@ -204,125 +201,6 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
 def _persisted(context: FlowContext, rows: DataFrame) -> DataFrame:
     context.persisted.append(rows.persist())
     return rows
-
-
-def _compared(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """The changes with the present row as ``now``, and ``_state``.
-
-    ``_state`` is ``update``, ``insert`` or ``delete`` for a row that is put back, ``as_before`` or ``changed`` for one that is left.
-    """
-    from pyspark.sql import functions as F
-
-    present = table.select(
-        *[F.col(f"`{key}`").alias(f"_now_{key}") for key in keys],
-        F.struct(*[F.col(f"`{name}`") for name in table.columns]).alias("now"),
-    )
-    same_key = [F.col(f"`{key}`").eqNullSafe(F.col(f"`_now_{key}`")) for key in keys]
-    joined = changes.join(present, same_key, "left").drop(*[f"_now_{key}" for key in keys])
-    state = (
-        F.when(F.col("now").eqNullSafe(F.col("before")), "as_before")
-        .when(~F.col("now").eqNullSafe(F.col("after")), "changed")
-        .when(F.col("after").isNull(), "insert")
-        .when(F.col("before").isNull(), "delete")
-        .otherwise("update")
-    )
-    return joined.withColumn("_state", state)
-
-
-def _entries(context: FlowContext, pending: Undo, state: DataFrame) -> DataFrame | None:
-    """The changes of quarantine entries to put back, as `sinks.put_back` takes them; None if there are none."""
-    from pyspark.sql import functions as F
-
-    path, spark = context.quarantine, context.spark
-    if not tables.exists(path):
-        return None
-    newest = tables.version(spark, path)
-    parts: list[DataFrame] = []
-    versions = [
-        version
-        for commit in pending.commits
-        if commit.kind != "replay"
-        and (version := tables.version_of(path, commit.app_id, commit.number, newest)) is not None
-    ]
-    if not all(delta.all_exist(path, delta.read_commit(path, version).files) for version in versions):
-        raise RequestError(
-            f"flow {context.flow.name!r}: the changes that run {pending.undoes} made to its quarantine entries were removed, possibly "
-            "by VACUUM, so it cannot be put back. Instead, correct the code or the suite and backfill its days"
-        )
-    if versions:
-        parts.append(_withdrawn(pending, tables.net_changes(spark, path, sorted(versions), ENTRY)))
-    parts += [_claimed(spark, context, commit.number) for commit in pending.commits if commit.kind == "replay"]
-    if not parts:
-        return None
-    entries = parts[0]
-    for part in parts[1:]:
-        entries = entries.unionByName(part)
-    present = tables.read(spark, path)
-    entries = _compared(entries.dropDuplicates(list(ENTRY)), present, ENTRY)
-    entries = entries.where(F.col("_state") == "update")
-    left = state.where("_state = 'changed'")
-    if "_row_id" in left.select("before.*").columns:
-        # Before, after and now: the entry of a record that made, or makes, a row that is left stays as it is.
-        ids = [left.select(F.col(f"{side}._row_id").alias("_row_id")) for side in ("before", "after", "now")]
-        kept = ids[0].union(ids[1]).union(ids[2]).where("_row_id IS NOT NULL").distinct()
-        entries = entries.join(kept, "_row_id", "left_anti")
-    entries = _persisted(context, entries.select(*ENTRY, "before", "after"))
-    return entries if entries.limit(1).count() else None
-
-
-def _withdrawn(pending: Undo, changes: DataFrame) -> DataFrame:
-    """Entries are never deleted: one that the run created is withdrawn."""
-    from pyspark.sql import functions as F
-
-    created = _with_fields(
-        "after",
-        state=F.lit("withdrawn"),
-        changed_by=F.lit(pending.requested_by),
-        changed_at=F.timestamp_millis(F.lit(pending.planned_at_ms)),
-        reason=F.lit(f"undo {pending.number}"),
-    )
-    return changes.where("after IS NOT NULL").withColumn("before", F.coalesce("before", created))
-
-
-def _claimed(spark: SparkSession, context: FlowContext, number: int) -> DataFrame:
-    """The entries that a replay closed, as open ones before and as they are after: several commits without an id made them."""
-    from pyspark.sql import functions as F
-
-    closed = tables.read(spark, context.quarantine).where(f"_replay = {number} AND state = 'replayed'")
-    rows = closed.select(*ENTRY, F.struct(*[F.col(f"`{name}`") for name in closed.columns]).alias("after"))
-    nothing = F.lit(None)
-    opened = _with_fields(
-        "after",
-        state=F.lit("open"),
-        changed_by=nothing.cast("string"),
-        changed_at=nothing.cast("timestamp"),
-        _replay=nothing.cast("bigint"),
-    )
-    return rows.select(*ENTRY, opened.alias("before"), "after")
-
-
-def _with_fields(struct: str, **fields: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    changed = F.col(struct)
-    for name, value in fields.items():
-        changed = changed.withField(name, value)
-    return changed
-
-
-def _counted(entries: DataFrame | None) -> dict[str, Any]:
-    """The counts of a ledger line about entries: opened again with their rules, and closed."""
-    from pyspark.sql import functions as F
-
-    if entries is None:
-        return {}
-    opened = entries.where("before.state = 'open' AND after.state <> 'open'")
-    rules = opened.select(F.explode("before.rules").alias("rule")).groupBy("rule").count().collect()
-    return {
-        "quarantined": opened.count(),
-        "rules": {row["rule"]: row["count"] for row in rules},
-        "closed": entries.where("before.state <> 'open' AND after.state = 'open'").count(),
-    }
 
 
 def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: dict[str, int]) -> None:
