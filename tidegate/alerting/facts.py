@@ -53,7 +53,7 @@ class FlowRun:
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnds:
-    """How the last runs of a flow ended, in every mode except a replay and a dry run."""
+    """How the last runs of a flow ended, in every mode that reads what is new, except dry runs."""
 
     failure: str | None = None
     """Why the last run failed, which run that was, and where its report is; None if it did not fail."""
