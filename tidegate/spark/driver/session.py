@@ -62,6 +62,7 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     session = builder.getOrCreate()
     # Below FATAL, Spark logs the text of errors, which quotes data; the failure of a flow is written to the lake instead.
     session.sparkContext.setLogLevel("FATAL")
-    # py4j logs the exceptions of micro-batches with the same texts.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # py4j and PySpark log exceptions with the same texts.
+    for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return session
