@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -53,6 +54,14 @@ RAISED: dict[str, TidegateError] = {
         correct="give the command again",
         accept="tidegate run shop --accept silver:deleted=355",
     ),
+    "TransformRefusedError": errors.TransformRefusedError(
+        dataclasses.replace(VERDICT, suite=""),
+        transform="flights:clean",
+        raised=["CAST_INVALID_INPUT", "ValueError"],
+        problem="on more rows than allowed",
+        remedy="Correct it",
+        share=0.1,
+    ),
     "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
     "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", expected="A", actual="B"),
     "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", expected="A", actual="B"),
@@ -70,7 +79,10 @@ TRANSIENT = {
 }
 EXIT_CODES = {
     os.EX_USAGE: {"RequestError"},
-    os.EX_DATAERR: {"GateRefusedError", "ContractRefusedError", "RewriteRefusedError", "OffsetsExpiredError", "GapError"},
+    os.EX_DATAERR: {
+        "RefusedError", "GateRefusedError", "TransformRefusedError", "ContractRefusedError", "RewriteRefusedError",
+        "OffsetsExpiredError", "GapError",
+    },
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
     os.EX_CONFIG: {
@@ -115,6 +127,24 @@ def test_a_refusal_names_failed_expectations_with_counts_and_no_values() -> None
     assert "not_null(origin) (40 of 1,000 rows break it, mostly 0.99)" in message
     assert "batch 3 refused by suite 'flights/silver'" in message
     assert describe_error(RAISED["GateRefusedError"])["verdict"]["outcome"] == "refused"
+
+
+def test_a_refusal_because_of_the_transform_names_flow_classes_and_next_step() -> None:
+    assert RAISED["TransformRefusedError"].message == (
+        "flow 'silver': batch 3 refused: transform 'flights:clean' raises CAST_INVALID_INPUT, ValueError on more rows than allowed. "
+        "Correct it, then run the flow again: it tries the same batch again."
+    )
+
+
+def test_every_refusal_says_what_its_batch_waits_for() -> None:
+    refusals = {name for name, kind in KINDS.items() if issubclass(kind, errors.RefusedError)} - {"RefusedError"}
+    waiting = {name: RAISED[name].waits_for() for name in refusals}  # type: ignore[attr-defined]  # checked above
+    assert {waits.pop("batch_id") for waits in waiting.values()} == {3}
+    assert {name: sorted(waits) for name, waits in waiting.items()} == {
+        "GateRefusedError": ["code_fingerprint", "suite_fingerprint"],
+        "TransformRefusedError": ["code_fingerprint", "transform_error_share"],
+        "ContractRefusedError": ["declared", "schema_change_id"],
+    }
 
 
 def test_a_gap_names_the_lost_offsets_and_the_command_that_accepts_it() -> None:

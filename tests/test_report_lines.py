@@ -109,3 +109,7 @@ def test_the_log_of_a_task_has_the_version_and_the_verdicts_as_well() -> None:
         "batch 3, warning: not_null(customer) (2 of 9 rows break it, mostly 0.7)",
         "batch 3: passed by suite orders/silver",
     ]
+    without_suite = replace(verdict, suite="", outcome="refused", results=())
+    assert (
+        list(log_lines(flow("silver", "refused", verdicts=[without_suite])))[-1] == "batch 3: refused by its transform"
+    )

@@ -163,10 +163,18 @@ class CheckpointCorruptError(CheckpointError):
 _RETRY_BATCH = "run the flow again: it tries the same batch again"
 
 
-class GateRefusedError(TidegateError):
-    """A critical expectation refused the batch: the target is unchanged, and the next run tries the same batch again."""
+class RefusedError(TidegateError):
+    """A batch was refused: nothing of it was written, and it waits until something changes."""
 
     exit_code = EX_DATAERR
+
+    def waits_for(self) -> dict[str, Any]:
+        """The batch, and what has to change before another attempt may pass; stored beside the checkpoint for `plan`."""
+        raise NotImplementedError
+
+
+class GateRefusedError(RefusedError):
+    """A critical expectation refused the batch: the target is unchanged, and the next run tries the same batch again."""
 
     def __init__(self, verdict: Verdict) -> None:
         failed = ", ".join(result.summary() for result in verdict.refusing())
@@ -177,8 +185,50 @@ class GateRefusedError(TidegateError):
         )
         self.verdict = verdict
 
+    def waits_for(self) -> dict[str, Any]:
+        """A change of the suite, or of the transform's module."""
+        return {
+            "batch_id": self.verdict.batch_id,
+            "suite_fingerprint": self.verdict.suite_fingerprint,
+            "code_fingerprint": self.verdict.code_fingerprint,
+        }
 
-class ContractRefusedError(TidegateError):
+
+class TransformRefusedError(RefusedError):
+    """The transform raises on rows of the batch that cannot go to quarantine, because they are too many, or make a group.
+
+    Args:
+        verdict: The refusal, with a result for each class of exception.
+        transform: Its name.
+        raised: The classes of the exceptions: error conditions of Spark, types of Python exceptions.
+        problem: Why the rows do not go to quarantine, as the rest of a sentence.
+        remedy: What a person can do, as a clause without full stop.
+        share: The declared `transform_error_share`.
+    """
+
+    def __init__(
+        self, verdict: Verdict, *, transform: str, raised: Sequence[str], problem: str, remedy: str, share: float | None
+    ) -> None:
+        next_step = _RETRY_BATCH if verdict.is_batch else "repeat it: nothing was written"
+        super().__init__(
+            f"flow {verdict.flow!r}: {verdict.label} refused: transform {transform!r} raises {', '.join(raised)} {problem}. "
+            f"{remedy}, then {next_step}."
+        )
+        self.verdict = verdict
+        self.transform = transform
+        self.raised = tuple(raised)
+        self.transform_error_share = share
+
+    def waits_for(self) -> dict[str, Any]:
+        """A change of the transform's module, or of the declared share."""
+        return {
+            "batch_id": self.verdict.batch_id,
+            "code_fingerprint": self.verdict.code_fingerprint,
+            "transform_error_share": self.transform_error_share,
+        }
+
+
+class ContractRefusedError(RefusedError):
     """A frozen contract refused a batch: nothing of it was written, and it waits until a person answers.
 
     Args:
@@ -191,8 +241,6 @@ class ContractRefusedError(TidegateError):
         breaks: ``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on a changed field.
         is_replay: Whether a replay of quarantined entries was refused: then no batch waits.
     """
-
-    exit_code = EX_DATAERR
 
     def __init__(
         self,
@@ -221,6 +269,10 @@ class ContractRefusedError(TidegateError):
         self.changes = tuple(changes)
         self.declared = declared
         self.breaks = tuple(breaks)
+
+    def waits_for(self) -> dict[str, Any]:
+        """An answer, or a change of the declared schema or contract."""
+        return {"batch_id": self.batch_id, "schema_change_id": self.schema_change_id, "declared": self.declared}
 
 
 class RewriteRefusedError(TidegateError):

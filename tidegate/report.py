@@ -22,7 +22,7 @@ FORMAT = 1
 """Incremented when a reader of the old format would misread the new one."""
 
 FlowState = Literal["waiting", "running", "done", "idle", "refused", "failed", "skipped"]
-"""``idle``: there was no new input. ``refused``: a gate refused a batch. ``skipped``: an upstream flow failed."""
+"""``idle``: there was no new input. ``refused``: a batch was (`tidegate.errors.RefusedError`). ``skipped``: an upstream flow failed."""
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -69,6 +69,7 @@ class Verdict:
     """The transaction under which ``batch_id`` counts: the numbers of backfills and replays are not those of batches
     (`tidegate.identity`)."""
     suite: str
+    """Empty if its transform raises: then no suite judged it."""
     suite_fingerprint: str
     code_fingerprint: str
     """Of the flow's transform module, from which ``plan`` sees whether a retry may pass."""

@@ -207,7 +207,8 @@ def test_the_reference_lists_exactly_these_rules() -> None:
 
 def test_every_threshold_belongs_to_one_rule() -> None:
     used = [rule.threshold for rule in RULES.values() if rule.threshold is not None]
-    assert sorted(used) == sorted(field.name for field in dataclasses.fields(Thresholds))
+    # Beyond this one no alert opens, but a batch is refused.
+    assert sorted([*used, "transform_error_share"]) == sorted(field.name for field in dataclasses.fields(Thresholds))
 
 
 DISABLED: dict[str, dict[str, Any]] = {

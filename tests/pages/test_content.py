@@ -14,6 +14,7 @@ from tidegate.layout import Layout
 from tidegate.ops import ledger
 from tidegate.pages.content import Content
 from tidegate.pages.site import export
+from tidegate.report import ExpectationResult
 
 FLIGHTS = samples.flights()
 
@@ -126,6 +127,27 @@ def test_after_a_full_refresh_a_batch_does_not_show_schema_changes_of_the_earlie
     for refresh, own, other in ((0, "gate", "terminal"), (1, "terminal", "gate")):
         html = page(layout, f"v1-{refresh}-batch-1")
         assert f"<td>{own}</td>" in html and f"<td>{other}</td>" not in html
+
+
+def test_the_page_of_a_batch_on_which_its_transform_raises_has_the_class_of_the_exception(layout: Layout) -> None:
+    raised = ExpectationResult(
+        expectation="transform_error",
+        rule="transform_error(CAST_INVALID_INPUT)",
+        severity="critical",
+        success=False,
+        evaluated=300,
+        unexpected=31,
+    )
+    sample = samples.batch(1, outcome="refused")
+    assert sample.verdict is not None
+    verdict = dataclasses.replace(sample.verdict, suite="", results=(raised,))
+    samples.fill(layout, samples.batch(0), dataclasses.replace(sample, verdict=verdict))
+
+    assert outcomes(layout)[0] == ("batch 1", "refused")
+    html = page(layout, "v1-0-batch-1")
+    assert "Its transform raises: nothing was written" in html and "A critical expectation" not in html
+    assert "transform_error(CAST_INVALID_INPUT)" in html and "No suite judged the batch" in html
+    assert "transform_error(CAST_INVALID_INPUT)" in page(layout, "index")
 
 
 REFUSED = {"event": "refused", "decision": "freeze", "schema_change_id": "0a1b2c3d4e5f"}

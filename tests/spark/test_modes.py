@@ -175,7 +175,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     feed = rows._changed_rows(flow_context, arrived.bronze)
     output_rows, refused = {}, None
     try:
-        output = rows._transform(flow_context, schema_changes.parse(feed))
+        output = rows.transform_parsed(flow_context, schema_changes.parse(feed))
         output = schema_changes.apply_contract(output, *rows._measure(feed, output, schema_changes), 0, decided=False)
         schema_changes.record(0)
         output_rows = {row["id"]: row.asDict(recursive=True) for row in output.collect()}

@@ -33,6 +33,9 @@ from tidegate.spec.thresholds import Thresholds
         ("rate_share", 1.1),
         ("quarantine_share", -0.1),
         ("quarantine_share", 2),
+        ("transform_error_share", -0.1),
+        ("transform_error_share", 1.1),
+        ("transform_error_share", True),
         ("quarantine_rows", -1),
         ("quarantine_hours", 0),
         ("freshness_hours", 0),
@@ -121,6 +124,20 @@ def test_a_threshold_that_cannot_apply_to_its_flow_is_refused(
     with pytest.raises(FieldError, match=f"flow 'silver': thresholds.{name}=9 .*{allowed}"):
         Pipeline(name="shop", flows=_chain(**given), schedule=schedule)
     Pipeline(name="shop", flows=_chain(**{name: None}), schedule=schedule)
+
+
+def test_the_share_of_rows_that_cannot_be_transformed_applies_to_a_flow_whose_transform_treats_rows() -> None:
+    share = Thresholds(transform_error_share=0.2)
+    Pipeline(name="shop", flows=_chain(transform_error_share=0.2))
+    Pipeline(name="shop", flows=_chain(), thresholds=share)
+    with pytest.raises(
+        FieldError, match=r"flow 'bronze': thresholds\.transform_error_share=0\.2 .*whose transform treats rows"
+    ):
+        Pipeline(name="shop", flows=(_flow(thresholds=share),))
+    daily = Table("gold.shop", keys=("a",))
+    gold = Flow(name="gold", source=ChangeFeed("silver.shop"), transform="shop:daily", target=daily, thresholds=share)
+    with pytest.raises(FieldError, match=r"flow 'gold': thresholds\.transform_error_share=0\.2"):
+        Pipeline(name="shop", flows=(*_chain(), gold))
 
 
 def test_a_threshold_of_a_pipeline_must_apply_to_one_of_its_flows() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.resolved import resolved, resolved_flow
 from tests.spark_files import Checkpoint, DeltaLog, add, delta_offset
@@ -78,13 +79,13 @@ class SampleProject:
     def plan(self, *flows: Flow, pipeline: Pipeline = TRIPS) -> lag.Plan:
         return lag.plan(self.environment, resolved(pipeline, self.environment.project), flows or pipeline.flows)
 
-    def refuse(self, batch_id: int) -> None:
-        """Record a refusal of silver, as the job does."""
+    def refuse(self, batch_id: int, **waits_for: Any) -> None:
+        """Record a refusal of silver, as the job does; by its gate unless ``waits_for`` says otherwise."""
         path = self.layout.refusal("trips", "silver", 1, 0)
         note = {
             "batch_id": batch_id,
-            "suite_fingerprint": fingerprints.suite_fingerprint(self.suite),
             "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs" / "flights.py"),
+            **(waits_for or {"suite_fingerprint": fingerprints.suite_fingerprint(self.suite)}),
         }
         path.write_text(json.dumps(note))
 

@@ -12,7 +12,7 @@ from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import checkpoint, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
-from tidegate.spec import Pipeline
+from tidegate.spec import Pipeline, Thresholds
 
 
 def test_a_refused_batch_waits_for_a_person_and_blocks_downstream_flows(project: SampleProject) -> None:
@@ -51,6 +51,21 @@ def test_changed_code_lets_a_refused_batch_be_judged_again(project: SampleProjec
     project.refuse_silver()
     other = replace(SILVER, transform="clickstream:clean")
     assert project.measure(other, Pipeline(name="trips", flows=(BRONZE, other))).has_work is True
+
+
+def test_a_batch_on_which_the_transform_raises_waits_for_its_code_or_its_share(project: SampleProject) -> None:
+    project.refuse_silver()
+    project.refuse(1, transform_error_share=0.1)
+    project.suite.write_text(json.dumps({"name": "trips/silver", "expectations": [{"type": "x"}]}))
+    lag = project.measure(SILVER)
+    assert (lag.refused, lag.has_work) == (True, False)
+    assert lag.reason == "waits: batch 1 was refused, because transform flights:clean raises; correct the transform"
+
+    for changed in (
+        replace(SILVER, transform="clickstream:clean"),
+        replace(SILVER, thresholds=Thresholds(transform_error_share=0.5)),
+    ):
+        assert project.measure(changed, Pipeline(name="trips", flows=(BRONZE, changed))).has_work is True
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"batch_id": 0}', "{"])

@@ -70,7 +70,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "refused": Rule(
         severity="critical",
-        meaning="a batch that a gate or a contract refused waits",
+        meaning="a batch waits that a gate or a contract refused, or because its transform raises",
         while_off=True,
         cause=conditions.refused,
         below=BLOCKED,

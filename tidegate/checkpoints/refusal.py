@@ -1,8 +1,8 @@
 """Refused batches, and the decision of a person to quarantine one as a whole.
 
-A batch that its gate refused stays pending. Two small files next to the checkpoint, which `plan` reads without a JVM, record
-which batch was refused, by which suite and code, and the decision to quarantine all of its rows, with who and why. A
-decision applies to one batch and is deleted when that batch is recorded in the ledger.
+A batch that its gate refused, or on whose rows its transform raises, stays pending. Two small files next to the checkpoint,
+which `plan` reads without a JVM, record which batch was refused, by which suite and code, and the decision to quarantine all
+of its rows, with who and why. A decision applies to one batch and is deleted when that batch is recorded in the ledger.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> No
 
     Args:
         ref: The flow's checkpoint; the caller holds its lease.
-        refusal: ``batch_id``, and the fingerprints of the suite and code, or contract, that refused it.
+        refusal: See `tidegate.errors.RefusedError.waits_for`.
     """
     if progress.read(ref.path(layout)).pending_batch == refusal["batch_id"]:
         json_codec.write(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), refusal)
@@ -53,15 +53,15 @@ def recorded(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
 
 
 def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
-    """The pending batch, if its gate refused it; None when no batch is pending or its contract refused it.
+    """The pending batch, if its gate or its transform refused it; None when no batch is pending or its contract refused it.
 
     Raises:
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
     refusal = recorded(layout, ref)
     pending = progress.read(ref.path(layout)).pending_batch
-    by_gate = refusal.get("batch_id") == pending and "schema_change_id" not in refusal
-    return pending if pending is not None and by_gate else None
+    may_be_taken = refusal.get("batch_id") == pending and "schema_change_id" not in refusal
+    return pending if pending is not None and may_be_taken else None
 
 
 def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str) -> int:

@@ -134,7 +134,7 @@ class Line:
     record: BatchRecord | None
     """None if a gate or a contract refused it, or if it is not recorded yet. A refused batch waits; a backfill does not."""
     suite: str | None
-    """The suite that judged it last; None without a gate, and if its contract refused it before."""
+    """The suite that judged it last; None without a gate, and if its contract refused it before; empty if its transform raised."""
     judged: str | None
     """Outcome of its last verdict."""
     unmet: tuple[str, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
@@ -16,8 +16,7 @@ from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
-    ContractRefusedError,
-    GateRefusedError,
+    RefusedError,
 )
 from tidegate.probes import delta
 from tidegate.quarantine import decision
@@ -217,7 +216,7 @@ def _drain(context: FlowContext) -> None:
         try:
             query.awaitTermination()
         except Exception as error:
-            if raised and isinstance(raised[0], GateRefusedError | ContractRefusedError):
+            if raised and isinstance(raised[0], RefusedError):
                 record_refusal(context, raised[0])
             raise (raised[0] if raised else error) from error
         finally:
@@ -225,16 +224,6 @@ def _drain(context: FlowContext) -> None:
                 query.stop()
 
 
-def record_refusal(context: FlowContext, error: GateRefusedError | ContractRefusedError) -> None:
+def record_refusal(context: FlowContext, error: RefusedError) -> None:
     """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
-    refused: dict[str, Any]
-    if isinstance(error, ContractRefusedError):
-        refused = {"batch_id": error.batch_id, "schema_change_id": error.schema_change_id, "declared": error.declared}
-    else:
-        verdict = error.verdict
-        refused = {
-            "batch_id": verdict.batch_id,
-            "suite_fingerprint": verdict.suite_fingerprint,
-            "code_fingerprint": verdict.code_fingerprint,
-        }
-    refusal.record(context.layout, context.ref, refused)
+    refusal.record(context.layout, context.ref, error.waits_for())

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
-from tidegate.errors import (
-    ContractRefusedError,
-    GateRefusedError,
-    LakeUnwritableError,
-    RewriteRefusedError,
-    TidegateError,
-)
+from tidegate.errors import LakeUnwritableError, RefusedError, RewriteRefusedError, TidegateError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -229,7 +223,7 @@ class _Job:
                 raise self.blocked[flow.name]
             runs.load(self.request, flow)(self._context(spark, resolved, flow_report))
             flow_report.state = "done" if flow_report.batches or flow_report.impact is not None else "idle"
-        except (GateRefusedError, ContractRefusedError, RewriteRefusedError) as refusal:
+        except (RefusedError, RewriteRefusedError) as refusal:
             flow_report.state, flow_report.error = "refused", describe_error(refusal)
         except Exception as error:
             flow_report.state, flow_report.error = "failed", describe_error(error)

@@ -144,6 +144,10 @@ def _has_schedule(pipeline: Pipeline, _: Flow) -> bool:
     return pipeline.schedule is not None
 
 
+def _transforms_rows(_: Pipeline, flow: Flow) -> bool:
+    return flow.transform is not None and not flow.kind.has_groups
+
+
 _EXTERNAL = (_reads_external, "only for a flow that reads files, a topic or a table of another pipeline")
 _SCHEDULED = (_has_schedule, "only with a schedule")
 _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
@@ -154,6 +158,7 @@ _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
     "lag_intervals": _SCHEDULED,
     "expiry_runs": (lambda _, flow: isinstance(flow.source, KafkaSource), "only for a flow that reads a topic"),
     "freshness_hours": (lambda _, flow: flow.target.event_time is not None, "only for a target with event_time"),
+    "transform_error_share": (_transforms_rows, "only for a flow whose transform treats rows"),
 }
 """Thresholds that do not apply to every flow, with the condition."""
 

@@ -1,4 +1,4 @@
-"""Limits for alerts, part of a pipeline's declaration.
+"""Limits for alerts, and the share of rows on which a transform may raise; part of a pipeline's declaration.
 
 The defaults follow the usual alerts for Structured Streaming, per run because a run is bounded. None turns a rule off.
 The rules: `tidegate.alerting.rules`.
@@ -67,6 +67,9 @@ class Thresholds:
     freshness_hours: float | None = None
     """The newest event time in the table is older, in hours. Needs the table's ``event_time``; a date counts from midnight
     UTC."""
+    transform_error_share: float | None = 0.1
+    """The transform raises on a larger share of a batch's rows, 0 to 1: the batch is refused. Up to this share, or for a single
+    row, the rows go to quarantine; None sends any number of rows there, 0 none. Only for a flow whose transform treats rows."""
 
     def __post_init__(self) -> None:
         for name in _RUNS:
@@ -80,7 +83,8 @@ class Thresholds:
             self._check(name, whole=name == "quarantine_hours", above=0, up_to=up_to, allowed=allowed)
         for name in ("processed_share", "rate_share"):
             self._check(name, whole=False, above=0, up_to=1, allowed="a share above 0, up to 1, or None")
-        self._check("quarantine_share", whole=False, above=-1e-9, up_to=1, allowed="a share from 0 to 1, or None")
+        for name in ("quarantine_share", "transform_error_share"):
+            self._check(name, whole=False, above=-1e-9, up_to=1, allowed="a share from 0 to 1, or None")
 
     @property
     def declared(self) -> tuple[str, ...]:

@@ -326,6 +326,11 @@ def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_i
             schema_change_id = evolution.open_schema_change(layout, resolved)
             wait = f"waits: batch {batch_id} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
             return wait if schema_change_id is not None else None
+        if "transform_error_share" in note:
+            share = resolved.pipeline.thresholds_of(resolved.flow).transform_error_share
+            current = {"code_fingerprint": resolved.code_fingerprint(), "transform_error_share": share}
+            wait = f"waits: batch {batch_id} was refused, because transform {resolved.flow.transform} raises; correct the transform"
+            return wait if all(note.get(name) == value for name, value in current.items()) else None
         if resolved.flow.gate is None or resolved.suite is None:
             return None
         current = {

@@ -16,7 +16,7 @@ from tidegate.errors import (
     TidegateError,
     UnexpectedError,
 )
-from tidegate.spark.driver.failures import translate
+from tidegate.spark.driver.failures import python_type, translate, value_error
 
 MESSAGES: list[tuple[str, type[TidegateError], bool]] = [
     ("java.io.IOException: No space left on device", LakeUnwritableError, True),
@@ -61,6 +61,32 @@ def test_the_message_has_the_innermost_condition_and_no_value() -> None:
 
     assert "CAST_INVALID_INPUT" in error.message
     assert "secret" not in error.message
+
+
+FRAME = '  File "jobs.py", line 3, in clean\n    raise Odd(value)\n          ^^^^^^^^^^\n'
+HEAD = "Traceback (most recent call last):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"{HEAD}{FRAME}ValueError: secret@example.org", "ValueError"),
+        (f"{HEAD}{FRAME}clean.<locals>.Odd: secret@example.org\nTypeError: secret@example.org", "Odd"),
+        (f"{HEAD}{FRAME}pyarrow.lib.ArrowInvalid: Could not convert 'secret@example.org'", "ArrowInvalid"),
+        (f"{HEAD}{FRAME}KeyError: 1\n\nThe above exception was …:\n\n{HEAD}{FRAME}LookupError", "LookupError"),
+        ("secret@example.org", "Exception"),
+        ("", "Exception"),
+    ],
+)
+def test_the_type_of_a_python_exception_is_read_from_its_traceback_and_never_from_its_message(
+    text: str, name: str
+) -> None:
+    assert python_type(text) == name
+
+
+def test_no_exception_of_python_itself_is_that_of_a_value() -> None:
+    assert value_error(ValueError("secret@example.org")) is None
+    assert value_error(SpecError("fix it")) is None
 
 
 def test_a_tidegate_error_is_returned_unchanged() -> None:

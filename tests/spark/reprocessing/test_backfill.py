@@ -18,7 +18,7 @@ from tests.deployment import Deployment
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tidegate.checkpoints import rewrite
-from tidegate.errors import RewriteRefusedError, SpecError
+from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
 from tidegate.quarantine import decision
@@ -29,7 +29,7 @@ from tidegate.spark.flow import run_flow
 from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import backfill, pending_work
-from tidegate.spec import RewriteLimits
+from tidegate.spec import RewriteLimits, Thresholds
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -389,3 +389,42 @@ def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window
     assert totals == {1: 0, 2: 1020, 3: 0, 4: 1040, 5: 0, 6: 0, 7: 0}, "silver has no order of day 3"
     (line,) = gold.report.batches
     assert (line.groups, line.upserted, line.unchanged) == (2, 2, 0)
+
+
+def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if_the_keys_were_made_from_them(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of orders 2 and 6 the event time raises. The window has order 2; order 6 stays as it is."""
+
+    def raising(rows: DataFrame) -> DataFrame:
+        day = "date_from_unix_date(at + 0 * (1 DIV (id - 2)) + 0 * (1 DIV (id - 6)))"
+        return rows.selectExpr("*", f"{day} AS day")
+
+    def lenient() -> FlowContext:
+        limits = Thresholds(transform_error_share=0.5)
+        flow = dataclasses.replace(SILVER, transform="orders:clean", thresholds=limits)
+        return context_of(place, flow, raising, mode="backfill")
+
+    before = amounts(silver(place))
+    with pytest.raises(TransformRefusedError, match=r"backfill 0 refused: .* DIVIDE_BY_ZERO on more rows than allowed"):
+        backfill.backfill(silver(place, raising), FIRST_DAYS)
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", fail)
+        with pytest.raises(ConnectionError):
+            backfill.backfill(lenient(), FIRST_DAYS)
+    assert amounts(silver(place)) == before
+
+    later = lenient()
+    backfill.finish_pending(later)
+
+    (line,) = later.report.batches
+    assert (line.read, line.quarantined, line.deleted, line.imbalance()) == (3, 1, 1, 0)
+    assert amounts(later) == {number: amount for number, amount in before.items() if number != 2}
+    (entry,) = orders.table(later.quarantine)
+    assert (json.loads(entry["record"])["id"], entry["rules"]) == (2, ["transform_error(DIVIDE_BY_ZERO)"])
+    assert [path.name for path in pending_work.folder(later).iterdir()] == ["0.json"]
+
+    corrected = silver(place, clean)
+    backfill.backfill(corrected, FIRST_DAYS)
+    assert amounts(corrected) == before
+    assert [row["state"] for row in orders.table(corrected.quarantine)] == ["replayed"]

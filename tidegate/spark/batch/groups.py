@@ -11,8 +11,9 @@ from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger
+from tidegate.spark.batch import ledger, transform_errors
 from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, sinks, tables
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
 
     Raises:
         SpecError: The transform does not return one row per group.
+        TransformRefusedError: The transform raises on a value.
         GateRefusedError: A critical expectation is below its ``mostly``. The gate of a group flow never quarantines,
             because the table would keep the outdated row of a withheld group.
     """
@@ -54,7 +56,14 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
     changed = _changed_groups(context, batch)
     if changed is None:
         return None
-    groups, rows = _recompute_checked(context, changed, batch_id)
+    try:
+        groups, rows = _recompute_checked(context, changed, batch_id)
+    except Exception as error:
+        if (raised := value_error(error)) is None:
+            raise
+        problem = "for some group; no group is quarantined, because the table would keep its outdated row"
+        # From None: the cause may quote values of the data.
+        raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
     if context.gate is not None:
         _judge(context, groups, batch_id)
     changes = merge_source(context, groups, changed.keys, rows, changed.rows)

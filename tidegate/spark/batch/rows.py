@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate import report
+from tidegate import identity, report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.spark.batch import groups, quarantine
+from tidegate.spark.batch import groups, quarantine, transform_errors
 from tidegate.spark.batch.split import Decision, Settled, Split
+from tidegate.spark.batch.transform_errors import Parted
+from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import contracts, parse
 from tidegate.spark.lake import sinks, tables
 
@@ -103,6 +106,7 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     Raises:
         SpecError: The transform drops a column that it must return, or does not return the keys.
         LedgerImbalanceError: It drops or adds rows.
+        TransformRefusedError: It raises on a larger share of the rows than declared.
         GateRefusedError: A critical expectation is below its ``mostly``.
         ContractRefusedError: The records have schema changes that a frozen contract refuses.
     """
@@ -113,9 +117,13 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         if schema_changes is not None
         else parse.keyed_feed(feed, context.resolved.source_keys)
     )
-    output = _transform(context, records).persist()
-    context.persisted.append(output)
-    before, after = _measure(records if schema_changes is None else feed, output, schema_changes)
+
+    def evaluate(parted: Parted) -> tuple[DataFrame, Row, Row]:
+        output = parted.add_bypassing(transform_parsed(context, parted.rows)).persist()
+        context.persisted.append(output)
+        return output, *_measure(records if schema_changes is None else feed, output, schema_changes)
+
+    output, before, after = _evaluated(context, records, evaluate, batch_id, decision)
     if before["_rows"] == 0:
         return None
     one_to_one = (before["_rows"], before["_ids"]) == (after["_rows"], after["_ids"])
@@ -149,16 +157,55 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     )
 
 
+def _evaluated(
+    context: FlowContext,
+    records: DataFrame,
+    evaluate: Callable[[Parted], tuple[DataFrame, Row, Row]],
+    batch_id: int,
+    decision: Decision,
+) -> tuple[DataFrame, Row, Row]:
+    """Step 1, once more without the rows on which the transform raises, if it does."""
+    decided = decision.quarantined
+    parted = transform_errors.part_decided(context, records, batch_id) if decided else Parted(rows=records)
+    try:
+        return evaluate(parted)
+    except Exception as error:
+        if (raised := value_error(error)) is None:
+            raise
+    if decided:
+        raise SpecError(
+            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and today's transform raises {raised} on "
+            "rows that passed then. Undo the change for one run, then apply it again."
+        )
+    parted = transform_errors.part(context, records, lambda rows: transform_parsed(context, rows), raised, batch_id)
+    if parted.raised:
+        context.report.notes.append(
+            f"{identity.label(context.app_id, batch_id)}: transform {context.flow.transform!r} raises {parted.describe()}, which are in "
+            f"quarantine: correct it, then tidegate quarantine replay {context.pipeline.name} {context.flow.name}"
+        )
+    try:
+        return evaluate(parted)
+    except Exception as error:
+        if (raised := value_error(error)) is None:
+            raise
+    raise transform_errors.refused(context, batch_id, {raised: None}, transform_errors.NOT_BY_ROW)
+
+
 def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
     """The output of today's transform for rows of the change feed, with ``_filtered``, ``_deleted`` and ``_broken``.
 
     Raises:
         SpecError: The transform drops a column that it must return, or does not return the keys.
     """
+    return transform_parsed(context, parse_records(context, batch))
+
+
+def parse_records(context: FlowContext, batch: DataFrame) -> DataFrame:
+    """Rows of the change feed as typed rows with ``_row_id`` and ``_origin``, the input of the transform."""
     feed = _changed_rows(context, batch)
     if context.resolved.landing is not None:
-        return _transform(context, contracts.SchemaChanges(context).parse(feed))
-    return _transform(context, parse.keyed_feed(feed, context.resolved.source_keys))
+        return contracts.SchemaChanges(context).parse(feed)
+    return parse.keyed_feed(feed, context.resolved.source_keys)
 
 
 def _changed_rows(context: FlowContext, batch: DataFrame) -> DataFrame:
@@ -193,8 +240,12 @@ def _measure(records: DataFrame, output: DataFrame, schema_changes: contracts.Sc
     return rows[0], rows[1]
 
 
-def _transform(context: FlowContext, records: DataFrame) -> DataFrame:
-    """The transform's output with ``_filtered``, ``_deleted`` and ``_broken`` (built-in rules) on every row."""
+def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
+    """The transform's output with ``_filtered``, ``_deleted`` and ``_broken`` (built-in rules) on every row.
+
+    Args:
+        records: As `parse_records` returns them.
+    """
     from pyspark.sql import functions as F
 
     name, target = context.flow.transform, context.flow.target
@@ -265,8 +316,10 @@ def _flagged(
                 "with today's transform or schema. Undo the change for one run, then apply it again."
             )
         return decided, None
+    taken_out = context.work.take_out_decision(context, batch_id) is not None
     if context.gate is None:
-        return output.withColumn("_errors", F.col("_broken")), None
+        broken = F.array_union(F.array(F.lit(refusal.RULE)), "_broken") if taken_out else F.col("_broken")
+        return output.withColumn("_errors", broken), None
     # Not judged: deletes, which may have only their key, and rows that are broken or filtered.
     judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
     flagged = context.gate.flag(output, judged)
@@ -278,7 +331,7 @@ def _flagged(
     verdict = context.gate.judge(
         flagged.where(judged), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id
     )
-    if context.work.take_out_decision(context, batch_id) is not None:
+    if taken_out:
         return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
         _record_verdict(context, verdict)

@@ -5,6 +5,7 @@ A message has the error condition and the class name, never Spark's own text, be
 
 from __future__ import annotations
 
+import builtins
 import re
 
 from tidegate.errors import (
@@ -38,6 +39,17 @@ _FILE_MISSING = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA|STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
+_OF_VALUES = ("22", "23", "38", "39", "P0")
+"""Classes of SQLSTATE for what the values of a row cause: data exceptions, duplicate keys of a map, exceptions of a function,
+``raise_error``."""
+_OF_MACHINE = frozenset(
+    name
+    for name, each in vars(builtins).items()
+    if isinstance(each, type) and issubclass(each, (OSError, ImportError, MemoryError))
+)
+"""Python exceptions that say something about the machine, not about the row in whose evaluation they were raised."""
+_TRACEBACK = "Traceback (most recent call last):"
+_PYTHON_TYPE = re.compile(r"(?:[\w<>]+\.)*([A-Za-z_]\w{0,99})(?::|$)")
 
 
 def translate(error: BaseException, *, what: str, checkpoint: str, feed: str = "") -> TidegateError:
@@ -89,3 +101,46 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feed: str = "
     return UnexpectedError(
         f"{what}: {condition} ({type(error).__name__}); the whole exception is in the attempt's folder in the lake."
     )
+
+
+def value_error(error: BaseException) -> str | None:
+    """The class of an exception that values of a row raised when Spark evaluated an expression or a Python function.
+
+    Its name has no value of the data. The standard's classes of SQLSTATE tell these exceptions from all others: of analysis,
+    memory, files, lost executors and workers.
+
+    Returns:
+        Spark's error condition (``CAST_INVALID_INPUT``); for a Python function the type of its exception (``ValueError``); None
+        for any other exception.
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no stubs
+    from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    if isinstance(error, Py4JJavaError):
+        # PySpark converts only some types of exceptions.
+        error = CapturedException(origin=error.java_exception)
+    if not isinstance(error, CapturedException) or isinstance(error, AnalysisException):
+        return None
+    condition, state = error.getCondition(), error.getSqlState() or ""
+    if condition is None or condition.startswith("DELTA_"):
+        return None
+    if condition == "PYTHON_EXCEPTION":
+        name = python_type((error.getMessageParameters() or {}).get("traceback", ""))
+        return None if name in _OF_MACHINE else name
+    typed = isinstance(error, (ArithmeticException, DateTimeException, NumberFormatException))
+    return condition if typed or state[:2] in _OF_VALUES else None
+
+
+def python_type(traceback: str) -> str:
+    """The name of an exception's type, from Python's text of its traceback.
+
+    It stands in the first line after the frames, which are indented. Any later line may be part of the message, which may quote
+    values.
+    """
+    lines = traceback.splitlines()
+    starts = [number for number, line in enumerate(lines) if line == _TRACEBACK]
+    after = lines[starts[-1] + 1 :] if starts else lines
+    first = next((line for line in after if line and not line[0].isspace()), "")
+    named = _PYTHON_TYPE.match(first)
+    return named[1] if named else "Exception"

@@ -51,6 +51,9 @@ class Kind:
     keys_in_window: Callable[[FlowContext, Window | None, Backfill], DataFrame] = _missing
     """Backfill: the keys that have a row in the window, in the present table or in the output of the present code. Without a
     window, for a dry run of a full refresh: all keys."""
+    store_raising: Callable[[FlowContext, Window | None, Backfill, str], None] = lambda *_: None
+    """Backfill: after ``keys_in_window`` raised an exception of this class on a value, find and store the rows of the source on
+    which it does; they have no key. From then on ``keys_in_window`` and ``split_keys`` leave them out."""
     split_keys: Callable[[FlowContext, DataFrame, Backfill, Decision], Split | None] = _missing
     """Backfill: steps 1 and 2 for all rows that these keys are derived from."""
     read_entries: Callable[[FlowContext, SparkSession, Entries], DataFrame] = _no_rows

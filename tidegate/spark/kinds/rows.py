@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.runs import event_time
-from tidegate.spark.batch import rows
+from tidegate.spark.batch import rows, transform_errors
 from tidegate.spark.intake import parse, source_records, sources
 from tidegate.spark.kinds.kind import Kind
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Decision, Split
@@ -24,7 +26,7 @@ def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfi
     from pyspark.sql import functions as F
 
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
-    output = rows.transform_records(context, _whole_feed(context, pending))
+    output = rows.transform_records(context, _without_raising(context, _whole_feed(context, pending), pending))
     if window is None:
         return output.select(*target.keys)
     assert column is not None
@@ -38,6 +40,26 @@ def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfi
     )
 
 
+def _store_raising(context: FlowContext, window: Window | None, pending: Backfill, raised: str) -> None:
+    names = list(context.flow.target.keys)
+    if window is not None:
+        column = event_time(context.pipeline, context.flow)
+        assert column is not None
+        names.append(column)
+
+    def searched(part: DataFrame) -> DataFrame:
+        return rows.transform_parsed(context, part).select(*names)
+
+    records = rows.parse_records(context, _whole_feed(context, pending))
+    parted = transform_errors.part(context, records, searched, raised, pending.number)
+    assert parted.bypassing is not None
+    parted.bypassing.select("_row_id").write.parquet(str(_raising_path(context, pending)))
+    context.report.notes.append(
+        f"transform {context.flow.transform!r} raises {parted.describe()} of its source, so that their keys are "
+        "unknown: those that table or quarantine have outside the window stay as they are"
+    )
+
+
 def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
     batch = _whole_feed(context, pending) if pending.is_whole else source_rows(context, keys, pending)
     return rows.replace_rows(context, batch, keys, pending.number, decision)
@@ -46,8 +68,12 @@ def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decisi
 def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:
     """The source rows from which the present code derives rows of the keys."""
     feed = _whole_feed(context, pending)
-    names = list(context.flow.target.keys)
-    ids = rows.transform_records(context, feed).join(keys, names, "left_semi").select("_row_id").distinct().persist()
+    names, raising = list(context.flow.target.keys), _raising(context, pending)
+    known = rows.transform_records(context, _without_raising(context, feed, pending))
+    ids = known.join(keys, names, "left_semi").select("_row_id").distinct()
+    if raising is not None:
+        ids = ids.union(_in_table(context, raising, keys))
+    ids = ids.persist()
     context.persisted.append(ids)
     if context.resolved.landing is not None:
         return feed.join(ids, "_row_id", "left_semi")
@@ -58,6 +84,37 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
         .select(*context.resolved.source_keys)
     )
     return feed.join(source_keys, list(context.resolved.source_keys), "left_semi")
+
+
+def _raising_path(context: FlowContext, pending: Backfill) -> Path:
+    return context.layout.reprocessing(context.pipeline.name, context.flow.name) / f"{pending.number}.raising"
+
+
+def _raising(context: FlowContext, pending: Backfill) -> DataFrame | None:
+    """``_row_id`` of the source's rows that `_store_raising` found."""
+    path = _raising_path(context, pending)
+    return context.spark.read.parquet(str(path)) if path.exists() else None
+
+
+def _without_raising(context: FlowContext, feed: DataFrame, pending: Backfill) -> DataFrame:
+    raising = _raising(context, pending)
+    if raising is None:
+        return feed
+    if context.resolved.landing is None:
+        feed = feed.withColumn("_row_id", parse.change_id(context.resolved.source_keys))
+    return feed.join(raising, "_row_id", "left_anti")
+
+
+def _in_table(context: FlowContext, raising: DataFrame, keys: DataFrame) -> DataFrame:
+    """The rows without a key today from which rows of the keys in the table were made: they leave the table for quarantine.
+
+    The id of a change ends with a version and a type, which depend on when it was read (`parse.change_id`).
+    """
+    from pyspark.sql import functions as F
+
+    source = F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "").alias("_source")
+    made = tables.read(context.spark, context.live).join(keys, list(context.flow.target.keys), "left_semi")
+    return raising.withColumn("_source", source).join(made.select(source), "_source", "left_semi").select("_row_id")
 
 
 def _whole_feed(context: FlowContext, pending: Backfill) -> DataFrame:
@@ -80,6 +137,7 @@ KIND = Kind(
     split=rows.split_rows,
     bookkeeping=rows.BOOKKEEPING,
     keys_in_window=_keys_in_window,
+    store_raising=_store_raising,
     split_keys=_split_keys,
     read_entries=source_records.read,
 )

@@ -23,7 +23,7 @@ import pendulum
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.impact import Impact
-from tidegate.spark.batch import groups, micro_batch, quarantine
+from tidegate.spark.batch import groups, micro_batch, quarantine, transform_errors
 from tidegate.spark.batch.split import Decision, check_balance
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 ALREADY_DONE = "An earlier attempt completed this request; to repeat it, clear the whole run, or start a new one"
 """Note in a flow's report when a retry has nothing to do."""
+_DRY_RUN = -1
+"""The number of a backfill that is only judged; nothing but its keys is stored, until it ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +110,11 @@ def dry_run(context: FlowContext, window: Window | None) -> None:
         if context.source_table is None or not (tables.exists(context.source_table) and tables.exists(context.live)):
             context.report.notes.append("dry run: nothing to judge, because the table or its source does not exist yet")
             return
-        own = context.doing(_planned(context, window, 0), context.spark.newSession())
+        own = context.doing(_planned(context, window, _DRY_RUN), context.spark.newSession())
         assert isinstance(own.work, Backfill)
         try:
-            keys = own.kind.keys_in_window(own, window, own.work).distinct().persist()
+            _write_keys(own, window, own.work)
+            keys = own.spark.read.parquet(str(_keys_path(context, _DRY_RUN))).persist()
             own.persisted.append(keys)
             split = own.kind.split_keys(own, keys, own.work, Decision(quarantined=False, written=False))
             if split is not None:
@@ -121,6 +124,7 @@ def dry_run(context: FlowContext, window: Window | None) -> None:
                 context.report.notes.append("dry run: nothing to judge, because the source has no row to derive")
         finally:
             own.release()
+            _remove_files(context, _DRY_RUN)
 
 
 def finish_pending(context: FlowContext) -> None:
@@ -132,7 +136,7 @@ def finish_pending(context: FlowContext) -> None:
         _run(context, last)
     else:
         pending_work.drop(context, last.number)
-        shutil.rmtree(_keys_path(context, last.number), ignore_errors=True)
+        _remove_files(context, last.number)
 
 
 def _run(context: FlowContext, pending: Backfill) -> None:
@@ -151,7 +155,7 @@ def _run(context: FlowContext, pending: Backfill) -> None:
     micro_batch.run_steps(own, pending.number, split, planning=pending.seconds)
     judged = pending_work.read(context, pending.number, Backfill)
     pending_work.write(context, dataclasses.replace(judged, done=True))
-    shutil.rmtree(_keys_path(context, pending.number), ignore_errors=True)
+    _remove_files(context, pending.number)
 
 
 def _judge(context: FlowContext, pending: Backfill, split: Split) -> Impact:
@@ -180,8 +184,7 @@ def _prepare(context: FlowContext, window: Window, number: int) -> Backfill:
     """Find the keys, and store the backfill beside the checkpoint."""
     started = time.monotonic()
     pending = _planned(context, window, number)
-    keys = context.kind.keys_in_window(context.doing(pending, context.spark.newSession()), window, pending)
-    keys.distinct().write.mode("overwrite").parquet(str(_keys_path(context, number)))
+    _write_keys(context.doing(pending, context.spark.newSession()), window, pending)
     pending = dataclasses.replace(pending, seconds=round(time.monotonic() - started, 3))
     pending_work.write(context, pending)
     return pending
@@ -198,6 +201,34 @@ def _planned(context: FlowContext, window: Window | None, number: int) -> Backfi
         requested_by=context.request.requested_by,
         request_id=context.request.request_id,
     )
+
+
+def _write_keys(context: FlowContext, window: Window | None, pending: Backfill) -> None:
+    """Store the keys; once more without the rows on which the transform raises, if it does."""
+    path = str(_keys_path(context, pending.number))
+
+    def write() -> None:
+        keys = context.kind.keys_in_window(context, window, pending)
+        keys.distinct().write.mode("overwrite").parquet(path)
+
+    _remove_files(context, pending.number)
+    try:
+        raised = transform_errors.raised_by(write)
+        if raised is None:
+            return
+        context.kind.store_raising(context, window, pending, raised)
+        raised = transform_errors.raised_by(write)
+        if raised is not None:
+            raise transform_errors.refused(context, pending.number, {raised: None}, transform_errors.NOT_BY_ROW)
+    finally:
+        context.release()
+
+
+def _remove_files(context: FlowContext, number: int) -> None:
+    """Remove the keys, and what the kind of the flow stored beside them."""
+    for path in pending_work.folder(context).glob(f"{number}.*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _keys_path(context: FlowContext, number: int) -> Path:
