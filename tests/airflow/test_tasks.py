@@ -88,7 +88,10 @@ def test_plan_fails_without_a_retry_if_the_landing_folder_is_missing(dag: Any, p
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ({"flwos": ["silver"]}, "unknown key 'flwos'; allowed: mode, flows, from_date, to_date, undo_run, dry_run, accept"),
+        (
+            {"flwos": ["silver"]},
+            "unknown key 'flwos'; allowed: mode, flows, from_date, to_date, undo_run, dry_run, accept",
+        ),
         ({"accept": ["bronze:deleted=5"]}, "accept='bronze:deleted=5' is not allowed"),
         ({"lake": "/etc"}, "unknown key 'lake'"),
         ({"mode": "backfill", "from_date": "2013-01-01", "to_date": None}, "only allowed together"),

@@ -142,7 +142,8 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             type="boolean",
             title="Dry run",
             description="Write nothing. The log of `plan` shows what would be read; for a backfill, a full refresh or a new version "
-            "Spark also derives the rows, and the flows' tasks show how many would be deleted, changed and quarantined. Of an undo: in the log of each flow.",
+            "Spark also derives the rows, and the flows' tasks show how many would be deleted, changed and quarantined. "
+            "Of an undo: in the log of each flow.",
         ),
         "accept": Param(
             None,

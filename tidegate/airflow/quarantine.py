@@ -41,7 +41,7 @@ def build_quarantine_dag() -> DAG:
     """The DAG that replays and closes quarantine entries of all pipelines of a deployment; it is only triggered manually."""
     with DAG(
         dag_id=QUARANTINE,
-        description="Replay, waive or expire quarantine entries, or quarantine a batch that a gate refused.",
+        description="Replay, waive or expire quarantine entries, or quarantine a refused batch.",
         doc_md=__doc__,
         schedule=None,
         start_date=pendulum.datetime(2026, 1, 1),
@@ -217,7 +217,7 @@ def _params() -> dict[str, Any]:
 
 _ACTIONS = (
     "replay: process open entries with the current transform and suite. waive: close them without a replay, with a reason. "
-    "expire: close those older than an age. take: quarantine the whole batch that a gate refused."
+    "expire: close those older than an age. take: quarantine a whole batch that was refused (not by its contract)."
 )
 
 

@@ -49,7 +49,7 @@ def run(
     A backfill, a full refresh or a new version that deletes or quarantines too large a share of the rows is refused, unless the
     numbers are accepted by name (--accept). See them before with --dry-run, which starts a JVM.
 
-    Exit codes: 0 success or nothing to do; 65 a gate refused a batch, or a rewrite was refused; the code of the error if a flow
+    Exit codes: 0 success or nothing to do; 65 a batch or a rewrite was refused; the code of the error if a flow
     or the whole job failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
     """
     environment = project.read()

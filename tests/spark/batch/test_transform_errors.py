@@ -196,6 +196,15 @@ def test_the_search_ends_after_a_bounded_number_of_evaluations(
     assert dividing.calls <= 1 + 9
 
 
+def test_a_transform_that_raises_on_every_row_of_a_large_batch_is_refused_without_a_search(
+    latest: Open, dividing: Dividing
+) -> None:
+    with pytest.raises(TransformRefusedError, match="on each of 16 rows spread over its 200"):
+        split(limited(latest(dividing), 0.1), *numbered(200, *range(200)))
+
+    assert dividing.calls == 1 + 16
+
+
 def test_a_transform_that_raises_without_those_rows_as_well_refuses_the_batch(latest: Open) -> None:
     def at_most_two(rows: DataFrame) -> DataFrame:
         return rows.selectExpr("*", "IF(count(*) OVER () > 2, raise_error('too many'), 0) AS part")

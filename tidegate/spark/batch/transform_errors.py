@@ -37,6 +37,8 @@ RULE = "transform_error"
 EVALUATIONS = 400
 """The maximum number of evaluations in search of such rows. One row among a million needs 20 to 40, a second one 20 more;
 one evaluation of few rows takes a fraction of a second."""
+SAMPLE = 16
+"""If the transform raises on each of this many rows spread over a large batch, there is no search: its code is wrong."""
 EXAMPLES = 3
 """How many rows the message of a refusal names by their source."""
 NOT_BY_ROW = "also without the rows on which it raises alone: it does not treat each row on its own"
@@ -204,6 +206,8 @@ class _Search:
         allowed = (
             self.rows if self.share is None else max(math.floor(self.share * self.rows + 1e-9), int(self.share > 0))
         )
+        if SAMPLE <= allowed <= self.rows // 2 and self._sample_raises():
+            return f"on each of {count(SAMPLE, 'row')} spread over its {self.rows:,} (transform_error_share {self.share:g})"
         first = self._raised(0, self.rows) if self.any_broken else raised
         stack = [(0, self.rows, first)] if first is not None else []
         while stack:
@@ -223,6 +227,16 @@ class _Search:
             stack += [(middle, end, right)] if right is not None else []
             stack += [(start, middle, left)] if left is not None else []
         return ""
+
+    def _sample_raises(self) -> bool:
+        """Whether it raises on each row of a sample; the first row without an exception, usually the first row, ends it."""
+        for nth in range(SAMPLE):
+            start = self.rows * nth // SAMPLE
+            if (name := self._raised(start, start + 1)) is None:
+                self.left.clear()
+                return False
+            self.left.append(name)
+        return True
 
     def _at_least(self) -> str:
         return f"at least {len(self.raising) + len(self.left):,} of {count(self.rows, 'row')}"

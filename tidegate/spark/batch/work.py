@@ -93,7 +93,7 @@ class Stream(Work):
         return (context.ref.version, context.ref.refresh) == (1, 0)
 
     def take_out_decision(self, context: FlowContext, batch_id: int) -> BatchDecision | None:
-        """As a person decided after the gate refused the batch."""
+        """As a person decided after the batch was refused."""
         return refusal.decision(context.layout, context.ref, batch_id)
 
 
