@@ -46,7 +46,7 @@ class Facts:
     """The decision that switched the flow off."""
     holder: str | None = None
     """The process that holds the lease of its checkpoint or of its table."""
-    refused_by: Literal["gate", "contract"] | None = None
+    refused_by: Literal["gate", "contract", "limits"] | None = None
     """What refused the pending batch, if another attempt would be refused too."""
     ends: RunEnds | None = None
     """How the last runs ended; None if no run of the flow is known."""
@@ -168,7 +168,12 @@ def _off(facts: Facts) -> str | None:
 
 
 def _unreachable(facts: Facts) -> str | None:
-    return facts.error if facts.unreachable and not facts.late else None
+    return _unreadable(facts) if facts.unreachable and not facts.late else None
+
+
+def _unreadable(facts: Facts) -> str | None:
+    many = facts.ends.failed_runs if facts.ends is not None else 0
+    return f"{facts.error}; {facts.ends.runs}" if facts.error and facts.ends is not None and many > 1 else facts.error
 
 
 def _running(facts: Facts) -> str | None:
@@ -182,7 +187,8 @@ def _ended(facts: Facts, *, crashed: bool) -> str | None:
     ends = facts.ends
     if ends is None or ends.sentence is None or ends.crashed != crashed:
         return None
-    return f"{ends.sentence}; {facts.reason}" if facts.written or facts.unfinished else ends.sentence
+    left = facts.reason if crashed and (facts.written or facts.unfinished) else ""
+    return f"{ends.sentence}; {left}" if left else ends.sentence
 
 
 def waits_for(flow: str, state: str) -> str:
@@ -232,7 +238,7 @@ STATES: Mapping[str, State] = {
     ),
     "error": State(
         known="its declaration, its checkpoint or its source cannot be read, or they do not fit each other",
-        says=lambda facts: facts.error,
+        says=_unreadable,
         tone="bad",
         blocks=True,
         next_step=_READABLE,
@@ -250,21 +256,29 @@ STATES: Mapping[str, State] = {
         next_step="`tidegate contract show {pipeline}` shows the schema change and how to answer it",
     ),
     "refused": State(
-        known="its gate refused the pending batch, and neither suite nor transform has changed since",
+        known="its gate, or a transform that raises, refused the pending batch, and neither suite nor transform has changed since",
         says=lambda facts: facts.reason if facts.refused_by == "gate" else None,
         tone="bad",
         blocks=True,
         next_step="correct suite, transform or data, or `tidegate quarantine take {pipeline} {flow}`",
     ),
+    "rewrite refused": State(
+        known="the swap of a new table was refused for the rows that it would delete or quarantine, and nobody accepted them",
+        says=lambda facts: facts.reason if facts.refused_by == "limits" else None,
+        tone="bad",
+        blocks=True,
+        next_step="correct suite, transform or data and repeat the request, or accept the numbers: `tidegate run {pipeline}` with the "
+        "options that the run's error names; --dry-run shows the numbers",
+    ),
     "crashed": State(
-        known="the last run left no final report, and no process holds its lease",
+        known="the last run left no final report, and no process holds its lease; of an increment, as long as the pipeline has work",
         says=lambda facts: _ended(facts, crashed=True),
         tone="bad",
         blocks=True,
         next_step="see the log of the task `run`, then `tidegate run {pipeline}`, or clear the run in Airflow",
     ),
     "failed": State(
-        known="the last run of the flow reported an error",
+        known="the last run of the flow reported an error; of an increment, as long as the pipeline has work",
         says=lambda facts: _ended(facts, crashed=False),
         tone="bad",
         blocks=True,

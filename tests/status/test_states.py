@@ -29,22 +29,25 @@ from tests.waiting import TIMEOUT_SECONDS
 from tidegate import fingerprints, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
-from tidegate.checkpoints import checkpoint, overrides, refusal
+from tidegate.checkpoints import checkpoint, overrides, refusal, rewrite
+from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.cli import lag as cli_lag
 from tidegate.cli import plan as cli_plan
 from tidegate.cli import status as cli_status
 from tidegate.errors import SourceUnavailableError
+from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
 from tidegate.spec import Pipeline
-from tidegate.states import STATES
+from tidegate.states import STATES, Status
 from tidegate.status import evaluation, flow_status, status_cache
 from tidegate.status import lag as lag_module
 
 ORDERS = orders()
 SILVER = ORDERS.flow("silver")
+SILVER_V2 = orders(version=2).flow("silver")
 
 SHORT = 0.5
 """Patience of a reading that does not end by itself."""
@@ -198,6 +201,18 @@ def refuse(project: Project) -> None:
 
 
 @case
+def rewrite_refused(project: Project) -> Iterator[Case]:
+    for _ in refresh_pending(project):
+        loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
+        ref = checkpoint.current(project.layout, orders(version=2), SILVER_V2)
+        refusal_of_swap = JudgedRewrite(
+            what="swap of v2/0", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
+        )
+        rewrite.record(project.layout, ref, refusal_of_swap)
+        yield "orders", "silver", "it would delete 9 of 9 rows (100.0%)"
+
+
+@case
 def crashed(project: Project) -> Iterator[Case]:
     """A batch was planned; the table does not have it."""
     caught_up(project)
@@ -209,6 +224,7 @@ def crashed(project: Project) -> Iterator[Case]:
 @case
 def failed(project: Project) -> Iterator[Case]:
     caught_up(project)
+    pending(project)
     ended(project, 17, bronze="idle", silver="done", gold="done")
     for hours in range(16, 0, -1):
         ended(project, hours, bronze="idle", silver="failed", gold="skipped")
@@ -425,6 +441,25 @@ def test_a_flow_of_another_pipeline_waits_too_unless_it_has_something_to_read(pr
     table_id = append(project.layout.table("silver.orders"), [{"order_id": "A-1"}])
     project.checkpoint(other, other.flows[0]).plan(0, delta_offset(2, table_id=table_id)).commit(0)
     assert state() == ("waits for orders/silver", "waits for orders/silver: refused")
+
+
+def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) -> None:
+    caught_up(project)
+    ended(project, 3, bronze="done", silver="done", gold="done")
+    for hours in (2, 1):
+        ended(project, hours, bronze="failed", silver="skipped", gold="skipped")
+
+    def bronze() -> Status:
+        read = flow_status.gather(project.environment, declared(project), TIMEOUT_SECONDS)
+        return next(each.status for each in read if each.flow == "bronze")
+
+    assert bronze().name == "up to date", "the source was away, and has nothing new"
+    file = project.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    assert bronze().name == "failed"
+    file.unlink()
+    (project.folder / "landing/orders/0.csv").unlink()
+    (project.folder / "landing/orders").rmdir()
+    assert bronze().name == "error" and bronze().sentence.endswith("; 2 runs in a row failed")
 
 
 def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) -> None:

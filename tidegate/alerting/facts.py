@@ -59,6 +59,8 @@ class RunEnds:
     """Why the last run failed, which run that was, and where its report is; None if it did not fail."""
     crashed: bool = False
     """Whether the last run failed without a final report."""
+    of_increment: bool = True
+    """Whether the last run was an increment, which the next run repeats if there is work."""
     failed_runs: int = 0
     """How many runs failed since the last one that did not."""
     more: bool = False

@@ -63,7 +63,10 @@ RULES: Mapping[str, Rule] = {
     ),
     "failed": Rule(
         severity="critical",
-        meaning="the last run of the flow failed or crashed; an increment, a backfill, a reingest or a full refresh",
+        meaning=(
+            "the last run of the flow failed or crashed: a backfill, a reingest, a full refresh, or an increment as long as the "
+            "pipeline has work"
+        ),
         cause=lambda case: known(case.observation.ends).sentence,
         below=BLOCKED,
         next_step=STATES["failed"].next_step,
@@ -74,7 +77,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.refused,
         below=BLOCKED,
-        next_step=f"after a gate {STATES['refused'].next_step}; after a contract {STATES['contract refused'].next_step}",
+        next_step=f"after a gate or a transform {STATES['refused'].next_step}; after a contract {STATES['contract refused'].next_step}",
     ),
     "refused_rewrite": Rule(
         severity="critical",
@@ -85,10 +88,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.refused_rewrite,
         below=LATE,
-        next_step=(
-            "correct suite, transform or data and repeat the request, or accept the numbers: `tidegate run {pipeline}` with the "
-            "options that the run's error names; --dry-run shows the numbers"
-        ),
+        next_step=STATES["rewrite refused"].next_step,
     ),
     "missed": Rule(
         severity="critical",

@@ -193,7 +193,8 @@ def gather(
 
 
 def _add_ends(layout: Layout, resolved: ResolvedPipeline, statuses: Sequence[FlowStatus], now: datetime) -> None:
-    """Add how the last runs of a pipeline's flows ended."""
+    """Add how the last runs of a pipeline's flows ended; a failed increment counts as long as the pipeline has work."""
+    from tidegate.alerting.facts import RunEnds
     from tidegate.status import run_ends
 
     running = any(
@@ -205,8 +206,13 @@ def _add_ends(layout: Layout, resolved: ResolvedPipeline, statuses: Sequence[Flo
     except (OSError, ValueError):
         # Reports may be deleted meanwhile, or have been edited; then it is unknown how the runs ended.
         return
+    work = any(status.lag is None or status.lag.has_work for status in statuses)
     for status in statuses:
-        status.ends = ends.get(status.flow)
+        own = ends.get(status.flow)
+        if own is not None and own.of_increment and not work:
+            # There is nothing left of what failed, and no run would start, whose success could end the failure.
+            own = RunEnds(caught_up_at=own.caught_up_at)
+        status.ends = own
 
 
 def with_upstream(

@@ -110,13 +110,19 @@ class Lag:
             error=None if self.error is None else " ".join(self.error.message.split()),
             unreachable=isinstance(self.error, SourceUnavailableError),
             off=self.reason if self.switched_off else None,
-            refused_by=None if not self.refused else "contract" if self.refused_by_contract else "gate",
+            refused_by=self._refused_by(),
             has_work=self.has_work,
             written=self.written,
             refresh_pending=self.refresh_pending,
             unfinished=bool(self.unfinished),
             reason=self.reason,
         )
+
+    def _refused_by(self) -> Literal["gate", "contract", "limits"] | None:
+        if not self.refused:
+            return None
+        # Without a pending batch a swap was refused.
+        return "limits" if self.pending_batch is None else "contract" if self.refused_by_contract else "gate"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serializable dict."""

@@ -54,6 +54,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
     """
     failures: dict[str, str | None] = {}
     crashed: set[str] = set()
+    manual: set[str] = set()
     failed_runs: dict[str, set[str]] = {}
     succeeded: set[str] = set()
     caught_up: dict[str, datetime] = {}
@@ -79,6 +80,8 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
                 failures[flow] = f"{failure.rstrip('.')} ({where})" if failure is not None else None
                 if failure is not None and not has_end:
                     crashed.add(flow)
+                if request is not None and request.mode != "incremental":
+                    manual.add(flow)
             if failure is None:
                 succeeded.add(flow)
             elif flow not in succeeded:
@@ -93,6 +96,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
         flow: RunEnds(
             failure=failure,
             crashed=flow in crashed,
+            of_increment=flow not in manual,
             failed_runs=len(failed_runs.get(flow, ())),
             more=failure is not None and flow not in succeeded and len(failed_runs[flow]) >= _RUNS,
             caught_up_at=caught_up.get(flow),
