@@ -398,14 +398,20 @@ def test_all_surfaces_say_the_same_in_every_state(
         project.environment, [(pipeline, declared)], datetime.now(UTC), patience
     )
     alerts = {each.rule: each.message for own in evaluated.findings if own.flow == flow for each in own.alerts}
-    rules = {"unreachable": "unreadable", "error": "unreadable", "contract refused": "refused", "crashed": "failed"}
+    rules = {
+        "unreachable": "unreadable",
+        "error": "unreadable",
+        "contract refused": "refused",
+        "rewrite refused": "refused_rewrite",
+        "crashed": "failed",
+    }
     if status.state.needs_person:
         message = alerts[rules.get(name, name)]
         cause = statuses[flow].ends.sentence if name == "crashed" and statuses[flow].ends else sentence
         assert message.startswith((cause or "").rstrip("."))
         assert name == "crashed" or status.next_step in message
     elif name != "not read":
-        assert not {"unreadable", "refused", "failed"} & alerts.keys()
+        assert not {*rules.values(), "refused", "failed"} & alerts.keys()
     list(cases)
 
 

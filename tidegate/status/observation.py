@@ -51,6 +51,7 @@ def observe(
     quarantine, lag = status.quarantine, status.lag
     planned = plans.read(layout, pipeline.name, flow.name)
     judged = rewrite.refused(layout, pipeline.name, flow.name)
+    swap_refused = lag is not None and lag.refused and lag.pending_batch is None
     return Observation(
         pipeline=pipeline.name,
         flow=flow.name,
@@ -73,8 +74,8 @@ def observe(
         lag_exact=lag.rows_exact if lag is not None else True,
         error=status.problem,
         # Without a pending batch a swap was refused, which is a fact of its own.
-        refused=lag.reason if lag is not None and lag.refused and lag.pending_batch is not None else None,
-        refused_rewrite=judged.summary() if judged is not None else None,
+        refused=lag.reason if lag is not None and lag.refused and not swap_refused else None,
+        refused_rewrite=lag.reason if lag is not None and swap_refused else judged.summary() if judged else None,
         quarantine_open=quarantine.open if quarantine is not None else None,
         quarantine_oldest=quarantine.oldest if quarantine is not None else None,
         newest_event=_newest_event(layout, pipeline, flow, now),
