@@ -177,9 +177,9 @@ def test_a_request_that_nothing_started_is_a_failure_after_a_quarter_of_an_hour(
     assert failures(layout, NOW.add(minutes=10)) == {"bronze": None}, "a later run succeeded"
 
 
-def test_replays_and_dry_runs_neither_fail_nor_succeed(layout: Layout) -> None:
+def test_replays_undos_and_dry_runs_neither_fail_nor_succeed(layout: Layout) -> None:
     attempt(layout, 3, silver="failed")
-    for hours, fields in ((2.0, {"mode": "replay"}), (1.0, {"dry_run": True})):
+    for hours, fields in ((2.0, {"mode": "replay"}), (1.5, {"mode": "undo"}), (1.0, {"dry_run": True})):
         key = request(layout, hours, **fields).run_key
         report(layout, key, hours, silver="done")
     assert failures(layout)["silver"] is not None
