@@ -105,6 +105,22 @@ def test_a_source_without_keys_that_is_not_bronze_is_an_error_of_the_pipeline(pr
         resolved(project, Pipeline(name="clicks", flows=(clicks, log, behind)))
 
 
+def test_a_flow_that_replaces_scopes_by_rows_of_their_parts_is_an_error_of_the_flow(project: Path) -> None:
+    legs = Table("silver.legs", keys=("id", "leg"), sequence_by=("at",))
+    scoped = replace(legs, name="silver.copies", replace_by=("id",))
+    by_leg = (replace(SILVER, target=legs), Flow(name="copies", source=ChangeFeed("silver.legs"), target=scoped))
+    versions = (
+        replace(SILVER, target=replace(legs, keys=("id", "at"))),
+        Flow(name="copies", source=ChangeFeed("silver.legs"), target=scoped),
+    )
+
+    errors_of_legs = errors(resolved(project, Pipeline(name="trips", flows=(BRONZE, *by_leg))))
+
+    assert list(errors_of_legs) == ["copies"]
+    assert "its source 'silver.legs' has one row per leg: each row would replace the others" in errors_of_legs["copies"]
+    assert errors(resolved(project, Pipeline(name="trips", flows=(BRONZE, *versions)))) == {}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -160,6 +160,7 @@ def _resolve_flow(
     try:
         if writer is None and isinstance(flow.source, ChangeFeed):
             raise SpecError(_NO_WRITER.format(flow.source.table) + f", or correct {', '.join(unloadable)}")
+        _check_scope(flow, writer)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -200,6 +201,18 @@ def _writer(flow: Flow, pipelines: Sequence[Pipeline], where: str, *, certain: b
     if writer is not None and not writer.target.keys and isinstance(writer.source, ChangeFeed):
         raise SpecError(f"{where}: its source {table!r} is neither a bronze table nor keyed; give it keys")
     return writer
+
+
+def _check_scope(flow: Flow, writer: Flow | None) -> None:
+    """Check that one row of the source can make all rows of a scope."""
+    target = flow.target
+    parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
+    if writer is not None and target.replace_by and parts:
+        raise SpecError(
+            f"table {target.name!r} has replace_by={target.replace_by}, but its source {writer.target.name!r} has one row per "
+            f"{', '.join(parts)}: each row would replace the others of its scope. Read a table whose rows make whole scopes, or "
+            "remove replace_by"
+        )
 
 
 _NO_WRITER = "no declared flow writes its source table {!r}; correct the source, or declare the flow that writes it"

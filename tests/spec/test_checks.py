@@ -85,6 +85,15 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(RECOMPUTED), "keys", (["day"], (1,), ("1st",), ("a b",), ("day", "day"), 5, None)),
     (variant_of(UPSERTED), "sequence_by", (["at"], (1,), ("_at",), ("at", "at"), None)),
     (lambda **fields: Table("silver.trips", **fields), "sequence_by", (("at",), "at")),
+    (
+        variant_of(replace(UPSERTED, keys=("id", "leg"))),
+        "replace_by",
+        (["id"], (1,), ("id", "id"), ("id", "leg"), ("at",), None),
+    ),
+    *(
+        (variant_of(table), "replace_by", (("day",), ("id",)))
+        for table in (UPSERTED, RECOMPUTED, Table("silver.trips"))
+    ),
     (variant_of(UPSERTED), "event_time", (("at",), "_at", "a b", "", 1)),
     (
         variant_of(Gate("trips/silver")),

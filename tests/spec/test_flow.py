@@ -51,6 +51,13 @@ def test_a_change_of_a_field_in_the_sidecar_changes_the_fingerprint(changed: Flo
     assert fingerprint(changed.remembered()) != fingerprint(SILVER.remembered())
 
 
+def test_another_scope_changes_the_fingerprint() -> None:
+    legs = replace(SILVER, target=Table("silver.trips", keys=("id", "leg"), sequence_by=("at",)))
+    by_trip = replace(legs, target=replace(legs.target, replace_by=("id",)))
+
+    assert fingerprint(by_trip.remembered()) != fingerprint(legs.remembered())
+
+
 @pytest.mark.parametrize("changed", NOT_IN_THE_SIDECAR)
 def test_limits_gates_and_versions_do_not_change_the_fingerprint(changed: Flow) -> None:
     assert fingerprint(changed.remembered()) == fingerprint(SILVER.remembered())

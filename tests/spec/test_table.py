@@ -18,3 +18,10 @@ def test_keys_and_sequence_determine_the_write_mode(table: Table, layer: str, mo
 
 def test_a_single_column_may_be_given_without_a_tuple() -> None:
     assert Table("silver.trips", keys="id", sequence_by="at") == UPSERTED  # type: ignore[arg-type]
+
+
+def test_the_scope_is_the_key_unless_a_part_of_the_key_is_replaced_as_a_whole() -> None:
+    legs = Table("silver.legs", keys=("id", "leg"), sequence_by=("at",), replace_by="id")  # type: ignore[arg-type]
+
+    assert (UPSERTED.scope, UPSERTED.child_keys) == (("id",), ())
+    assert (legs.write_mode, legs.scope, legs.child_keys) == ("upsert", ("id",), ("leg",))

@@ -71,9 +71,10 @@ def _contract(contract: Contract) -> str:
 
 
 def _target(flow: Flow) -> str:
+    replaced = f", whole scopes of {', '.join(flow.target.replace_by)}" if flow.target.replace_by else ""
     write_modes = {
         "append": "append",
-        "upsert": f"upsert by {', '.join(flow.target.keys)}; last by {', '.join(flow.target.sequence_by)}",
+        "upsert": f"upsert by {', '.join(flow.target.keys)}{replaced}; last by {', '.join(flow.target.sequence_by)}",
         "recompute": f"one row per {', '.join(flow.target.keys)}",
     }
     return f"`{flow.target.name}`: {write_modes[flow.target.write_mode]}"

@@ -86,5 +86,6 @@ class Flow:
             "target": self.target.name,
             "keys": list(self.target.keys),
             "sequence_by": list(self.target.sequence_by),
+            **({"replace_by": list(self.target.replace_by)} if self.target.replace_by else {}),
             "transform": self.transform,
         }

@@ -29,7 +29,7 @@ from tidegate.spark.flow import run_flow
 from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import backfill, pending_work
-from tidegate.spec import RewriteLimits, Thresholds
+from tidegate.spec import ChangeFeed, RewriteLimits, Table, Thresholds
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -268,6 +268,33 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
     backfill.backfill(accepted, FIRST_DAYS)
 
     assert amounts(accepted) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
+
+
+def test_a_backfill_derives_every_row_of_the_scopes_of_the_window(place: Path) -> None:
+    from pyspark.sql import functions as F
+
+    target = Table("silver.legs", keys=("id", "leg"), replace_by=("id",), sequence_by=("at",), event_time="day")
+    flow = dataclasses.replace(orders.LATEST, source=ChangeFeed("bronze.orders"), target=target)
+
+    def with_legs(rows: DataFrame) -> DataFrame:
+        return clean(rows).withColumn("leg", F.explode(F.array(F.lit(1), F.lit(2))))
+
+    def fewer_legs(rows: DataFrame) -> DataFrame:
+        """Filters all legs of order 1, and leg 2 of the orders 2 and 6. Order 6 is not in the window."""
+        filtered = (F.col("id") == 1) | (F.col("id").isin(2, 6) & (F.col("leg") == 2))
+        return with_legs(rows).withColumn("_filtered", F.when(filtered, F.lit("no_leg")))
+
+    run_flow(context_of(place, flow, with_legs))
+    context = context_of(place, flow, fewer_legs, mode="backfill")
+
+    backfill.backfill(context, FIRST_DAYS)
+
+    (line,) = context.report.batches
+    assert (line.groups, line.upserted, line.deleted, line.unchanged) == (5, 1, 3, 1)
+    assert (line.read, line.written, line.filtered, line.imbalance()) == (3, 2, {"no_leg": 1}, 0)
+    legs = [(row["id"], row["leg"], row["_deleted"]) for row in orders.table(context.live)]
+    kept = [(number, leg, False) for number in (3, 4, 5, 6) for leg in (1, 2)]
+    assert sorted(legs, key=repr) == [(1, None, True), (2, 1, False), *kept]
 
 
 def fail(*_: Any) -> None:

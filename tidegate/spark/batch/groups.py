@@ -11,7 +11,7 @@ from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger, transform_errors
+from tidegate.spark.batch import ledger, scopes, transform_errors
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, sinks, tables
@@ -53,7 +53,7 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
             because the table would keep the outdated row of a withheld group.
     """
     keys = context.flow.target.keys
-    changed = _changed_groups(context, batch)
+    changed = _changed_groups(context, scopes.without_tombstones(context, batch))
     if changed is None:
         return None
     try:

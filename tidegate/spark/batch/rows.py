@@ -11,7 +11,7 @@ from tidegate import identity, report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.spark.batch import groups, quarantine, transform_errors
+from tidegate.spark.batch import groups, quarantine, scopes, transform_errors
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
@@ -39,7 +39,7 @@ class JudgedRows:
     prepared: report.BatchRecord
     """The prepared ledger line."""
     assigned: DataFrame
-    """All output rows with ``_disposition``."""
+    """All output rows with ``_disposition``, and without one what `tidegate.spark.batch.scopes.with_dispositions` adds."""
     refused: DataFrame
     """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`)."""
     written: DataFrame
@@ -53,10 +53,19 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     judged = judge_rows(context, batch, batch_id, decision)
     if judged is None:
         return None
-    keys = context.flow.target.keys
+    keys, scope = context.flow.target.keys, context.flow.target.replace_by
+    refused = judged.refused if judged.prepared.quarantined else None
+    if scope:
+        changes = scopes.merge_source(context, judged.written, judged.assigned.where("_disposition IS NULL"))
+        return Split(
+            prepared=judged.prepared,
+            refused=refused,
+            write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn),
+            expected_rows=changes.count(),
+        )
     return Split(
         prepared=judged.prepared,
-        refused=judged.refused if judged.prepared.quarantined else None,
+        refused=refused,
         write=lambda txn: (
             sinks.upsert(judged.written, context.target, keys, txn)
             if keys
@@ -74,12 +83,15 @@ def replace_rows(
 
     Args:
         batch: The source rows of the keys.
-        keys: The keys, one row each.
+        keys: The keys, or scopes, one row each.
     """
     judged = judge_rows(context, batch, batch_id, decision)
     if judged is None:
         return None
-    changes = groups.merge_source(context, judged.written, keys)
+    if context.flow.target.replace_by:
+        changes = scopes.merge_source(context, judged.written, scopes.stored_rows(context, keys, judged.written))
+    else:
+        changes = groups.merge_source(context, judged.written, keys)
     counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
     line = dataclasses.replace(
@@ -136,7 +148,8 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         flagged = _refuse_whole_rows(flagged)
     # If the transform is one to one, the MERGE counts the rows that an equal or newer row of the table supersedes.
     compares = context.work.compares
-    settled = compares == "in_merge" and one_to_one and bool(context.flow.target.keys)
+    target = context.flow.target
+    settled = compares == "in_merge" and one_to_one and bool(target.keys) and not target.replace_by
     against_table = compares != "never" and not settled
     assigned = _with_dispositions(context, flagged, against_table=against_table).persist()
     context.persisted.append(assigned)
@@ -209,10 +222,10 @@ def parse_records(context: FlowContext, batch: DataFrame) -> DataFrame:
 
 
 def _changed_rows(context: FlowContext, batch: DataFrame) -> DataFrame:
-    """The changes to process: of a bronze table the inserts, of a keyed table all but pre-images."""
+    """The changes to process: of a bronze table the inserts, of a keyed table all but pre-images and tombstones of scopes."""
     if context.resolved.landing is not None:
         return batch.where("_change_type = 'insert'")
-    return batch.where("_change_type <> 'update_preimage'")
+    return scopes.without_tombstones(context, batch).where("_change_type <> 'update_preimage'")
 
 
 def _measure(records: DataFrame, output: DataFrame, schema_changes: contracts.SchemaChanges | None) -> tuple[Row, Row]:
@@ -271,7 +284,10 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
         output = output.withColumn("_filtered", F.lit(None).cast("string"))
     if "_deleted" not in output.columns:
         output = output.withColumn("_deleted", F.lit(False))
-    nulls = [F.when(F.col(key).isNull(), F.lit(f"null_key({key})")) for key in target.keys]
+    nulls = [F.when(F.col(key).isNull(), F.lit(f"null_key({key})")) for key in target.scope]
+    # A delete of a whole scope has only the scope's key.
+    of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)
+    nulls += [F.when(F.col(key).isNull() & of_row, F.lit(f"null_key({key})")) for key in target.child_keys]
     nulls += [F.when(F.col(column).isNull(), F.lit(f"null_sequence({column})")) for column in target.sequence_by]
     missing_keys = F.array_compact(F.array(*nulls)) if nulls else F.array().cast("array<string>")
     broken = (
@@ -292,7 +308,8 @@ def _check_ids(context: FlowContext, batch_id: int, records: DataFrame, output: 
             batch_id,
             {"lost": dropped, "invented": added},
             f"transform {context.flow.transform!r} dropped {count(dropped, 'row')} and added {added:,}; nothing was written. "
-            "A transform must return every row: to filter one, set _filtered to the name of the rule. It must keep _row_id.",
+            "A transform must return every row: to filter one, set _filtered to the name of the rule. It must keep _row_id. "
+            "explode drops rows with an empty array; explode_outer does not.",
         )
 
 
@@ -370,7 +387,10 @@ def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_tabl
     if target.write_mode == "append":
         return flagged.withColumn("_disposition", disposition.otherwise(F.lit(1)))
     order = F.struct(*[F.col(column) for column in target.sequence_by], F.col("_origin.at.*"))
-    ordered = flagged.withColumn("_order", order).withColumn("_candidate", is_candidate)
+    ordered = flagged.withColumn("_order", order)
+    if target.replace_by:
+        return scopes.with_dispositions(context, ordered, against_table=against_table)
+    ordered = ordered.withColumn("_candidate", is_candidate)
     latest_first = Window.partitionBy("_candidate", *target.keys).orderBy(F.col("_order").desc())
     ranked = ordered.withColumn("_rank", F.row_number().over(latest_first))
     older: Column = F.lit(False)
@@ -389,10 +409,12 @@ def _count(
 ) -> tuple[report.BatchRecord, int]:
     from pyspark.sql import functions as F
 
-    source_rows = assigned.select("_row_id", "_disposition", "_filtered", "_errors")
+    source_rows = assigned.where("_disposition IS NOT NULL").select("_row_id", "_disposition", "_filtered", "_errors")
     expected_rows = None
     if not one_to_one:
-        expected_rows = source_rows.where("_disposition = 1").count()
+        # Where whole scopes are replaced, the rows of the MERGE are counted: it also deletes.
+        if not context.flow.target.replace_by:
+            expected_rows = source_rows.where("_disposition = 1").count()
         first = source_rows.groupBy("_row_id").agg(F.min(F.struct("_disposition", "_filtered", "_errors")).alias("f"))
         source_rows = first.select("f.*")
         read = source_rows.count()

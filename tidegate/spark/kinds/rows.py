@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 
 def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
-    """From the output of the transform for all rows of the source, and from the live table; without a window, from the output."""
+    """The keys, or scopes, from the output of the transform for all rows of the source, and from the live table; without a window, from the output."""
     from pyspark.sql import functions as F
 
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
     output = rows.transform_records(context, _without_raising(context, _whole_feed(context, pending), pending))
     if window is None:
-        return output.select(*target.keys)
+        return output.select(*target.scope)
     assert column is not None
-    output = output.where(tables.within(output, column, window, target.name)).select(*target.keys)
+    output = output.where(tables.within(output, column, window, target.name)).select(*target.scope)
     live = tables.read(context.spark, context.live)
     if column in live.columns:
-        live_keys = live.where(tables.within(live, column, window, target.name)).select(*target.keys)
+        live_keys = live.where(tables.within(live, column, window, target.name)).select(*target.scope)
         output = output.unionByName(live_keys)
-    return output.where(" AND ".join(f"`{key}` IS NOT NULL" for key in target.keys)).select(
-        *[F.col(key) for key in target.keys]
+    return output.where(" AND ".join(f"`{key}` IS NOT NULL" for key in target.scope)).select(
+        *[F.col(key) for key in target.scope]
     )
 
 
 def _store_raising(context: FlowContext, window: Window | None, pending: Backfill, raised: str) -> None:
-    names = list(context.flow.target.keys)
+    names = list(context.flow.target.scope)
     if window is not None:
         column = event_time(context.pipeline, context.flow)
         assert column is not None
@@ -66,9 +66,9 @@ def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decisi
 
 
 def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:
-    """The source rows from which the present code derives rows of the keys."""
+    """The source rows from which the present code derives rows of the keys, or scopes."""
     feed = _whole_feed(context, pending)
-    names, raising = list(context.flow.target.keys), _raising(context, pending)
+    names, raising = list(context.flow.target.scope), _raising(context, pending)
     known = rows.transform_records(context, _without_raising(context, feed, pending))
     ids = known.join(keys, names, "left_semi").select("_row_id").distinct()
     if raising is not None:
@@ -113,7 +113,7 @@ def _in_table(context: FlowContext, raising: DataFrame, keys: DataFrame) -> Data
     from pyspark.sql import functions as F
 
     source = F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "").alias("_source")
-    made = tables.read(context.spark, context.live).join(keys, list(context.flow.target.keys), "left_semi")
+    made = tables.read(context.spark, context.live).join(keys, list(context.flow.target.scope), "left_semi")
     return raising.withColumn("_source", source).join(made.select(source), "_source", "left_semi").select("_row_id")
 
 

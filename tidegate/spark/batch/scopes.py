@@ -1,0 +1,130 @@
+"""Scopes: rows of a table that are replaced together, because the newest record of their scope makes them.
+
+A table with ``replace_by`` has one order of changes per scope, for example per order with its items. The rows of a scope are
+exactly those that its newest record made; all others are deleted. A scope without rows keeps one tombstone, a deleted row
+whose other keys are NULL, so that an older record that arrives late cannot fill the scope again.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from tidegate.spark.lake import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.spec import Table
+
+
+def has_child_key(target: Table) -> Column:
+    """Whether a row belongs to one key of its scope; if not, it stands for the scope as a whole."""
+    from pyspark.sql import functions as F
+
+    return reduce(or_, [F.col(key).isNotNull() for key in target.child_keys], F.lit(not target.child_keys))
+
+
+def without_tombstones(context: FlowContext, feed: DataFrame) -> DataFrame:
+    """The feed of the flow's source table without the tombstones of scopes, which are no rows of it."""
+    writer = context.resolved.writer
+    return feed if writer is None or not writer.target.replace_by else feed.where(has_child_key(writer.target))
+
+
+def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table: bool) -> DataFrame:
+    """Add ``_disposition``, an index into `tidegate.spark.batch.rows.DISPOSITIONS`, for a target with ``replace_by``.
+
+    A record that filters all its rows of a scope empties it: one of them becomes the tombstone, without values. A filtered row
+    without the key of a scope, or without sequence, belongs to no scope. The keys that the table has in scopes that are
+    replaced are added as rows without ``_disposition``, so that the table is read once.
+
+    Args:
+        context: The flow.
+        ordered: Output rows of the transform with ``_errors``, ``_filtered``, ``_deleted`` and ``_order``.
+        against_table: Whether rows are compared with the order of their scope in the table.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    target = context.flow.target
+    refused, filtered = F.size("_errors") > 0, F.col("_filtered").isNotNull()
+    known = reduce(lambda left, key: left & F.col(key).isNotNull(), (*target.scope, *target.sequence_by), ~refused)
+    rows = _as_tombstones(ordered.withColumn("_known", known), target)
+    of_scope, of_record = Window.partitionBy(*target.scope), Window.partitionBy(*target.scope, "_row_id")
+    newest = F.max(F.when(F.col("_known"), F.col("_order"))).over(of_scope)
+    older: Column = F.lit(False)
+    if against_table and tables.exists(context.target):
+        stored = stored_rows(context, rows, rows).withColumnRenamed("_order", "_table_order")
+        rows = rows.unionByName(stored, allowMissingColumns=True)
+        older = F.coalesce(F.max("_table_order").over(of_scope) >= newest, F.lit(False))
+    makes_row = F.col("_known") & ~filtered & has_child_key(target)
+    # All windows begin with the scope, so that one shuffle serves them. If rows of one record differ in sequence, the highest
+    # is that of the record.
+    latest_first = Window.partitionBy(*target.keys).orderBy(F.desc("_known"), F.desc("_order"), "_filtered")
+    rows = rows.withColumns(
+        {
+            "_newest": newest,
+            "_older": older,
+            "_order": F.max("_order").over(of_record),
+        }
+    )
+    rows = rows.withColumn("_latest", F.col("_known") & (F.col("_order") == F.col("_newest")))
+    filled = F.coalesce(F.max(F.col("_latest") & makes_row).over(of_scope), F.lit(False))
+    rows = rows.withColumns({"_filled": filled, "_rank": F.row_number().over(latest_first)})
+    is_state = F.col("_latest") & (F.col("_rank") == 1) & (makes_row | ~F.col("_filled"))
+    disposition = (
+        F.when(refused, F.lit(0))
+        .when(is_state & ~F.col("_older"), F.lit(1))
+        .when(filtered, F.lit(4))
+        .when(is_state, F.lit(2))
+        .otherwise(F.lit(3))
+    )
+    of_source = F.col("_row_id").isNotNull()
+    rows = rows.withColumn("_disposition", F.when(of_source, disposition))
+    rows = rows.withColumn("_replaced", F.max(F.col("_disposition") == 1).over(of_scope)).where(
+        of_source | F.col("_replaced")
+    )
+    return rows.drop("_known", "_table_order", "_newest", "_older", "_latest", "_filled", "_rank", "_replaced")
+
+
+def stored_rows(context: FlowContext, scopes: DataFrame, rows: DataFrame) -> DataFrame:
+    """What the table has in some scopes: the keys, with their types in ``rows``, and ``_order``; none without a table."""
+    from pyspark.sql import functions as F
+
+    keys, scope = context.flow.target.keys, list(context.flow.target.scope)
+    if not tables.exists(context.target):
+        return rows.select(*keys, "_order").limit(0)
+    stored = tables.read(rows.sparkSession, context.target).join(scopes.select(*scope), scope, "left_semi")
+    return stored.select(*[F.col(key).cast(rows.schema[key].dataType).alias(key) for key in keys], "_order")
+
+
+def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> DataFrame:
+    """The source of a MERGE that replaces all rows of some scopes (`tidegate.spark.lake.sinks.replace_groups`).
+
+    Args:
+        context: The flow.
+        rows: The new rows of the scopes: at most one per key.
+        stored: The keys that the table has in the scopes; those without a new row are deleted.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys = context.flow.target.keys
+    deletes = stored.select(*keys, F.lit("delete").alias("_op"))
+    both = rows.withColumn("_op", F.lit("upsert")).unionByName(deletes, allowMissingColumns=True)
+    new_first = Window.partitionBy(*keys).orderBy(F.desc("_op"))
+    changes = both.withColumn("_rank", F.row_number().over(new_first)).where("_rank = 1").drop("_rank")
+    context.persisted.append(changes.persist())
+    return changes
+
+
+def _as_tombstones(rows: DataFrame, target: Table) -> DataFrame:
+    """Filtered rows as tombstones of their scope, without any value of the record."""
+    from pyspark.sql import functions as F
+
+    kept = F.col("_filtered").isNull()
+    values = [name for name in rows.columns if not name.startswith("_") or name == "_rescued"]
+    removed = {name: F.when(kept, F.col(name)) for name in values if name not in target.scope}
+    return rows.withColumns({**removed, "_deleted": ~kept | F.col("_deleted")})
