@@ -81,9 +81,9 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
     """
     with exclusive(folder / "running", _RUNNING):
         _clean(folder)
-        airflow_variables = _airflow(project, folder)
         broker = Broker(folder / "broker", class_path=jars.class_path(project, "broker"))
         with ThreadPoolExecutor(2) as threads, contextlib.ExitStack() as exit_stack:
+            airflow_variables = list(threads.map(lambda name: _airflow(project, folder / name), PIPELINES))
             flights = threads.submit(flights_feed.days)
             exit_stack.callback(broker.stop)
             broker.start()
@@ -96,9 +96,11 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
                     "TIDEGATE_KAFKA": broker.bootstrap,
                 }
             )
-            variables = airflow_variables | environment.variables()
             runs = {
-                name: exit_stack.enter_context(DagRuns(project, variables, folder / "demo.log")) for name in PIPELINES
+                name: exit_stack.enter_context(
+                    DagRuns(project, variables | environment.variables(), folder / "demo.log")
+                )
+                for name, variables in zip(PIPELINES, airflow_variables, strict=True)
             }
             broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
             flights.result()
@@ -106,7 +108,11 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
 
 
 def _airflow(project: Path, folder: Path) -> dict[str, str]:
-    """Create an Airflow home for the demo, so that the project's Airflow has no assets of the demo's tables."""
+    """Create an Airflow home, so that the project's Airflow has no assets of the demo's tables.
+
+    Each pipeline has its own: two runs of ``dag.test`` at the same time fail on one SQLite database.
+    """
+    folder.mkdir(exist_ok=True)
     airflow_home.ensure(folder)
     return airflow_home.environment(folder) | {
         "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
-    """The keys, or scopes, from the output of the transform for all rows of the source, and from the live table; without a window, from the output."""
+    """The keys, or scopes, from the output of the transform for all rows of the source; in a window also from the live table."""
     from pyspark.sql import functions as F
 
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
