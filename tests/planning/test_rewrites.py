@@ -13,6 +13,7 @@ from tests.cli.project import Project, orders
 from tests.spark_files import DeltaLog, add, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
 from tidegate.planning import rewrites
+from tidegate.planning.extent import with_size
 from tidegate.request import RunRequest
 from tidegate.spec import Pipeline
 
@@ -54,6 +55,9 @@ def test_a_version_that_has_not_written_the_table_of_an_earlier_one_derives_it_a
         checksum.write_text(json.dumps({"setTransactions": transactions}))
     assert rewrites.derives_again(project.layout, pipeline, silver) is expected
     assert has_any(project, pipeline) is expected
+    request = RunRequest.check(pipeline, "r", {"dry_run": True})
+    sized = with_size(project.environment, pipeline, request)
+    assert sized.small is not expected, "bronze.trips, which the new version derives the table from, is of unknown size"
 
 
 def test_a_dry_run_without_anything_to_judge_starts_no_jvm(tmp_path: Path) -> None:

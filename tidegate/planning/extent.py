@@ -18,6 +18,7 @@ from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
 from tidegate.layout import Layout
 from tidegate.ops import query, store
+from tidegate.planning import rewrites
 from tidegate.probes import delta, files, kafka
 from tidegate.runs import RUNS
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
@@ -85,14 +86,17 @@ def with_size(
     A source table counts with all of its rows, whatever the window. A source of unknown size is not small.
 
     Args:
-        request: A request of a mode other than ``incremental``.
+        request: A request of a mode other than ``incremental``, or a dry run.
         extents: What its flows read, if `tidegate.planning.preview.preview` has measured it before.
     """
     layout = Layout.of(environment)
     try:
         if extents is None:
-            reads_source = RUNS[request.mode].reads_source
-            flows = [flow for flow in request.selected(pipeline) if reads_source and request.applies_to(flow)]
+            flows = [flow for flow in request.selected(pipeline) if request.applies_to(flow)]
+            if not RUNS[request.mode].reads_source:
+                flows = []
+            elif request.dry_run:
+                flows = rewrites.flows_of(layout, pipeline, request)
             extents = [source_extent(environment, layout, pipeline.name, flow, request.window) for flow in flows]
         sizes = [extent.size for extent in extents]
     except TidegateError:

@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 
 
 def has_any(layout: Layout, pipeline: Pipeline, request: RunRequest) -> bool:
-    """Whether the request backfills or refreshes a flow, or one of its flows derives a table again."""
-    return any(
-        (request.applies_to(flow) and RUNS[request.mode].replaces_rows) or derives_again(layout, pipeline, flow)
+    """Whether there is one."""
+    return bool(flows_of(layout, pipeline, request))
+
+
+def flows_of(layout: Layout, pipeline: Pipeline, request: RunRequest) -> list[Flow]:
+    """The flows that the request backfills or refreshes, and those of its flows that derive their table again."""
+    return [
+        flow
         for flow in request.selected(pipeline)
-    )
+        if (request.applies_to(flow) and RUNS[request.mode].replaces_rows) or derives_again(layout, pipeline, flow)
+    ]
 
 
 def derives_again(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
