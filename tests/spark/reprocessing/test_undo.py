@@ -165,6 +165,7 @@ def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_fol
     assert amounts(again) == {2: 40, 3: 31, 4: 40, 5: 51, 6: 60}, "the undo of an undo"
 
 
+@pytest.mark.nightly
 def test_groups_of_a_backfill_are_put_back(place: Path) -> None:
     run_flow(context_of(place, orders.GOLD, daily))
     gold = context_of(place, orders.GOLD, lambda rows: daily(rows).selectExpr("day", "amount + 1000 AS amount"))
@@ -178,6 +179,7 @@ def test_groups_of_a_backfill_are_put_back(place: Path) -> None:
     assert [(line.groups, line.upserted) for line in done.report.batches] == [(2, 2)]
 
 
+@pytest.mark.nightly
 def test_entries_that_a_backfill_created_are_withdrawn_and_entries_that_it_closed_are_open_again(place: Path) -> None:
     backfill_as("b1", silver(place, without(2, 4)), ALL_DAYS)
     backfill_as("b2", silver(place, without(4, 5)), ALL_DAYS)
