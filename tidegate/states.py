@@ -131,7 +131,7 @@ class Status:
         """The sentence, and the next step if there is one; of a flow that waits also those of the flow that it waits for."""
         sentence = self.sentence.rstrip(".")
         if self.cause is not self:
-            return f"{sentence}, because {self.cause.text}"
+            return f"{sentence}. About {_name_for(self.facts)}: {self.cause.text}"
         return f"{sentence}. Next: {self.next_step}." if self.next_step else f"{sentence}."
 
     @property
