@@ -112,10 +112,10 @@ def statuses(environment: Environment, name: str | None, patience: float) -> lis
     Raises:
         RequestError: There is no pipeline of the given name.
     """
-    from tidegate.status import flow_status
+    from tidegate.status import flow_status, upstream
 
     wanted = [pipeline for pipeline, _ in resolve_all(environment, name)]
-    pipelines = flow_status.with_upstream(wanted, dict(resolve_all(environment, None)))
+    pipelines = upstream.with_upstream(wanted, dict(resolve_all(environment, None)))
     read = flow_status.gather(environment, pipelines, patience)
     own = [each for each in read if each.pipeline in wanted]
     flow_status.add_alerts(environment, own)

@@ -173,6 +173,7 @@ def gather(
         now: The time of the reading, by default the present.
     """
     from tidegate.layout import Layout
+    from tidegate.status import upstream
 
     now = now or pendulum.now("UTC")
     layout = Layout.of(environment)
@@ -188,7 +189,7 @@ def gather(
     resolved = [pipeline for _, pipeline in pipelines if not isinstance(pipeline, TidegateError)]
     for each in resolved:
         _add_ends(layout, each, [status for status in statuses if status.pipeline == each.pipeline.name], now)
-    _connect(resolved, statuses)
+    upstream.connect(resolved, statuses)
     return statuses
 
 
@@ -213,46 +214,6 @@ def _add_ends(layout: Layout, resolved: ResolvedPipeline, statuses: Sequence[Flo
             # There is nothing left of what failed, and no run would start, whose success could end the failure.
             own = RunEnds(caught_up_at=own.caught_up_at)
         status.ends = own
-
-
-def with_upstream(
-    names: Sequence[str], declared: Mapping[str, ResolvedPipeline | TidegateError]
-) -> list[tuple[str, ResolvedPipeline | TidegateError]]:
-    """Some of all pipelines, and those whose tables they read, for `gather`."""
-    from tidegate.spec import ChangeFeed
-
-    writers = {
-        flow.target.name: name
-        for name, resolved in declared.items()
-        if not isinstance(resolved, TidegateError)
-        for flow in resolved.pipeline.flows
-    }
-    reached = list(names)
-    for name in reached:
-        resolved = declared[name]
-        for flow in () if isinstance(resolved, TidegateError) else resolved.pipeline.flows:
-            writer = writers.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
-            if writer is not None and writer not in reached:
-                # The loop continues with it.
-                reached.append(writer)
-    return [(name, resolved) for name, resolved in declared.items() if name in reached]
-
-
-def _connect(pipelines: Sequence[ResolvedPipeline], statuses: Sequence[FlowStatus]) -> None:
-    """Connect each flow with the flow that writes its source. Pipelines that feed each other in a circle stay open."""
-    from tidegate.spec import ChangeFeed
-
-    writers = {status.target: status for status in statuses if status.target}
-    for resolved in pipelines:
-        for status in statuses:
-            if status.pipeline != resolved.pipeline.name:
-                continue
-            source = resolved.pipeline.flow(status.flow).source
-            writer = writers.get(source.table) if isinstance(source, ChangeFeed) else None
-            above = writer
-            while above is not None and above is not status:
-                above = above.upstream
-            status.upstream = writer if above is None else None
 
 
 def _holder(layout: Layout, pipeline: str, flow: str, target: str) -> str | None:
