@@ -92,7 +92,7 @@ def dispositions(record: BatchRecord) -> Iterator[Shares]:
 def sentence(record: BatchRecord) -> str:
     """What became of what a batch read, listed or computed."""
     sentences = [each.sentence(record) for each in record.balances if each.amount(record) or each is record.balances[0]]
-    if record.read and record.balances[0].total != "read":
+    if record.read and record.balances[0].unit == "group":
         sentences.append(f"{formatting.count(record.read, 'changed row')} of the source named them")
     return "; ".join(sentences) + "."
 
