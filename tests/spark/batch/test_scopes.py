@@ -282,6 +282,7 @@ def test_a_flow_that_copies_the_rows_reads_no_tombstones_of_scopes(latest: Open)
     assert counts(result.prepared) == {"read": 1, "written": 1}
 
 
+@pytest.mark.nightly
 def test_replacing_scopes_takes_at_most_one_more_job_per_batch(latest: Open) -> None:
     spark = latest().spark
     adaptive = spark.conf.get("spark.sql.adaptive.enabled")
