@@ -60,7 +60,7 @@ UNDONE = replace(GROUPS, unit="row", verb="to undo")
 FILES = Balance(
     "file", "listed", "files_listed", ("files_opened", "files_quarantined", "files_already_read"), ("files_opened",)
 )
-DECISION = Balance("entry", "decided", "read", ("closed",), ("closed",))
+DECISION = Balance("entry", "decided", "read", ("closed",), ())
 
 _BY_KIND = {"recompute": (GROUPS,), "swap": (SWAPPED,), identity.UNDO: (UNDONE,)}
 
