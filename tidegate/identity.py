@@ -58,6 +58,8 @@ def label(app_id: str, number: int, kind: str | None = None) -> str:
     if app_id.endswith(f"/{UNDO}"):
         return f"{UNDO} {number}"
     if app_id.endswith(f"/{WINDOW}"):
+        if number < 0:
+            return "dry run"
         # Only landing flows append to a window: they read its files or messages again.
         return f"reingest {number}" if kind == "append" else f"backfill {number}"
     return f"batch {number}" if is_stream(app_id) else f"replay {number}"

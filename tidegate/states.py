@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from tidegate.errors import ContractRefusedError
+from tidegate.errors import ContractRefusedError, RewriteRefusedError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -149,6 +149,13 @@ def status_of(facts: Facts, alerts: tuple[str, ...] = ()) -> Status:
     raise AssertionError("unreachable: the last state always holds")
 
 
+_REFUSED_BY = {
+    ContractRefusedError.__name__: "contract refused",
+    RewriteRefusedError.__name__: "rewrite refused",
+}
+"""The state after a refusal, by the class of its error."""
+
+
 def state_after(report: FlowReport | None) -> str:
     """The name of the state in which a flow is after a run that did not get to its end.
 
@@ -158,8 +165,7 @@ def state_after(report: FlowReport | None) -> str:
     if report is None or report.state in ("waiting", "running"):
         return "crashed"
     if report.state == "refused":
-        by_contract = (report.error or {}).get("kind") == ContractRefusedError.__name__
-        return "contract refused" if by_contract else "refused"
+        return _REFUSED_BY.get(str((report.error or {}).get("kind")), "refused")
     return "failed"
 
 

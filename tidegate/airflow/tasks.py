@@ -257,7 +257,8 @@ class ShowFlow(BaseOperator):
 
     def _ask(self, report: FlowReport) -> None:
         """Ask a person about a schema change that a frozen contract refused."""
-        if (message := approval.ask_about(report.error or {})) is not None:
+        # A dry run records no schema change that could be answered.
+        if not report.dry_run and (message := approval.ask_about(report.error or {})) is not None:
             self.log.info("%s", message)
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import formatting, identity
-from tidegate.balance import GROUPS, balances_of
+from tidegate.balance import balances_of
 from tidegate.cli import console, project
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
@@ -76,11 +76,9 @@ def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    groups = balances_of(line["kind"]) == (GROUPS,)
-    names = (*GROUPS.parts, "quarantined", "closed") if groups else _DISPOSITIONS
-    rows_in, rows_out = (
-        (line["groups"], line["upserted"] + line["deleted"]) if groups else (line["read"], line["written"])
-    )
+    about = balances_of(line["kind"])[0]
+    names = (*about.parts, "quarantined", "closed") if about.total == "groups" else _DISPOSITIONS
+    rows_in, rows_out = line[about.total], sum(line[part] for part in about.changes)
     label = identity.label(line["app_id"], line["batch_id"], line["kind"])
     dispositions = [f"{line[name]:,} {name.replace('_', ' ')}" for name in names if line[name]]
     dispositions += [f"{rows:,} filtered by {rule}" for rule, rows in sorted(line["filtered"].items())]

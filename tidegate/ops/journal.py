@@ -181,6 +181,10 @@ class Line:
         """Why it has no ledger line, in a sentence; empty if it has one."""
         if self.record is not None:
             return ""
+        if self.outcome == "pending" and not self.is_batch:
+            return (
+                "Judged and not recorded: a run is writing it, or it would have deleted or quarantined too many rows."
+            )
         if self.outcome == "pending":
             return "Judged and not recorded yet: a run is writing it, or the next run completes it."
         if not self.is_batch:

@@ -62,8 +62,8 @@ class Lag:
     refused: bool
     """The pending batch was refused, and neither suite nor code changed since, or its schema change has no answer yet. Or the
     swap of a new table was refused, and its numbers are not accepted yet."""
-    refused_by_contract: bool = False
-    """Whether a frozen contract refused it, not a gate."""
+    refused_by: Literal["gate", "contract", "limits"] | None = None
+    """``gate``: or a transform that raises. ``limits``: those of a swap (`tidegate.spec.RewriteLimits`)."""
     written: bool = False
     """The table has the pending batch; its ledger line or its end in the checkpoint is missing."""
     refresh_pending: bool = False
@@ -110,19 +110,13 @@ class Lag:
             error=None if self.error is None else " ".join(self.error.message.split()),
             unreachable=isinstance(self.error, SourceUnavailableError),
             off=self.reason if self.switched_off else None,
-            refused_by=self._refused_by(),
+            refused_by=self.refused_by,
             has_work=self.has_work,
             written=self.written,
             refresh_pending=self.refresh_pending,
             unfinished=bool(self.unfinished),
             reason=self.reason,
         )
-
-    def _refused_by(self) -> Literal["gate", "contract", "limits"] | None:
-        if not self.refused:
-            return None
-        # Without a pending batch a swap was refused.
-        return "limits" if self.pending_batch is None else "contract" if self.refused_by_contract else "gate"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-serializable dict."""
@@ -176,9 +170,18 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     pending = _backlog(environment, layout, flow, ref, committed)
     refused = None if state.pending_batch is None else _refused(layout, resolved, ref, state.pending_batch)
     judged = rewrite.refused(layout, pipeline.name, flow.name)
-    if refused is None and judged is not None and judged.app_id == ref.app_id:
-        refused = f"waits: {judged.summary()}; accept the numbers, or derive the table again with mode full_refresh"
     swap_pending = _swap_pending(layout, pipeline, flow, ref)
+    by_limits = (
+        refused is None
+        and judged is not None
+        and judged.app_id == ref.app_id
+        and swap_pending
+        # Raised limits count from the next plan on.
+        and bool(pipeline.rewrite_limits_of(flow).exceeded(judged.impact))
+    )
+    by_contract = refused is not None and "schema_change_id" in refusal.recorded(layout, ref)
+    if by_limits and judged is not None:
+        refused = f"waits: {judged.summary()}; accept the numbers, or derive the table again with mode full_refresh"
     quarantined_whole = (
         state.pending_batch is not None and refusal.decision(layout, ref, state.pending_batch) is not None
     )
@@ -220,7 +223,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         pending_batch=state.pending_batch,
         has_work=has_work,
         refused=refused is not None,
-        refused_by_contract=refused is not None and "schema_change_id" in refusal.recorded(layout, ref),
+        refused_by=None if refused is None else "limits" if by_limits else "contract" if by_contract else "gate",
         written=written,
         refresh_pending=swap_pending,
         switched_off=off is not None,

@@ -51,7 +51,7 @@ def observe(
     quarantine, lag = status.quarantine, status.lag
     planned = plans.read(layout, pipeline.name, flow.name)
     judged = rewrite.refused(layout, pipeline.name, flow.name)
-    swap_refused = lag is not None and lag.refused and lag.pending_batch is None
+    swap_refused = lag is not None and lag.refused_by == "limits"
     return Observation(
         pipeline=pipeline.name,
         flow=flow.name,
@@ -73,7 +73,6 @@ def observe(
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
         error=status.problem,
-        # Without a pending batch a swap was refused, which is a fact of its own.
         refused=lag.reason if lag is not None and lag.refused and not swap_refused else None,
         refused_rewrite=lag.reason if lag is not None and swap_refused else judged.summary() if judged else None,
         quarantine_open=quarantine.open if quarantine is not None else None,

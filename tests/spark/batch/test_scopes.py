@@ -14,7 +14,7 @@ import pytest
 from tests.spark import flow_context
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.flow_context import LATEST, changes, plan_batch, table, transaction, write_table
-from tidegate.spark.batch import micro_batch
+from tidegate.spark.batch import micro_batch, scopes
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
 from tidegate.spark.lake import sinks, tables
@@ -110,6 +110,8 @@ def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_th
     assert (line_of_gold.read, line_of_gold.groups) == (4, 3), "the tombstone of order 2 is no row"
     assert (line_of_gold.upserted, line_of_gold.deleted) == (2, 1)
     assert table(gold.target) == [{"sku": "a", "orders": 1}, {"sku": "c", "orders": 1}]
+    keys_of_groups = context.spark.createDataFrame([(20, "insert")], "price int, _change_type string")
+    assert scopes.without_tombstones(gold, keys_of_groups).count() == 1, "a backfill's feed has no other column"
 
 
 Order = tuple[int, int, "list[str | None] | None"]
@@ -258,10 +260,12 @@ def test_rows_of_one_record_have_one_order_and_only_deletes_need_no_child_key(la
 def test_a_backfill_replaces_whole_scopes(latest: Open) -> None:
     context = latest(exploded, flow=ITEMS)
     process(context, (1, 1, ["a", "b"]), (2, 1, ["a", "b"]), (3, 1, ["a"]), (4, 1, ["a"]))
-    scopes = context.spark.createDataFrame([(1,), (2,), (3,)], "id int")
+    keys = context.spark.createDataFrame([(1,), (2,), (3,)], "id int")
     own = context.doing(flow_context.backfill(7))
 
-    result = replace_rows(own, changes(context.spark, ORDERS, (1, 1, ["a", "b"]), (2, 1, ["c"])), scopes, 7, NEW)
+    outside = (4, 1, ["z"])
+    feed = changes(context.spark, ORDERS, (1, 1, ["a", "b"]), (2, 1, ["c"]), outside)
+    result = replace_rows(own, feed, keys, 7, NEW)
 
     assert result is not None
     line = write(own, result)

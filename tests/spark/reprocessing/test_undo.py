@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.deployment import Deployment
+from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tests.spark.reprocessing.test_backfill import (
     FIRST_DAYS,
@@ -35,6 +36,7 @@ from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, replay, undo
+from tidegate.spec import ChangeFeed, Table
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -199,6 +201,12 @@ def test_entries_that_a_backfill_created_are_withdrawn_and_entries_that_it_close
     assert (set(states(done).values()), len(amounts(done))) == ({"withdrawn"}, 6)
     undo_as("u3", silver(place), "u2")
     assert (states(done), sorted(amounts(done))) == ({2: "open", 4: "open", 5: "withdrawn"}, [1, 3, 5, 6])
+    backfill_as("b3", silver(place, without(2, 4, 5)), ALL_DAYS)
+    assert sorted(amounts(done)) == [1, 3, 6]
+    of_order_5 = [row["state"] for row in orders.table(done.quarantine) if json.loads(row["record"])["id"] == 5]
+    assert sorted(of_order_5) == ["open", "withdrawn"], (
+        "a withdrawn entry does not stand for a row that is refused later"
+    )
 
 
 def test_the_entry_of_a_row_that_is_left_stays_as_it_is(place: Path) -> None:
@@ -210,6 +218,42 @@ def test_the_entry_of_a_row_that_is_left_stays_as_it_is(place: Path) -> None:
     assert (amounts(done)[2], amounts(done)[4]) == (20, 41)
     assert states(done) == {2: "withdrawn", 4: "open"}, "the refused row of order 4 is not in the table"
     assert [(line.upserted, line.unchanged, line.closed) for line in done.report.batches] == [(1, 1, 1)]
+
+
+def test_a_scope_that_a_newer_record_replaced_is_left_as_a_whole(place: Path) -> None:
+    from pyspark.sql import functions as F
+
+    target = Table("silver.legs", keys=("id", "leg"), replace_by=("id",), sequence_by=("at",), event_time="day")
+    flow = dataclasses.replace(orders.LATEST, source=ChangeFeed("bronze.orders"), target=target)
+
+    def legs(rows: DataFrame) -> DataFrame:
+        return clean(rows).withColumn("leg", F.explode(F.array(F.lit(1), F.lit(2))))
+
+    def fewer(rows: DataFrame) -> DataFrame:
+        filtered = (F.col("id") == 3) | ((F.col("id") == 2) & (F.col("leg") == 2))
+        return legs(rows).withColumn("_filtered", F.when(filtered, F.lit("no_leg")))
+
+    def context(transform: Callable[[DataFrame], DataFrame]) -> FlowContext:
+        own = context_of(place, flow, transform)
+        flows = tuple(flow if each.name == flow.name else each for each in own.pipeline.flows)
+        return dataclasses.replace(own, resolved=resolved_flow(flow, dataclasses.replace(own.pipeline, flows=flows)))
+
+    def stored() -> list[tuple[Any, ...]]:
+        rows = orders.table(context(legs).live)
+        return sorted(((row["id"], row["leg"], row["amount"]) for row in rows if row["id"] in (2, 3)), key=repr)
+
+    run_flow(run_as("i1", context(legs)))
+    backfill_as("b1", context(fewer), ALL_DAYS)
+    assert stored() == [(2, 1, 20), (3, None, None)]
+    land(place, "later.json", (2, 9, 21))
+    run_flow(run_as("i2", context_of(place, orders.BRONZE)))
+    run_flow(run_as("i3", context(fewer)))
+
+    done = undo_as("u1", context(legs), "b1")
+
+    assert stored() == [(2, 1, 21), (3, 1, 31), (3, 2, 31)]
+    (line,) = done.report.batches
+    assert (line.unchanged, line.imbalance()) == (1, 0), "leg 2 of order 2 belongs to the older record"
 
 
 def test_a_replay_is_undone_and_later_and_late_rows_are_compared_with_the_order_that_came_back(place: Path) -> None:

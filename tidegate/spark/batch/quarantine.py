@@ -94,7 +94,7 @@ def apply_backfill(
     sinks.merge(
         judged,
         context.quarantine,
-        f"t._row_id = s._row_id AND t.level = 'row' AND t.state <> 'replayed' AND {own}",
+        f"t._row_id = s._row_id AND t.level = 'row' AND t.state NOT IN ('replayed', 'withdrawn') AND {own}",
         txn,
         updates={
             "s._passed AND t.state = 'open'": {
@@ -226,7 +226,7 @@ def _entries_of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFra
     """Row entries written by this checkpoint or its backfills that are not replayed."""
     from pyspark.sql import functions as F
 
-    entries = tables.read(spark, context.quarantine).where("level = 'row' AND state <> 'replayed'")
+    entries = tables.read(spark, context.quarantine).where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
     return entries.where(
         (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
     )

@@ -89,7 +89,10 @@ def replace_rows(
     if judged is None:
         return None
     if context.flow.target.replace_by:
-        changes = scopes.merge_source(context, judged.written, scopes.stored_rows(context, keys, judged.written))
+        # A record may make rows of other scopes too, of which newer records were not read.
+        scope = list(context.flow.target.scope)
+        written = judged.written.join(keys.select(*scope).distinct(), scope, "left_semi")
+        changes = scopes.merge_source(context, written, scopes.stored_rows(context, keys, written))
     else:
         changes = groups.merge_source(context, judged.written, keys)
     counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
@@ -192,9 +195,12 @@ def _evaluated(
         )
     parted = transform_errors.part(context, records, lambda rows: transform_parsed(context, rows), raised, batch_id)
     if parted.raised:
+        what = f"{identity.label(context.app_id, batch_id)}: transform {context.flow.transform!r} raises {parted.describe()}"
+        next_step = f"correct it, then tidegate quarantine replay {context.pipeline.name} {context.flow.name}"
         context.report.notes.append(
-            f"{identity.label(context.app_id, batch_id)}: transform {context.flow.transform!r} raises {parted.describe()}, which are in "
-            f"quarantine: correct it, then tidegate quarantine replay {context.pipeline.name} {context.flow.name}"
+            f"{what}, which would go to quarantine"
+            if context.request.dry_run
+            else f"{what}, which are in quarantine: {next_step}"
         )
     try:
         return evaluate(parted)

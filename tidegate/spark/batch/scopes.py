@@ -28,9 +28,14 @@ def has_child_key(target: Table) -> Column:
 
 
 def without_tombstones(context: FlowContext, feed: DataFrame) -> DataFrame:
-    """The feed of the flow's source table without the tombstones of scopes, which are no rows of it."""
+    """The feed of the flow's source table without the tombstones of scopes, which are no rows of it.
+
+    A backfill of groups has a feed of their keys only, from which it left tombstones out.
+    """
     writer = context.resolved.writer
-    return feed if writer is None or not writer.target.replace_by else feed.where(has_child_key(writer.target))
+    if writer is None or not writer.target.replace_by or not set(writer.target.child_keys) <= set(feed.columns):
+        return feed
+    return feed.where(has_child_key(writer.target))
 
 
 def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table: bool) -> DataFrame:
@@ -94,9 +99,11 @@ def stored_rows(context: FlowContext, scopes: DataFrame, rows: DataFrame) -> Dat
     from pyspark.sql import functions as F
 
     keys, scope = context.flow.target.keys, list(context.flow.target.scope)
-    if not tables.exists(context.target):
+    table = tables.read(rows.sparkSession, context.target) if tables.exists(context.target) else None
+    # A dry run of a new version compares with the table of the previous one, which may have other keys.
+    if table is None or not {*keys, "_order"} <= set(table.columns):
         return rows.select(*keys, "_order").limit(0)
-    stored = tables.read(rows.sparkSession, context.target).join(scopes.select(*scope), scope, "left_semi")
+    stored = table.join(scopes.select(*scope), scope, "left_semi")
     return stored.select(*[F.col(key).cast(rows.schema[key].dataType).alias(key) for key in keys], "_order")
 
 

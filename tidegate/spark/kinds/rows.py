@@ -54,6 +54,8 @@ def _store_raising(context: FlowContext, window: Window | None, pending: Backfil
     parted = transform_errors.part(context, records, searched, raised, pending.number)
     assert parted.bypassing is not None
     parted.bypassing.select("_row_id").write.parquet(str(_raising_path(context, pending)))
+    if window is None:
+        return
     context.report.notes.append(
         f"transform {context.flow.transform!r} raises {parted.describe()} of its source, so that their keys are "
         "unknown: those that table or quarantine have outside the window stay as they are"

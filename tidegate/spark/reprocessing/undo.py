@@ -161,7 +161,10 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     keys, spark = context.flow.target.keys, context.spark
     versions = sorted(commit.version for commit in pending.commits)
     changes = _persisted(context, tables.net_changes(spark, context.live, versions, keys))
-    state = _persisted(context, tables.compare(changes, tables.read(spark, context.live), keys))
+    present = tables.read(spark, context.live)
+    state = _persisted(context, _without_replaced_scopes(context, tables.compare(changes, present, keys), present))
+    if context.flow.target.replace_by:
+        changes = state.where("_state <> 'changed'").select(*changes.columns)
     counts = {row["_state"]: row["count"] for row in state.groupBy("_state").count().collect()}
     total, put_back = sum(counts.values()), counts.get("update", 0) + counts.get("insert", 0) + counts.get("delete", 0)
     _report_rows(context, pending, state, counts)
@@ -193,8 +196,26 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
         prepared=prepared,
         refused=entries,
         write=lambda txn: sinks.put_back(changes, context.live, keys, txn),
-        expected_rows=total,
+        expected_rows=total - (counts.get("changed", 0) if context.flow.target.replace_by else 0),
         settled="groups",
+    )
+
+
+def _without_replaced_scopes(context: FlowContext, state: DataFrame, present: DataFrame) -> DataFrame:
+    """Rows of scopes that a newer record replaced since are ``changed``: its rows give way as a whole only (ADR 25)."""
+    from pyspark.sql import functions as F
+
+    scope = list(context.flow.target.replace_by)
+    if not scope:
+        return state
+    made = F.coalesce(F.max("after._order"), F.max("before._order"))
+    orders = state.groupBy(*scope).agg(made.alias("_made"))
+    newer = present.select(*scope, "_order").join(orders, scope).where("_order <> _made").select(*scope).distinct()
+    is_newer = F.col("_newer") & (F.col("_state") == "insert")
+    return (
+        state.join(newer.withColumn("_newer", F.lit(True)), scope, "left")
+        .withColumn("_state", F.when(is_newer, "changed").otherwise(F.col("_state")))
+        .drop("_newer")
     )
 
 

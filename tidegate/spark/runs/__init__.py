@@ -73,8 +73,14 @@ def judge_new_version(context: FlowContext) -> None:
 
 
 def judge_backfill(context: FlowContext) -> None:
-    """The dry run of a backfill."""
-    backfills.dry_run(context, context.request.window)
+    """The dry run of a backfill; of a flow with a new version, of the swap that comes before it."""
+    if rewrites.derives_again(context.layout, context.pipeline, context.flow):
+        context.report.notes.append(
+            "dry run: the new version would be swapped in before the backfill, and is judged here"
+        )
+        judge_new_version(context)
+    else:
+        backfills.dry_run(context, context.request.window)
 
 
 def judge_full_refresh(context: FlowContext) -> None:
