@@ -189,6 +189,7 @@ def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark
     )
 
 
+@pytest.mark.nightly
 def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql import functions as F
 

@@ -184,6 +184,7 @@ def run(
     ]
 
 
+@pytest.mark.nightly
 def test_the_newest_version_of_each_order_wins_as_a_whole_however_the_history_is_cut(
     latest: Open, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:

@@ -220,6 +220,7 @@ def test_the_entry_of_a_row_that_is_left_stays_as_it_is(place: Path) -> None:
     assert [(line.upserted, line.unchanged, line.closed) for line in done.report.batches] == [(1, 1, 1)]
 
 
+@pytest.mark.nightly
 def test_a_scope_that_a_newer_record_replaced_is_left_as_a_whole(place: Path) -> None:
     from pyspark.sql import functions as F
 
