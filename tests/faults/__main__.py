@@ -22,6 +22,8 @@ from tests.faults.fault import OUTCOMES, Fault, Outcome, load, outcomes
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 1800
 """Time limit for the tests of one fault."""
+_TEMPORARY = re.compile(r"/\S*?/?pytest-of-[^/\s]+/pytest-\d+")
+"""Folders of this machine in the text of an error."""
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 HEAD = """# Faults and the tests that detect them
 
@@ -51,7 +53,7 @@ def try_fault(fault: Fault, root: Path, *, nightly: bool, first: str = "") -> Ou
         fault=fault.name,
         file=fault.file,
         caught_by=failed[1] if failed else "",
-        why=reasons[0][:200] if reasons and failed else "",
+        why=_TEMPORARY.sub("<tmp>", reasons[0])[:200] if reasons and failed else "",
         seconds=round(time.monotonic() - started),
     )
 
