@@ -23,6 +23,11 @@ class Balance:
     changes: tuple[str, ...]
     """The parts that changed the target."""
 
+    @property
+    def units(self) -> str:
+        """The plural of the unit."""
+        return "entries" if self.unit == "entry" else f"{self.unit}s"
+
     def amount(self, counts: object) -> int:
         """The total, of a record with these counts."""
         return count(counts, self.total)
@@ -44,7 +49,7 @@ class Balance:
     def sentence(self, counts: object) -> str:
         """The total and its parts in one phrase."""
         parts = ", ".join(f"{number:,} {name}" for name, number in self.lines(counts))
-        return f"{formatting.count(self.amount(counts), self.unit)} {self.verb}{parts and ': '}{parts}"
+        return f"{formatting.count(self.amount(counts), self.unit, self.units)} {self.verb}{parts and ': '}{parts}"
 
 
 ROWS = Balance(

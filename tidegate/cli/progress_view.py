@@ -53,7 +53,7 @@ class Lines:
             _line(f"{flow.flow}: running")
         for batch in flow.batches[self._batches.get(flow.flow, 0) :]:
             about = batch.balances[0]
-            what = count(about.amount(batch), about.unit)
+            what = count(about.amount(batch), about.unit, about.units)
             _line(f"{flow.flow}: batch {batch.batch_id}, {what}, {batch.seconds:.1f} s")
         if flow.state not in ("waiting", "running") and self._states.get(flow.flow) != flow.state:
             _line(f"{flow.flow}: {flow.state}")

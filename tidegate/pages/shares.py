@@ -85,7 +85,7 @@ def dispositions(record: BatchRecord) -> Iterator[Shares]:
     for balance in record.balances:
         total = balance.amount(record)
         if total or balance is record.balances[0]:
-            heading = f"{balance.unit.capitalize()}s" if balance.unit != "entry" else "Entries"
+            heading = balance.units.capitalize()
             yield Shares(heading, heading, balance.verb, total, tuple(_lines(record, balance)))
 
 

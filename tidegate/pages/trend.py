@@ -138,7 +138,7 @@ def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
             Layer(balance.label(part), part_class(part), partial(balance.count, name=part)) for part in about.parts
         )
         seconds = Layer("seconds", "time", lambda record: record.seconds)
-        return Panel(f"{about.unit.capitalize()}s {about.verb}", layers), Panel("Seconds", (seconds,), " s")
+        return Panel(f"{about.units.capitalize()} {about.verb}", layers), Panel("Seconds", (seconds,), " s")
     rows = (
         Layer("written", "written", lambda record: record.written),
         Layer("quarantined", "quarantined", lambda record: record.quarantined),
