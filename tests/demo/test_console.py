@@ -50,7 +50,7 @@ def busy(tmp_path: Path) -> Iterator[Callable[[int], list[int]]]:
 
         server = ThreadingHTTPServer((LOOPBACK, 0), Api)
         servers.append(server)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         home = tmp_path / ".airflow"
         (home / "services").mkdir(parents=True)
         (home / "services" / "port").write_text(str(server.server_port))
@@ -83,10 +83,11 @@ def test_pipelines_are_listed_once_the_api_responds(
 def test_without_a_response_the_error_is_printed(
     busy: Callable[[int], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(console, "_ANSWER_SECONDS", 0.2)
     busy(10**6)
-    assert "Pipelines     not known: Airflow at http://127.0.0.1:" in listed(tmp_path)
-    assert "answers 500" in listed(tmp_path)
+    output = listed(tmp_path)
+    assert "Pipelines     not known: Airflow at http://127.0.0.1:" in output
+    assert "answers 500" in output
 
 
 def test_a_component_that_was_about_to_end_is_started_again_while_the_others_are_awaited(

@@ -1,14 +1,10 @@
-"""The printed commands, and the intervals that Airflow computes for those of `airflow backfill create`."""
+"""The printed commands. tests/airflow/test_intervals.py compares the printed instants with those of Airflow."""
 
 from __future__ import annotations
 
 import dataclasses
-import shlex
 
-import pendulum
 import pytest
-from airflow.timetables.base import TimeRestriction
-from airflow.timetables.interval import CronDataIntervalTimetable
 
 from tidegate import registry
 from tidegate.planning.backfill import commands
@@ -20,44 +16,6 @@ FLIGHTS = registry.load("flights")
 
 def request_of(pipeline: Pipeline, first: str, last: str, **more: object) -> RunRequest:
     return RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": first, "to_date": last, **more})
-
-
-def by_airflow(
-    schedule: str, timezone: str, first: pendulum.DateTime, last: pendulum.DateTime
-) -> list[tuple[float, float]]:
-    """The intervals that Airflow computes for two instants (``SerializedDAG.iter_dagrun_infos_between``)."""
-    timetable = CronDataIntervalTimetable(schedule, timezone)
-    restriction = TimeRestriction(first, last, catchup=True)
-    intervals_of_airflow, interval = [], None
-    while True:
-        info = timetable.next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
-        if info is None:
-            return intervals_of_airflow
-        interval = info.data_interval
-        intervals_of_airflow.append((interval.start.timestamp(), interval.end.timestamp()))
-
-
-@pytest.mark.parametrize(
-    ("schedule", "timezone", "runs"),
-    [("@daily", "UTC", 3), ("@daily", "America/New_York", 3), ("@daily", "Europe/Paris", 3), ("@hourly", "UTC", 72)],
-)
-def test_the_printed_instants_include_every_interval_of_the_window(schedule: str, timezone: str, runs: int) -> None:
-    pipeline = dataclasses.replace(FLIGHTS, schedule=schedule, timezone=timezone)
-    request = request_of(pipeline, "2026-03-06", "2026-03-08")
-    printed = commands(pipeline, request)
-    assert printed.by_interval is not None
-    words = shlex.split(printed.by_interval)
-    first, last = (pendulum.parse(words[words.index(option) + 1]) for option in ("--from-date", "--to-date"))
-    assert isinstance(first, pendulum.DateTime)
-    assert isinstance(last, pendulum.DateTime)
-    runs_of_airflow = by_airflow(schedule, timezone, first, last)
-    assert len(runs_of_airflow) == runs
-    assert request.window is not None
-    assert (runs_of_airflow[0][0], runs_of_airflow[-1][1]) == (
-        request.window.since.timestamp(),
-        request.window.until.timestamp(),
-    )
-    assert words[-4:] == ["--reprocess-behavior", "completed", "--max-active-runs", "1"]
 
 
 @pytest.mark.parametrize("schedule", [None, AfterTables("silver.clicks")])
