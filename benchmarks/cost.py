@@ -168,6 +168,6 @@ def _role(process: psutil.Process) -> str:
     words = process.cmdline()
     if process.name() == "java":
         return "JVM"
-    if "pyspark.daemon" in words:
+    if any(word.endswith(("pyspark.daemon", "worker_daemon")) for word in words):
         return "workers"
     return "driver" if any(word.endswith(("run_pipeline.py", "_by_hand.py")) for word in words) else "other"

@@ -92,6 +92,13 @@ def test_transactions_are_read_from_the_log_if_the_newest_version_has_no_checksu
     assert tables.version(spark, written) == 3
 
 
+def test_a_damaged_checksum_is_as_none(spark: SparkSession, written: Path) -> None:
+    checksum = written / "_delta_log" / f"{2:020d}.crc"
+    checksum.write_bytes(checksum.read_bytes()[:50])
+    (written / "_delta_log" / f".{checksum.name}.crc").unlink(missing_ok=True)
+    assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0}
+
+
 def test_the_commit_of_a_batch_is_found_by_transaction(spark: SparkSession, written: Path) -> None:
     first, other = tables.find_commit(written, SILVER, 0, 2), tables.find_commit(written, OTHER, 0, 2)
 

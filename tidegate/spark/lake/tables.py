@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -126,17 +127,18 @@ def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
     """The last ``txnVersion`` of every ``txnAppId`` that wrote to the table; empty without a table.
 
     Delta writes them into the checksum file of each version (Delta protocol, "Version Checksum File"). Where there is
-    none, as after a commit of delta-rs, Spark collects them from the log, which takes about a second.
+    none, as after a commit of delta-rs, or it is damaged, Spark collects them from the log, which takes about a second.
     """
     if not exists(path):
         return {}
-    jvm: Any = spark._jvm
-    as_java = jvm.scala.jdk.javaapi.CollectionConverters.asJava
     snapshot = _snapshot(spark, path)
-    checksum = snapshot.checksumOpt()
-    if checksum.isDefined() and checksum.get().setTransactions().isDefined():
-        return {str(each.appId()): int(each.version()) for each in as_java(checksum.get().setTransactions().get())}
-    versions = as_java(snapshot.transactions())
+    # The file is read here and not by the JVM, which would take five calls for each transaction.
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        checksum = json.loads((path / "_delta_log" / f"{int(snapshot.version()):020d}.crc").read_bytes())
+        if (listed := checksum.get("setTransactions")) is not None:
+            return {each["appId"]: int(each["version"]) for each in listed}
+    jvm: Any = spark._jvm
+    versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.transactions())
     return {str(app_id): int(versions[app_id]) for app_id in versions}
 
 
