@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import pkgutil
 import time
 from typing import Any, NoReturn
 
@@ -95,8 +95,7 @@ class PlanRun(BaseOperator, SkipMixin):
         if request.mode == "incremental" and not request.dry_run:
             return self._decide_increment(environment, layout, request, flows)
         if plan_of_mode := RUNS[request.mode].plan:
-            module, _, function = plan_of_mode.partition(":")
-            request, lines = getattr(importlib.import_module(module), function)(layout, self._pipeline, request)
+            request, lines = pkgutil.resolve_name(plan_of_mode)(layout, self._pipeline, request)
             for line in lines:
                 self.log.info("%s", line)
             return request, f"dry run: {request.summary()}" if request.dry_run else request.summary()

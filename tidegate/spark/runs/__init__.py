@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def load(request: RunRequest, flow: Flow) -> Callable[[FlowContext], None]:
     """What the request does to this flow: an increment where its mode applies to other flows only; or what its dry run does."""
     kind = RUNS[request.mode if request.applies_to(flow) else "incremental"]
-    module, _, function = (kind.dry_run if request.dry_run else kind.code).partition(":")
-    run: Callable[[FlowContext], None] = getattr(importlib.import_module(module), function)
+    run: Callable[[FlowContext], None] = pkgutil.resolve_name(kind.dry_run if request.dry_run else kind.code)
     return run
 
 
