@@ -30,18 +30,19 @@ class Checkpoint:
             (path / part).mkdir(parents=True, exist_ok=True)
         (path / "metadata").write_text('{"id":"164d8d61-967a-47c7-a6e9-87cd0a2c4a4b"}')
 
-    def plan(self, batch_id: int, offset: dict[str, Any]) -> None:
-        """``offsets/N``."""
+    def plan(self, batch_id: int, *offsets: dict[str, Any] | None) -> None:
+        """``offsets/N``, with a line for each source; None for one without an offset."""
+        lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1795256131973 + batch_id, "conf": {}}
-        (self.path / "offsets" / str(batch_id)).write_text(f"v1\n{json.dumps(metadata)}\n{json.dumps(offset)}")
+        (self.path / "offsets" / str(batch_id)).write_text("\n".join(["v1", json.dumps(metadata), *lines]))
 
     def commit(self, batch_id: int) -> None:
         """``commits/N``."""
         (self.path / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
-    def run(self, batch_id: int, offset: dict[str, Any]) -> None:
+    def run(self, batch_id: int, *offsets: dict[str, Any] | None) -> None:
         """A batch that was planned and committed."""
-        self.plan(batch_id, offset)
+        self.plan(batch_id, *offsets)
         self.commit(batch_id)
 
     def list_files(self, batch_id: int, files: dict[str, int]) -> None:

@@ -165,3 +165,35 @@ def test_a_transform_that_does_not_exist_is_an_error_of_its_flow(
 def test_a_transform_may_come_from_an_import_of_all_names(project: Path) -> None:
     (project / "spark_jobs/trips.py").write_text("from elsewhere import *\n")
     assert errors(resolved(project)) == {}
+
+
+def test_each_of_several_sources_has_a_writer_and_readers(project: Path) -> None:
+    (project / "spark_jobs" / "trips.py").write_text("def clean(rows): ...\n\ndef daily(trips, reports): ...\n")
+    sources = (ChangeFeed("silver.trips"), ChangeFeed("gold.reports", on={"day": "day"}))
+    joined = replace(GOLD, name="joined", sources=sources, target=Table("gold.joined", keys=("day",)))
+    trips = replace(TRIPS, flows=(joined, *TRIPS.flows))
+
+    pipeline = resolved(project, trips, REPORTS)
+
+    assert [flow.name for flow in pipeline.pipeline.flows] == ["bronze", "silver", "joined", "gold"]
+    assert pipeline.flow("joined").error is None
+    assert pipeline.flow("joined").writer == SILVER
+    assert pipeline.pipeline.upstream_of(joined) == (SILVER,)
+    assert pipeline.pipeline.reads_external(joined), "another pipeline writes gold.reports"
+    assert resolved(project, REPORTS, trips).flows[0].readers == ("trips/joined",)
+    with pytest.raises(SpecError, match=r"no declared flow writes its source table 'gold\.reports'"):
+        resolved(project, trips)
+
+
+def test_a_flow_runs_if_no_flow_above_it_fails(project: Path) -> None:
+    (project / "spark_jobs" / "trips.py").write_text("def clean(rows): ...\n\ndef joined(trips, other): ...\n")
+    other = replace(
+        SILVER, name="other", transform="trips:missing", gate=None, target=replace(SILVER.target, name="silver.other")
+    )
+    sources = (ChangeFeed("silver.trips"), ChangeFeed("silver.other", on={"id": "id"}))
+    joined = replace(GOLD, sources=sources, transform="trips:joined")
+    pipeline = resolved(project, replace(TRIPS, flows=(BRONZE, SILVER, other, joined)))
+
+    pipeline.check_runnable((SILVER, joined))
+    with pytest.raises(SpecError, match="has no function 'missing'"):
+        pipeline.check_runnable((other, joined))

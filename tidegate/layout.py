@@ -102,6 +102,10 @@ class Layout:
         """The request that started a refresh of a checkpoint version, as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.origin.json"
 
+    def starts(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """The versions of several source tables when the checkpoint began (`tidegate.checkpoints.vector`), as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.starts.json"
+
     def overrides(self, dag_id: str, flow: str) -> Path:
         """Decisions of people about a flow at run time (`tidegate.checkpoints.overrides`), one line of JSON each."""
         return self.checkpoints(dag_id, flow) / "overrides.jsonl"

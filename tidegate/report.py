@@ -144,6 +144,8 @@ class BatchRecord:
     """Quarantined rows by the rule they broke; a row that broke two rules counts in both."""
     target_version: int | None = None
     """The Delta version that this batch committed, if any."""
+    source_versions: Mapping[str, int] = field(default_factory=dict)
+    """The version of each source table from which groups were computed."""
     undoes: str | None = None
     """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
     seconds: float = 0.0
@@ -172,7 +174,7 @@ class BatchRecord:
     def of_line(cls, line: Mapping[str, Any]) -> Self:
         """The record in a line of the ledger table, whose maps Arrow returns as lists of pairs."""
         values = {name: value for name, value in line.items() if value is not None}
-        maps = {name: dict(values.get(name, ())) for name in ("filtered", "rules")}
+        maps = {name: dict(values.get(name, ())) for name in ("filtered", "rules", "source_versions")}
         return json_codec.from_plain(values | maps, cls)
 
 

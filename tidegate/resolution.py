@@ -7,13 +7,11 @@ and no suite is checked by Great Expectations: the files are only parsed, becaus
 
 from __future__ import annotations
 
-import importlib.util
-import symtable
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate import fingerprints, registry
+from tidegate import fingerprints, registry, transform_code
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
@@ -26,7 +24,7 @@ class ResolvedFlow:
     pipeline: Pipeline
     flow: Flow
     writer: Flow | None
-    """The flow, of any pipeline, that writes the source table; None for a landing flow."""
+    """The flow, of any pipeline, that writes the source table, or the first of several; None for a landing flow."""
     readers: tuple[str, ...]
     """The flows of all pipelines that read its table, as ``<pipeline>/<flow>``; those of its own pipeline come first."""
     suite: Path | None
@@ -85,8 +83,8 @@ class ResolvedPipeline:
         for each in self.flows:
             if each.flow not in flows:
                 continue
-            upstream = self.pipeline.upstream_of(each.flow)
-            error = each.error or (stopped.get(upstream.name) if upstream is not None else None)
+            above = [stopped[flow.name] for flow in self.pipeline.upstream_of(each.flow) if flow.name in stopped]
+            error = each.error or (above[0] if above else None)
             if error is None:
                 return
             stopped[each.flow.name] = error
@@ -153,18 +151,20 @@ def _resolve_flow(
                 "writer: give one of the two flows another target"
             )
     suite = None if flow.gate is None else project / "expectations" / f"{flow.gate.suite}.json"
-    code = None if flow.transform is None else _file_of(flow.transform)
+    code = None if flow.transform is None else transform_code.file_of(flow.transform)
     error = None
     unloadable = [f"pipelines/{name}.py" for name, each in declared.items() if not isinstance(each, Pipeline)]
-    writer = _writer(flow, (pipeline, *others), where, certain=not unloadable)
+    writers = [_writer(table, (pipeline, *others), where, certain=not unloadable) for table in flow.source_tables]
+    writer = writers[0] if writers else None
     try:
-        if writer is None and isinstance(flow.source, ChangeFeed):
-            raise SpecError(_NO_WRITER.format(flow.source.table) + f", or correct {', '.join(unloadable)}")
+        for table, each in zip(flow.source_tables, writers, strict=True):
+            if each is None:
+                raise SpecError(_NO_WRITER.format(table) + f", or correct {', '.join(unloadable)}")
         _check_scope(flow, writer)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
-            _check_transform(flow.transform, code)
+            transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
     except SpecError as cause:
         error = SpecError(f"{where}: {cause.message}")
     return ResolvedFlow(
@@ -175,7 +175,7 @@ def _resolve_flow(
             f"{each.name}/{reader.name}"
             for each in (pipeline, *others)
             for reader in each.flows
-            if isinstance(reader.source, ChangeFeed) and reader.source.table == flow.target.name
+            if flow.target.name in reader.source_tables
         ),
         suite=suite,
         code=code,
@@ -183,18 +183,14 @@ def _resolve_flow(
     )
 
 
-def _writer(flow: Flow, pipelines: Sequence[Pipeline], where: str, *, certain: bool) -> Flow | None:
-    """The flow that writes the source table.
+def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: bool) -> Flow | None:
+    """The flow that writes a source table.
 
     Args:
-        flow: The flow that reads it.
         pipelines: Those that load.
         where: The flow's file and name.
         certain: Whether every pipeline loads; if not, one that does not load may write the table.
     """
-    if not isinstance(flow.source, ChangeFeed):
-        return None
-    table = flow.source.table
     writer = next((each for pipeline in pipelines if (each := pipeline.writer_of(table)) is not None), None)
     if writer is None and certain:
         raise SpecError(f"{where}: {_NO_WRITER.format(table)}")
@@ -216,29 +212,3 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
 
 
 _NO_WRITER = "no declared flow writes its source table {!r}; correct the source, or declare the flow that writes it"
-
-
-def _file_of(transform: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(f"spark_jobs.{transform.partition(':')[0]}")
-    except ModuleNotFoundError:
-        return None
-    return None if spec is None or spec.origin is None else Path(spec.origin)
-
-
-def _check_transform(transform: str, code: Path | None) -> None:
-    module, _, function = transform.partition(":")
-    file = f"spark_jobs/{module}.py"
-    if code is None:
-        raise SpecError(f"transform {transform!r}: {file} does not exist; create it, or correct the transform")
-    try:
-        source = code.read_bytes()
-        names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
-    except (OSError, SyntaxError, ValueError) as error:
-        raise SpecError(f"transform {transform!r}: {file} cannot be read: {error}; correct the file") from error
-    # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
-    defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]
-    if function not in defined and b"import *" not in source:
-        raise SpecError(
-            f"transform {transform!r}: {file} has no function {function!r}; add it, or correct the transform"
-        )

@@ -51,6 +51,18 @@ def test_two_flows_that_read_the_same_table_do_not_wait_for_each_other() -> None
     assert dag.task_dict["by_month"].upstream_task_ids == {"silver"}
 
 
+def test_a_flow_with_several_sources_waits_for_all_flows_that_write_them() -> None:
+    branching = _branching()
+    sources = (ChangeFeed("silver.flights"), ChangeFeed("gold.by_month", on={"month": "month"}))
+    joined = Flow(
+        name="joined", sources=sources, transform="flights:joined", target=Table("gold.joined", keys=("carrier",))
+    )
+    dag = build_dag(dataclasses.replace(branching, flows=(joined, *branching.flows)))
+    assert dag.task_dict["joined"].upstream_task_ids == {"silver", "by_month"}
+    assert dag.task_dict["joined"].trigger_rule.value == "none_failed"
+    assert "changes of `gold.by_month`, about 1g a batch, joined by `month` = `month`" in str(dag.doc_md)
+
+
 def test_run_is_the_setup_task_of_all_flows_so_that_clearing_one_clears_run() -> None:
     dag = build_dag(flights)
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["run"]

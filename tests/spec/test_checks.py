@@ -81,6 +81,18 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),
     (variant_of(FEED), "max_files_per_trigger", (0, None)),
     (variant_of(FEED), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
+    (variant_of(FEED), "on", (None, ("at",), {"at": "1st"}, {"_at": "at"}, {"at": 5})),
+    (
+        lambda **fields: Flow(name="gold", transform="trips:join", target=RECOMPUTED, **fields),
+        "sources",
+        (
+            (ChangeFeed("silver.trips"),),
+            [ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})],
+            (ChangeFeed("silver.trips"), FILES),
+            (ChangeFeed("silver.trips"), ChangeFeed("silver.weather")),
+            (ChangeFeed("silver.trips"), ChangeFeed("bronze.trips", on={"at": "hour"})),
+        ),
+    ),
     (variant_of(UPSERTED), "name", ("trips", "tin.trips", "silver.", 5, None)),
     (variant_of(RECOMPUTED), "keys", (["day"], (1,), ("1st",), ("a b",), ("day", "day"), 5, None)),
     (variant_of(UPSERTED), "sequence_by", (["at"], (1,), ("_at",), ("at", "at"), None)),

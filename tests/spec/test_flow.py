@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.spec.trips import BRONZE, GOLD, SILVER, TRIPS, UPSERTED
+from tests.spec.trips import BRONZE, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
 from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, Flow, Gate, Table
 
+TRIP_FEED, WEATHER = ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})
+CARRIERS = ChangeFeed("silver.carriers", on={"carrier": "code"})
+JOINED = Flow(name="joined", sources=(TRIP_FEED, WEATHER, CARRIERS), transform="trips:join", target=RECOMPUTED)
 IN_THE_SIDECAR = [
     replace(SILVER, source=ChangeFeed("bronze.other")),
     replace(SILVER, target=Table("silver.other", keys=("id",), sequence_by=("at",))),
@@ -36,6 +39,9 @@ NOT_IN_THE_SIDECAR = [
         ("target", "bronze.trips", lambda: replace(SILVER, target=Table("bronze.trips"))),
         ("transform", None, lambda: replace(SILVER, target=Table("silver.copy"), transform=None)),
         ("transform", None, lambda: replace(GOLD, transform=None)),
+        ("target", "silver.trips", lambda: replace(JOINED, target=UPSERTED)),
+        ("target", "silver.weather", lambda: replace(JOINED, target=Table("silver.weather", keys=("day",)))),
+        ("transform", None, lambda: replace(JOINED, transform=None)),
         ("flows", "bronze", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, target=Table("bronze.other"))))),
         ("flows", "bronze.trips", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, name="other")))),
     ],
@@ -61,3 +67,28 @@ def test_another_scope_changes_the_fingerprint() -> None:
 @pytest.mark.parametrize("changed", NOT_IN_THE_SIDECAR)
 def test_limits_gates_and_versions_do_not_change_the_fingerprint(changed: Flow) -> None:
     assert fingerprint(changed.remembered()) == fingerprint(SILVER.remembered())
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        (TRIP_FEED, WEATHER),
+        (TRIP_FEED, CARRIERS, WEATHER),
+        (TRIP_FEED, replace(WEATHER, on={"at": "day"}), CARRIERS),
+    ],
+)
+def test_several_sources_their_order_and_what_joins_them_are_in_the_fingerprint(
+    sources: tuple[ChangeFeed, ...],
+) -> None:
+    assert fingerprint(replace(JOINED, sources=sources).remembered()) != fingerprint(JOINED.remembered())
+    assert fingerprint(replace(JOINED, checkpoint_version=2).remembered()) == fingerprint(JOINED.remembered())
+
+
+def test_the_first_of_several_sources_is_the_source() -> None:
+    assert (JOINED.source, JOINED.source_tables) == (TRIP_FEED, ("silver.trips", "silver.weather", "silver.carriers"))
+    assert (GOLD.feeds, BRONZE.feeds) == ((TRIP_FEED,), ())
+    for wrong in (FILES, WEATHER):
+        with pytest.raises(FieldError, match="none beside sources"):
+            replace(JOINED, source=wrong)
+    with pytest.raises(FieldError, match="without on"):
+        replace(GOLD, source=WEATHER)

@@ -27,8 +27,8 @@ def test_flows_are_sorted_topologically() -> None:
 def test_a_pipeline_finds_the_writer_of_a_table() -> None:
     assert TRIPS.writer_of("silver.trips") == SILVER
     assert TRIPS.writer_of("silver.other") is None
-    assert TRIPS.upstream_of(GOLD) == SILVER
-    assert TRIPS.upstream_of(BRONZE) is None
+    assert TRIPS.upstream_of(GOLD) == (SILVER,)
+    assert TRIPS.upstream_of(BRONZE) == ()
     assert TRIPS.flow("gold") == GOLD
     with pytest.raises(SpecError, match="it has: bronze, silver, gold"):
         TRIPS.flow("tin")

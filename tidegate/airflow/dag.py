@@ -70,8 +70,8 @@ def build_dag(pipeline: Pipeline) -> DAG:
         shows: dict[str, ShowFlow] = {}
         for flow in pipeline.flows:
             shows[flow.name] = _show(pipeline, flow)
-            upstream = pipeline.upstream_of(flow)
-            (shows[upstream.name] if upstream is not None else run) >> shows[flow.name]
+            upstream = [shows[each.name] for each in pipeline.upstream_of(flow)]
+            (upstream or run) >> shows[flow.name]
     return dag
 
 
@@ -83,7 +83,7 @@ def _show(pipeline: Pipeline, flow: Flow) -> ShowFlow:
         retries=RETRIES,
         # A flow without new rows is skipped and must not skip the next one; a refused flow stops it. Directly below a setup
         # task Airflow allows only all_success.
-        trigger_rule=TriggerRule.ALL_SUCCESS if pipeline.upstream_of(flow) is None else TriggerRule.NONE_FAILED,
+        trigger_rule=TriggerRule.NONE_FAILED if pipeline.upstream_of(flow) else TriggerRule.ALL_SUCCESS,
     )
 
 

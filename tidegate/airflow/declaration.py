@@ -62,7 +62,15 @@ def _source(flow: Flow) -> str:
         case KafkaSource():
             return f"topic `{source.topic}`, at most {count(source.max_offsets_per_trigger, 'offset')} a batch"
         case ChangeFeed():
-            return f"changes of `{source.table}`, about {source.max_bytes_per_trigger} a batch"
+            return "; ".join(
+                f"changes of `{feed.table}`, about {feed.max_bytes_per_trigger} a batch" + _on(feed)
+                for feed in flow.feeds
+            )
+
+
+def _on(feed: ChangeFeed) -> str:
+    pairs = ", ".join(f"`{ours}` = `{theirs}`" for ours, theirs in feed.on.items())
+    return f", joined by {pairs}" if pairs else ""
 
 
 def _contract(contract: Contract) -> str:

@@ -30,6 +30,11 @@ class DeltaPosition:
     of_snapshot: bool
     """Whether the files of the table's snapshot at ``version`` are read (the first load) instead of that commit's changes."""
 
+    @property
+    def pin(self) -> int:
+        """The newest version of which something was read."""
+        return self.version if self.of_snapshot or self.index >= 0 else self.version - 1
+
     def summary(self) -> str:
         """The last version that was read, or the file within a version; files are counted from 1."""
         if self.of_snapshot:
@@ -44,11 +49,16 @@ class PlannedBatch:
     batch_id: int
     timestamp_ms: int
     """When it was planned; the same in every rerun."""
-    offset: dict[str, Any]
-    """The source's end offset: ``logOffset`` of files, topic to partition to offset of Kafka, ``reservoirVersion``
-    and ``index`` of a Delta table."""
+    offsets: tuple[dict[str, Any] | None, ...]
+    """The end offset of each source, in the order of the query: ``logOffset`` of files, topic to partition to offset of Kafka,
+    ``reservoirVersion`` and ``index`` of a Delta table; None for one that nothing was read of."""
     path: Path
     """The file of the offset log, for error messages."""
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        """The end offset of the first source."""
+        return self.offsets[0] or {}
 
     @property
     def log_offset(self) -> int:
@@ -80,12 +90,25 @@ class PlannedBatch:
         Raises:
             CheckpointCorruptError: The offsets are those of another kind of source.
         """
+        return self._position(self.offset)
+
+    def delta_positions(self, number: int) -> tuple[DeltaPosition | None, ...]:
+        """For several change feeds: the position in each Delta table; None for one that nothing was read of.
+
+        Raises:
+            CheckpointCorruptError: The offsets are those of another kind of source, or of another number of sources.
+        """
+        if len(self.offsets) != number:
+            raise _corrupt(self.path, f"it holds the positions of {len(self.offsets)} sources, not of {number}")
+        return tuple(None if offset is None else self._position(offset) for offset in self.offsets)
+
+    def _position(self, offset: dict[str, Any]) -> DeltaPosition:
         try:
             return DeltaPosition(
-                table_id=str(self.offset["reservoirId"]),
-                version=int(self.offset["reservoirVersion"]),
-                index=int(self.offset["index"]),
-                of_snapshot=bool(self.offset["isStartingVersion"]),
+                table_id=str(offset["reservoirId"]),
+                version=int(offset["reservoirVersion"]),
+                index=int(offset["index"]),
+                of_snapshot=bool(offset["isStartingVersion"]),
             )
         except (KeyError, TypeError, ValueError):
             raise _corrupt(self.path, "it does not hold the position of a Delta table") from None
@@ -146,12 +169,16 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     lines = _lines(path, 3)
     if lines[0] != "v1":
         raise _corrupt(path, f"it has format {lines[0]!r}; this version of Tidegate reads v1")
-    metadata, offset = _json(path, lines[1]), _json(path, lines[2])
+    metadata = _json(path, lines[1])
+    # Spark writes "-" for a source that it has no offset of.
+    offsets = tuple(None if line == "-" else _json(path, line) for line in lines[2:] if line)
+    if not offsets:
+        raise _corrupt(path, "it is empty or incomplete")
     try:
         timestamp_ms = int(metadata["batchTimestampMs"])
     except (KeyError, TypeError, ValueError):
         raise _corrupt(path, "it does not say when the batch was planned") from None
-    return PlannedBatch(batch_id=batch_id, timestamp_ms=timestamp_ms, offset=offset, path=path)
+    return PlannedBatch(batch_id=batch_id, timestamp_ms=timestamp_ms, offsets=offsets, path=path)
 
 
 def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:

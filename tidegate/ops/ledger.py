@@ -105,6 +105,7 @@ def schema() -> pyarrow.Schema:
             ("filtered", pa.map_(pa.string(), pa.int64())),
             ("rules", pa.map_(pa.string(), pa.int64())),
             ("target_version", pa.int64()),
+            ("source_versions", pa.map_(pa.string(), pa.int64())),
             ("undoes", pa.string()),
             ("seconds", pa.float64()),
             *_run_columns(),

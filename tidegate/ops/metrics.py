@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -47,7 +47,7 @@ class QueryProgress:
     duration_ms: Mapping[str, int]
     """Duration of its parts by Spark's names: ``latestOffset``, ``queryPlanning``, ``addBatch``, ``walCommit``, …"""
     start_offset: str | None
-    """JSON, as in the checkpoint."""
+    """JSON, as in the checkpoint; a list for several sources."""
     end_offset: str | None
     offsets_behind: int | None
     """Messages between the end of this batch and the newest offset that Spark knew; None if the source is not a topic."""
@@ -62,7 +62,7 @@ class QueryProgress:
             of_run: ``flow``, ``app_id``, ``run_key``, ``attempt``, ``mode`` and ``recorded_at``.
         """
         durations = {name: int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
-        source = (progress.get("sources") or [{}])[0]
+        sources = progress.get("sources") or [{}]
         return cls(
             batch_id=int(progress["batchId"]),
             started_at=_instant(progress["timestamp"]),
@@ -71,9 +71,9 @@ class QueryProgress:
             processed_rows_per_second=_rate(progress.get("processedRowsPerSecond")),
             trigger_ms=durations.pop("triggerExecution", 0),
             duration_ms=durations,
-            start_offset=_offset(source.get("startOffset")),
-            end_offset=_offset(source.get("endOffset")),
-            offsets_behind=_behind(source.get("endOffset"), source.get("latestOffset")),
+            start_offset=_offset([source.get("startOffset") for source in sources]),
+            end_offset=_offset([source.get("endOffset") for source in sources]),
+            offsets_behind=_behind(sources[0].get("endOffset"), sources[0].get("latestOffset")),
             **of_run,
         )
 
@@ -127,7 +127,9 @@ def _rate(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
 
 
-def _offset(value: object) -> str | None:
+def _offset(values: Sequence[object]) -> str | None:
+    """The offset of the source, or a list of those of several."""
+    value = values[0] if len(values) == 1 else list(values)
     return value if isinstance(value, str) or value is None else json.dumps(value, sort_keys=True)
 
 

@@ -188,4 +188,4 @@ def _source(flow: Flow) -> str:
         case KafkaSource():
             return f"topic {flow.source.topic}"
         case ChangeFeed():
-            return f"changes of {flow.source.table}"
+            return f"changes of {', '.join(flow.source_tables)}"

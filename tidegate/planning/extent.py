@@ -7,7 +7,7 @@ read. Starts no JVM.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,8 @@ def source_extent(environment: Environment, layout: Layout, pipeline: str, flow:
         SourceUnavailableError: No broker answers. Transient.
     """
     match flow.source:
-        case ChangeFeed(table=table):
-            return _of_table(layout.table(table), table)
+        case ChangeFeed():
+            return _of_tables(layout, flow.source_tables)
         case FileSource():
             return _of_files(layout, pipeline, flow, flow.source, window)
         case KafkaSource():
@@ -115,11 +115,18 @@ def rows_and_bytes(path: Path) -> tuple[int | None, int | None]:
     return rows, sum(file.size for file in data_files)
 
 
-def _of_table(path: Path, table: str) -> Extent:
-    rows, size = rows_and_bytes(path)
-    version = delta.current_version(path)
-    what = f"{table}, which does not exist yet" if version is None else f"{table} at version {version}"
-    return Extent(what=what, rows=rows, size=size)
+def _of_tables(layout: Layout, tables: Sequence[str]) -> Extent:
+    whats, sizes = [], [rows_and_bytes(layout.table(table)) for table in tables]
+    for table in tables:
+        version = delta.current_version(layout.table(table))
+        whats.append(f"{table}, which does not exist yet" if version is None else f"{table} at version {version}")
+    rows, size = ([each for each in counts if each is not None] for counts in zip(*sizes, strict=True))
+    known = len(tables)
+    return Extent(
+        what="; ".join(whats),
+        rows=sum(rows) if len(rows) == known else None,
+        size=sum(size) if len(size) == known else None,
+    )
 
 
 def _of_files(layout: Layout, pipeline: str, flow: Flow, source: FileSource, window: Window | None) -> Extent:

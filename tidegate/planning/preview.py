@@ -144,9 +144,9 @@ def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tu
     flow = pipeline.flow(lag.flow)
     above = pipeline.upstream_of(flow)
     rows = lag.rows
-    if not rows and above is not None:
-        # About as many as the upstream flow reads.
-        rows = next((other.rows for other in lags if other.flow == above.name), rows)
+    if not rows and above:
+        # About as many as the upstream flow of the first source reads.
+        rows = next((other.rows for other in lags if other.flow == above[0].name), rows)
     return FlowPreview(
         flow=flow.name,
         reads=Extent(

@@ -14,7 +14,7 @@ from tidegate.layout import Layout
 from tidegate.report import BatchRecord, FlowReport, Verdict
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tidegate.spark.gate import SuiteGate
     from tidegate.spark.kinds.kind import Kind
 
-Transform = Callable[["DataFrame"], "DataFrame"]
+Transform = Callable[..., "DataFrame"]
+"""Takes the rows of the first source, and by name those of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +102,13 @@ class FlowContext:
 
     @property
     def source_table(self) -> Path | None:
-        """The table whose change feed the flow reads; None for landing flows."""
-        return self.layout.table(self.flow.source.table) if isinstance(self.flow.source, ChangeFeed) else None
+        """The table whose change feed the flow reads, or the first of several; None for landing flows."""
+        return next(iter(self.source_paths), None)
+
+    @property
+    def source_paths(self) -> tuple[Path, ...]:
+        """The tables whose change feeds the flow reads, the first source first; none for landing flows."""
+        return tuple(self.layout.table(table) for table in self.flow.source_tables)
 
     @property
     def run_key(self) -> str:

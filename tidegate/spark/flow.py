@@ -53,7 +53,7 @@ def run_flow(
     Raises:
         TidegateError: See `tidegate.errors`. Finished batches stay; the next run completes the pending batch.
     """
-    if context.source_table is not None and not tables.exists(context.source_table):
+    if not all(tables.exists(path) for path in context.source_paths):
         return
     name = context.flow.name
     with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):

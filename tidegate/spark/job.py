@@ -178,8 +178,7 @@ class _Job:
         """Whether any flow can run: one that is not blocked, and whose upstream flows are not."""
         stopped: set[str] = set(self.blocked)
         for each in flows:
-            upstream = each.pipeline.upstream_of(each.flow)
-            if upstream is not None and upstream.name in stopped:
+            if any(upstream.name in stopped for upstream in each.pipeline.upstream_of(each.flow)):
                 stopped.add(each.flow.name)
         return len(stopped) < len(flows)
 
@@ -197,10 +196,10 @@ class _Job:
         for each in flows:
             flow = each.flow
             flow_report = self.report.flow(flow.name)
-            upstream = each.pipeline.upstream_of(flow)
-            if upstream is not None and upstream.name in stopped:
+            unfinished = [above.name for above in each.pipeline.upstream_of(flow) if above.name in stopped]
+            if unfinished:
                 flow_report.state, stopped[flow.name] = "skipped", flow.name
-                log.info("%s: skipped, because flow %s did not finish", flow.name, upstream.name)
+                log.info("%s: skipped, because flow %s did not finish", flow.name, unfinished[0])
                 continue
             if (override := self.switched_off.get(flow.name)) is not None:
                 flow_report.state = "skipped"

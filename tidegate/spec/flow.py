@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_name, check_positive, fits
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
-from tidegate.spec.sources import ChangeFeed, Source
+from tidegate.spec.sources import ChangeFeed, Source, check_sources
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
+
+
+_FIRST_OF_SOURCES = cast(Source, None)
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,15 @@ class Flow:
     """One step of a pipeline: a source, a transform, a gate, a target table and a checkpoint version."""
 
     name: str
-    source: Source
+    source: Source = _FIRST_OF_SOURCES
+    """What it reads; with ``sources``, the first of them."""
+    sources: tuple[ChangeFeed, ...] = ()
+    """Instead of ``source``, for a table of groups that are computed from several tables. The first source has the target's keys
+    and determines the groups; the others are joined with its rows by their ``on``."""
     target: Table
     transform: str | None = None
-    """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and keeps the column ``_row_id``.
+    """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and keeps the column ``_row_id``. With ``sources``
+    it takes one DataFrame for each, as parameters that have the names of the tables without their layers, in that order.
     A landing flow has none: bronze stores the raw record."""
     gate: Gate | None = None
     checkpoint_version: int = 1
@@ -51,8 +59,7 @@ class Flow:
     def __post_init__(self) -> None:
         owner = f"Flow {self.name!r}"
         check_name(owner, "name", self.name)
-        if not isinstance(self.source, Source):
-            raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
+        self._check_sources(owner)
         if not isinstance(self.target, Table):
             raise FieldError(owner, "target", self.target, "a Table")
         if self.transform is not None and not fits(_TRANSFORM, self.transform):
@@ -70,9 +77,30 @@ class Flow:
                 raise FieldError(
                     owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
                 )
-        if isinstance(self.source, ChangeFeed) and self.source.table == self.target.name:
+        if self.target.name in self.source_tables:
             raise FieldError(owner, "target", self.target.name, "another table than the source")
         kind_of(self)
+
+    def _check_sources(self, owner: str) -> None:
+        if self.sources:
+            check_sources(owner, self.sources)
+            if self.source not in (None, self.sources[0]):
+                raise FieldError(owner, "source", self.source, "none beside sources")
+            object.__setattr__(self, "source", self.sources[0])
+        if not isinstance(self.source, Source):
+            raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
+        if isinstance(self.source, ChangeFeed) and self.source.on:
+            raise FieldError(owner, "source", self.source, "without on: only the sources after the first have it")
+
+    @property
+    def feeds(self) -> tuple[ChangeFeed, ...]:
+        """The change feeds that it reads, the first source first; none for a landing flow."""
+        return self.sources or ((self.source,) if isinstance(self.source, ChangeFeed) else ())
+
+    @property
+    def source_tables(self) -> tuple[str, ...]:
+        """The tables of its change feeds, the first source first."""
+        return tuple(feed.table for feed in self.feeds)
 
     @property
     def kind(self) -> FlowKind:
@@ -83,6 +111,7 @@ class Flow:
         """The fields that the checkpoint's sidecar stores; changing one needs a new ``checkpoint_version``."""
         return {
             "source": self.source.identity(),
+            **({"sources": [feed.identity() for feed in self.sources]} if self.sources else {}),
             "target": self.target.name,
             "keys": list(self.target.keys),
             "sequence_by": list(self.target.sequence_by),

@@ -27,6 +27,8 @@ class FlowKind:
     source: type[Source]
     shapes: tuple[tuple[WriteMode, bool], ...]
     """What a flow of this kind declares: the write mode of its target, and whether it has a transform."""
+    several: bool = False
+    """Whether it reads several sources."""
     gate: bool = True
     """Whether it may have a gate."""
     unit: str = "row"
@@ -52,6 +54,9 @@ KINDS: dict[str, FlowKind] = {
     "groups": FlowKind(
         code="tidegate.spark.kinds.groups", source=ChangeFeed, shapes=(("recompute", True),), unit="group"
     ),
+    "joins": FlowKind(
+        code="tidegate.spark.kinds.joins", source=ChangeFeed, several=True, shapes=(("recompute", True),), unit="group"
+    ),
 }
 """Every kind of flow, by its name."""
 
@@ -66,7 +71,8 @@ def kind_of(flow: Flow) -> FlowKind:
     """
     owner, landing = f"Flow {flow.name!r}", not isinstance(flow.source, ChangeFeed)
     shape = (flow.target.write_mode, flow.transform is not None)
-    kinds = [kind for kind in KINDS.values() if isinstance(flow.source, kind.source)]
+    of_source = [kind for kind in KINDS.values() if isinstance(flow.source, kind.source)]
+    kinds = [kind for kind in of_source if kind.several == bool(flow.sources)]
     for kind in kinds:
         if shape in kind.shapes:
             if flow.gate is not None and not kind.gate:
@@ -77,4 +83,8 @@ def kind_of(flow: Flow) -> FlowKind:
         raise FieldError(owner, "transform", flow.transform, _NO_TRANSFORM)
     if landing:
         raise FieldError(owner, "target", flow.target.name, "a table without keys for a landing flow")
+    if flow.sources and flow.target.write_mode != "recompute":
+        raise FieldError(
+            owner, "target", flow.target.name, "a table with keys alone, without sequence_by, for several sources"
+        )
     raise FieldError(owner, "transform", flow.transform, _TRANSFORMS[flow.target.write_mode])

@@ -14,7 +14,7 @@ from tidegate.spec.checks import check_name, check_texts, check_unique
 from tidegate.spec.flow import Flow
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
-from tidegate.spec.sources import ChangeFeed, KafkaSource
+from tidegate.spec.sources import KafkaSource
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 
 SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
@@ -127,13 +127,18 @@ class Pipeline:
         """The flow of this pipeline that writes ``table``; None if there is none."""
         return next((flow for flow in self.flows if flow.target.name == table), None)
 
-    def upstream_of(self, flow: Flow) -> Flow | None:
-        """The flow of this pipeline that writes the source table of ``flow``; None if there is none."""
-        return self.writer_of(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
+    def upstream_of(self, flow: Flow) -> tuple[Flow, ...]:
+        """The flows of this pipeline that write source tables of ``flow``, in the order of its sources."""
+        writers = (self.writer_of(table) for table in flow.source_tables)
+        return tuple(writer for writer in writers if writer is not None)
+
+    def reads_external(self, flow: Flow) -> bool:
+        """Whether the flow reads files, a topic or a table of another pipeline."""
+        return not flow.feeds or len(self.upstream_of(flow)) < len(flow.feeds)
 
 
 def _reads_external(pipeline: Pipeline, flow: Flow) -> bool:
-    return pipeline.upstream_of(flow) is None
+    return pipeline.reads_external(flow)
 
 
 def _has_cron(pipeline: Pipeline, _: Flow) -> bool:
@@ -174,9 +179,9 @@ def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
         if flow.name in visiting:
             raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows without a cycle")
         visiting.append(flow.name)
-        upstream = by_target.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
-        if upstream is not None:
-            visit(upstream)
+        for table in flow.source_tables:
+            if table in by_target:
+                visit(by_target[table])
         visiting.pop()
         ordered.append(flow)
 

@@ -20,6 +20,7 @@ from tidegate.spec.checks import (
     check_schema,
     check_table,
     check_texts,
+    check_unique,
     fits,
 )
 from tidegate.spec.dialect import RFC_4180, Dialect
@@ -34,6 +35,7 @@ With Spark's default of 7 days, late files would be ignored, and one file with a
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
+_COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 _GLOBS: Mapping[str, str] = {
     "csv": "*.{csv,csv.gz,csv.bz2}",
@@ -188,15 +190,46 @@ class ChangeFeed:
     max_files_per_trigger: int = 1000
     max_bytes_per_trigger: str = "1g"
     """A soft limit: a commit with change files is always read in one micro-batch."""
+    on: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    """For each source of a flow except the first: which rows of the first source its rows belong to, as
+    ``{<column of the first source>: <column of this table>}``. Both have the same type. A change of a row of this table
+    recomputes the groups of these rows."""
 
     def __post_init__(self) -> None:
         check_table(self, "table", self.table)
+        if not isinstance(self.on, Mapping) or not all(
+            isinstance(name, str) and fits(_COLUMN, name) for pair in self.on.items() for name in pair
+        ):
+            raise FieldError(
+                "ChangeFeed",
+                "on",
+                self.on,
+                "{<column of the first source>: <column of this table>}, as in {'tail': 'id'}",
+            )
         check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
         _check_size(self, self.max_bytes_per_trigger)
 
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""
-        return {"kind": "change_feed", "table": self.table}
+        return {"kind": "change_feed", "table": self.table, **({"on": dict(self.on)} if self.on else {})}
+
+    @property
+    def name(self) -> str:
+        """The table without its layer: the parameter of a transform that takes several sources."""
+        return self.table.partition(".")[2]
 
 
 Source = FileSource | KafkaSource | ChangeFeed
+
+
+def check_sources(owner: str, sources: object) -> None:
+    """Refuse what is not two change feeds or more, of which all after the first have ``on``."""
+    if not isinstance(sources, tuple) or len(sources) < 2 or not all(isinstance(each, ChangeFeed) for each in sources):
+        raise FieldError(
+            owner, "sources", sources, "a tuple of two ChangeFeed or more; one source is declared as source"
+        )
+    check_unique(owner, "sources", [each.name for each in sources], "names of tables after the dot")
+    for each in sources[1:]:
+        if not each.on:
+            allowed = f"on for {each.table!r}: {{<column of {sources[0].table}>: <column of {each.table}>}}"
+            raise FieldError(owner, "sources", each, allowed)

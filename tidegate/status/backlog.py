@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import progress
+from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.probes import delta, files
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.layout import Layout
     from tidegate.spec import ChangeFeed, FileSource
 
 _NAMES_SHOWN = 3
@@ -119,14 +121,67 @@ def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> 
             or the table was deleted or replaced.
         CheckpointCorruptError: A file of the checkpoint's offset log is truncated.
     """
+    return _of_position(path, source, None if committed is None else committed.delta)
+
+
+def of_tables(
+    layout: Layout, feeds: Sequence[ChangeFeed], committed: PlannedBatch | None, starts: Mapping[str, int]
+) -> Backlog:
+    """Changes of the tables of all feeds that are in no committed batch.
+
+    Args:
+        feeds: The first is read from its whole table on.
+        committed: The last committed batch.
+        starts: The version from which each other table is read (`tidegate.checkpoints.vector`); empty before the checkpoint
+            begins, which is then at the newest version.
+
+    Raises:
+        TidegateError: As `of_table`.
+    """
+    if len(feeds) == 1:
+        return of_table(layout.table(feeds[0].table), feeds[0], committed)
+    positions = (None,) * len(feeds) if committed is None else committed.delta_positions(len(feeds))
+    backlogs = []
+    for number, (feed, position) in enumerate(zip(feeds, positions, strict=True)):
+        path = layout.table(feed.table)
+        newest = delta.current_version(path)
+        if position is None and number and newest is not None:
+            start = starts.get(feed.table, newest + 1)
+            position = DeltaPosition(table_id=delta.table_id(path), version=start, index=-1, of_snapshot=False)
+        backlogs.append(_of_position(path, feed, position))
+        if newest is None:
+            # Nothing is read before all tables exist.
+            return backlogs[-1]
+    return _together(feeds, backlogs)
+
+
+def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backlog:
+    """One backlog of several tables; its numbers are sums."""
+    shown = [each for each in backlogs if each.has_data] or backlogs
+    since = [each.unread_since_ms for each in backlogs if each.unread_since_ms is not None]
+    return Backlog(
+        summary="; ".join(each.summary for each in shown),
+        behind=sum(each.behind for each in backlogs),
+        rows=_sum([each.rows for each in backlogs]),
+        size=_sum([each.size for each in backlogs]),
+        rows_exact=all(each.rows_exact for each in backlogs),
+        size_exact=all(each.size_exact for each in backlogs),
+        position="; ".join(f"{feed.table} {each.position}" for feed, each in zip(feeds, backlogs, strict=True)),
+        has_data=any(each.has_data for each in backlogs),
+        ahead="; ".join(f"{feed.table} {each.ahead}" for feed, each in zip(feeds, backlogs, strict=True) if each.ahead),
+        unread_since_ms=min(since, default=None),
+    )
+
+
+def _of_position(path: Path, source: ChangeFeed, position: DeltaPosition | None) -> Backlog:
     newest = delta.current_version(path)
     if newest is not None:
         return (
             _full_table(path, source, newest)
-            if committed is None
-            else _remaining_changes(path, source, newest, committed)
+            if position is None
+            else _remaining_changes(path, source, newest, position)
         )
-    if committed is not None:
+    if position is not None:
         raise _expired_versions(source.table, "it was deleted")
     return Backlog(
         summary=f"waits: {source.table} does not exist yet",
@@ -156,8 +211,7 @@ def _full_table(path: Path, source: ChangeFeed, newest: int) -> Backlog:
     )
 
 
-def _remaining_changes(path: Path, source: ChangeFeed, newest: int, committed: PlannedBatch) -> Backlog:
-    position = committed.delta
+def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: DeltaPosition) -> Backlog:
     if position.version > newest + 1:
         raise _expired_versions(
             source.table, f"it ends at version {newest}, but the checkpoint has read up to {position.version - 1}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import TidegateError
-from tidegate.spec import AfterTables, ChangeFeed
+from tidegate.spec import AfterTables
 
 if TYPE_CHECKING:
     from tidegate.spec import Pipeline
@@ -51,7 +51,7 @@ def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) 
     for current in reached:
         for pipeline in pipelines:
             for flow in pipeline.flows:
-                if isinstance(flow.source, ChangeFeed) and flow.source.table == current:
+                if current in flow.source_tables:
                     flows.append(f"{pipeline.name}/{flow.name}")
                     if flow.target.name not in reached:
                         # The loop continues with it.
@@ -62,7 +62,7 @@ def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) 
         (name, table)
         for name, tables in starts.items()
         for table in tables
-        if not any(isinstance(flow.source, ChangeFeed) and flow.source.table == table for flow in following[name].flows)
+        if not any(table in flow.source_tables for flow in following[name].flows)
     }
     return Downstream(
         flows=tuple(flows),

@@ -50,8 +50,8 @@ class FlowStatus:
     """The holder of the lease of its checkpoint or of its target."""
     ends: RunEnds | None = None
     """How its last runs ended; None if no run is known."""
-    upstream: FlowStatus | None = None
-    """The flow that writes its source, if it was read too."""
+    upstream: tuple[FlowStatus, ...] = ()
+    """The flows that write its sources, those that were read too."""
     alerts: tuple[str, ...] = ()
     """The rules of its open alerts."""
     last_committed: int | None = None
@@ -84,6 +84,9 @@ class FlowStatus:
 
     def _facts(self) -> Facts:
         facts = self.lag.facts(self.pipeline) if self.lag is not None else Facts(pipeline=self.pipeline, flow=self.flow)
+        upstream = [(each.pipeline, each.status) for each in self.upstream]
+        # One that blocks decides; the first if none does.
+        above = next((each for each in upstream if each[1].state.blocks), upstream[0] if upstream else None)
         return dataclasses.replace(
             facts,
             read_at=self.read_at,
@@ -93,8 +96,8 @@ class FlowStatus:
             off=self.off or facts.off,
             holder=self.holder,
             ends=self.ends,
-            upstream=self.upstream.status if self.upstream is not None else None,
-            same_pipeline=self.upstream is not None and self.upstream.pipeline == self.pipeline,
+            upstream=above[1] if above is not None else None,
+            same_pipeline=above is not None and above[0] == self.pipeline,
             begun=self.last_planned is not None,
         )
 

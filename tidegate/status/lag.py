@@ -13,7 +13,7 @@ import pendulum
 
 from tidegate import fingerprints, json_codec, states
 from tidegate.alerting import expiry
-from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal, rewrite
+from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal, rewrite, vector
 from tidegate.errors import SourceUnavailableError, TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
@@ -26,7 +26,7 @@ from tidegate.status import backlog, topic_backlog
 from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
@@ -257,19 +257,13 @@ def plan(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow
         if flow not in flows:
             continue
         lag = _measured(environment, each)
-        upstream = pipeline.upstream_of(flow)
+        upstream = [above.name for above in pipeline.upstream_of(flow)]
         if lag.refused or lag.failed:
             blocked[flow.name] = states.waits_for(flow.name, status_of(lag.facts(pipeline.name)).name)
-        elif upstream is not None and upstream.name in blocked:
-            blocked[flow.name] = blocked[upstream.name]
+        elif stopped := [above for above in upstream if above in blocked]:
+            blocked[flow.name] = blocked[stopped[0]]
             lag = dataclasses.replace(lag, has_work=False, reason=blocked[flow.name])
-        elif (
-            upstream is not None
-            and upstream.name in lags
-            and lags[upstream.name].has_work
-            and not (lag.has_work or lag.switched_off)
-        ):
-            written = f"what flow {upstream.name} writes"
+        elif not (lag.has_work or lag.switched_off) and (written := _written_above(upstream, lags)):
             lag = dataclasses.replace(lag, has_work=True, reason=f"reads {written}", reads=written)
         if lag.error is None:
             swap = swap or _swap_pending(layout, pipeline, flow, checkpoint.current(layout, pipeline, flow))
@@ -282,6 +276,13 @@ def plan(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow
         lags=tuple(lags.values()),
         small=not swap and _is_small(tuple(lags.values())),
     )
+
+
+def _written_above(upstream: Sequence[str], lags: Mapping[str, Lag]) -> str:
+    """What the flows above a flow will write in the same run; empty if none has work."""
+    writing = [above for above in upstream if above in lags and lags[above].has_work]
+    flows = f"flow {writing[0]} writes" if len(writing) == 1 else f"flows {' and '.join(writing)} write"
+    return f"what {flows}" if writing else ""
 
 
 def _measured(environment: Environment, resolved: ResolvedFlow) -> Lag:
@@ -320,7 +321,7 @@ def _backlog(
             table = layout.table(flow.target.name)
             return topic_backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
         case ChangeFeed():
-            return backlog.of_table(layout.table(flow.source.table), flow.source, committed)
+            return backlog.of_tables(layout, flow.feeds, committed, vector.starts(layout, ref))
 
 
 def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_id: int) -> str | None:

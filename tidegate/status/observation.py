@@ -56,7 +56,7 @@ def observe(
         pipeline=pipeline.name,
         flow=flow.name,
         downstream=downstream_of(flow.target.name, resolved.declared).flows,
-        external_source=pipeline.upstream_of(flow) is None,
+        external_source=pipeline.reads_external(flow),
         interval_seconds=interval,
         cron=isinstance(pipeline.schedule, str),
         plans=planned,

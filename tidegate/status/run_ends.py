@@ -190,7 +190,9 @@ def _failures(
         requested = pipeline.flows if request is None else request.selected(pipeline)
         flows = [flow for flow in requested if flow.name not in decided]
         # The alert about a flow names those downstream of it.
-        failures |= {flow.name: cause for flow in flows if pipeline.upstream_of(flow) not in flows}
+        failures |= {
+            flow.name: cause for flow in flows if not any(above in flows for above in pipeline.upstream_of(flow))
+        }
     return failures
 
 

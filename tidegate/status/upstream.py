@@ -1,4 +1,4 @@
-"""The flow above a flow: the one that writes the table whose changes it reads, in any pipeline."""
+"""The flows above a flow: those that write the tables whose changes it reads, in any pipeline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.errors import TidegateError
-from tidegate.spec import ChangeFeed
 
 if TYPE_CHECKING:
     from tidegate.resolution import ResolvedPipeline
@@ -27,23 +26,28 @@ def with_upstream(
     for name in reached:
         resolved = declared[name]
         for flow in () if isinstance(resolved, TidegateError) else resolved.pipeline.flows:
-            writer = writers.get(flow.source.table) if isinstance(flow.source, ChangeFeed) else None
-            if writer is not None and writer not in reached:
-                # The loop continues with it.
-                reached.append(writer)
+            for writer in (writers.get(table) for table in flow.source_tables):
+                if writer is not None and writer not in reached:
+                    # The loop continues with it.
+                    reached.append(writer)
     return [(name, resolved) for name, resolved in declared.items() if name in reached]
 
 
 def connect(pipelines: Sequence[ResolvedPipeline], statuses: Sequence[FlowStatus]) -> None:
-    """Connect each flow with the flow that writes its source. Pipelines that feed each other in a circle stay open."""
+    """Connect each flow with the flows that write its sources. Pipelines that feed each other in a circle stay open."""
     writers = {status.target: status for status in statuses if status.target}
     for resolved in pipelines:
         for status in statuses:
             if status.pipeline != resolved.pipeline.name:
                 continue
-            source = resolved.pipeline.flow(status.flow).source
-            writer = writers.get(source.table) if isinstance(source, ChangeFeed) else None
-            above = writer
-            while above is not None and above is not status:
-                above = above.upstream
-            status.upstream = writer if above is None else None
+            above = (writers.get(table) for table in resolved.pipeline.flow(status.flow).source_tables)
+            status.upstream = tuple(each for each in above if each is not None and not _is_above(status, each))
+
+
+def _is_above(status: FlowStatus, of: FlowStatus) -> bool:
+    """Whether a flow is another one, or above it by what is connected so far."""
+    reached = [of]
+    for each in reached:
+        # The loop continues with them.
+        reached += [above for above in each.upstream if not any(above is other for other in reached)]
+    return any(each is status for each in reached)

@@ -111,7 +111,7 @@ def test_a_tidegate_error_is_returned_unchanged() -> None:
 def test_the_message_for_a_missing_file_of_the_source_table_asks_for_a_new_version(
     message: str, kind: type[TidegateError]
 ) -> None:
-    error = translate(RuntimeError(message), what="flow 'silver'", checkpoint="c", feed="/lake/tables/bronze/a")
+    error = translate(RuntimeError(message), what="flow 'silver'", checkpoint="c", feeds=["/lake/tables/bronze/a"])
 
     assert type(error) is kind
     assert ("raise checkpoint_version" in error.message) is (kind is OffsetsExpiredError)

@@ -1,4 +1,4 @@
-"""Group flows: gold recomputes only the groups that have changes in the feed, from the source as of the feed's version."""
+"""Group flows: gold recomputes only the groups that have changes in the feed, from its sources as of the feed's versions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, sinks, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -40,6 +42,16 @@ class ChangedGroups:
     """A predicate on the source's key columns, by which Delta skips files."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The source tables of a batch."""
+
+    rows: Mapping[str, DataFrame]
+    """By table, the first source first."""
+    versions: Mapping[str, int]
+    """The version of each that is read."""
+
+
 def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2 of a micro-batch of a group flow.
 
@@ -52,12 +64,18 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
         GateRefusedError: A critical expectation is below its ``mostly``. The gate of a group flow never quarantines,
             because the table would keep the outdated row of a withheld group.
     """
-    keys = context.flow.target.keys
-    changed = _changed_groups(context, scopes.without_tombstones(context, batch))
+    changed = changed_groups(context, scopes.without_tombstones(context, batch))
     if changed is None:
         return None
+    sources = read_sources(context, batch.sparkSession, {context.flow.source_tables[0]: changed.version})
+    return recompute(context, changed, sources, batch_id)
+
+
+def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, batch_id: int) -> Split:
+    """Steps 1 and 2 for these groups; raises as `split_groups`."""
+    keys = context.flow.target.keys
     try:
-        groups, rows = _recompute_checked(context, changed, batch_id)
+        groups, rows = _recompute_checked(context, changed, sources, batch_id)
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
@@ -77,6 +95,7 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
         groups=changed.count,
         upserted=upserted,
         deleted=changed.count - upserted,
+        source_versions=sources.versions,
     )
     return Split(
         prepared=record,
@@ -88,7 +107,8 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
     )
 
 
-def _changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | None:
+def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | None:
+    """The groups of a feed: the target's keys, ``_change_type`` and ``_commit_version``; None without rows."""
     from pyspark.sql import functions as F
 
     keys = context.flow.target.keys
@@ -109,7 +129,7 @@ def _changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | N
             count=rows.num_rows,
             read=pc.sum(rows["_read"]).as_py(),
             version=pc.max(rows["_version"]).as_py(),
-            bounds=_bounds({key: _min_max(rows[key]) for key in keys}),
+            bounds=bounds_of(rows, keys),
         )
     feed = feed.persist()
     context.persisted.append(feed)
@@ -133,6 +153,11 @@ def _changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | N
         version=totals["_version"],
         bounds=_bounds(ranges),
     )
+
+
+def bounds_of(rows: pyarrow.Table, columns: Sequence[str]) -> Column:
+    """A predicate that holds for every row with the values of one of these rows, by which Delta skips files."""
+    return _bounds({column: _min_max(rows[column]) for column in columns})
 
 
 def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
@@ -159,10 +184,10 @@ def _bounds(ranges: dict[str, tuple[Any, Any] | None]) -> Column:
 
 
 def _recompute_checked(
-    context: FlowContext, changed: ChangedGroups, batch_id: int
+    context: FlowContext, changed: ChangedGroups, sources: Sources, batch_id: int
 ) -> tuple[DataFrame, pyarrow.Table | None]:
     """The transform's output for the changed groups, checked; where the groups are few, its rows in the driver as well."""
-    groups = _recompute(context, changed)
+    groups = _recompute(context, changed, sources)
     keys, transform = context.flow.target.keys, context.flow.transform
     missing = [key for key in keys if key not in groups.columns]
     if missing:
@@ -187,31 +212,47 @@ def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
     return list(zip(*[map(repr, rows[key].to_pylist()) for key in keys], strict=True))
 
 
-def _recompute(context: FlowContext, changed: ChangedGroups) -> DataFrame:
+def _recompute(context: FlowContext, changed: ChangedGroups, sources: Sources) -> DataFrame:
     from pyspark.sql import functions as F
 
-    keys = context.flow.target.keys
-    assert context.source_table is not None and context.transform is not None
-    source = _source_as_of(changed.keys.sparkSession, context.source_table, changed.version)
-    if "_deleted" in source.columns:
-        source = source.where(~F.coalesce("_deleted", F.lit(False)))
+    assert context.transform is not None
+    source, *others = sources.rows.values()
     source = source.where(changed.bounds)
-    wanted = changed.keys.select([F.col(key).alias(f"_k_{key}") for key in keys])
-    match = [F.col(key).eqNullSafe(F.col(f"_k_{key}")) for key in keys]
-    rows = source.join(F.broadcast(wanted), match, "left_semi")
-    columns = [column for column in rows.columns if not column.startswith("_") or column == "_rescued"]
-    return context.transform(rows.select(*columns))
+    rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.keys, "left_semi")
+    names = [feed.name for feed in context.flow.feeds[1:]]
+    return context.transform(_visible(rows), **dict(zip(names, map(_visible, others), strict=True)))
 
 
-def _source_as_of(spark: SparkSession, path: Path, version: int) -> DataFrame:
-    """The source at the feed's version, or its newest version when VACUUM has removed files of that one."""
-    rows = tables.read(spark, path, version)
-    if tables.version(spark, path) == version:
-        # VACUUM never removes files of the newest version.
-        return rows
-    files = rows.inputFiles()
-    vacuumed = any(not Path(decoded(file)).exists() for file in files)
-    return tables.read(spark, path) if vacuumed else rows
+def _visible(rows: DataFrame) -> DataFrame:
+    """The columns that a transform is given."""
+    return rows.select(*[column for column in rows.columns if not column.startswith("_") or column == "_rescued"])
+
+
+def read_sources(context: FlowContext, spark: SparkSession, versions: Mapping[str, int]) -> Sources:
+    """The rows of the source tables at these versions that are not deleted.
+
+    Where VACUUM has removed files of a version, the newest one is read: its changes are still to come in the feed.
+    """
+    from pyspark.sql import functions as F
+
+    rows, read = {}, {}
+    for table in context.flow.source_tables:
+        source, read[table] = _as_of(spark, context.layout.table(table), versions[table])
+        deleted = F.coalesce("_deleted", F.lit(False)) if "_deleted" in source.columns else F.lit(False)
+        rows[table] = source.where(~deleted)
+    return Sources(rows=rows, versions=read)
+
+
+def _as_of(spark: SparkSession, path: Path, version: int) -> tuple[DataFrame, int]:
+    """A table at a version, or at its newest one when VACUUM has removed files of that one; and which of them."""
+    newest = tables.version(spark, path)
+    # A table that does not change for long is pinned at a version that its log no longer has after some maintenance.
+    if version != newest and tables.is_logged(path, version):
+        rows = tables.read(spark, path, version)
+        if all(Path(decoded(file)).exists() for file in rows.inputFiles()):
+            return rows, version
+    # VACUUM never removes files of the newest version.
+    return tables.read(spark, path, newest), newest
 
 
 def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, batch_id: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Sequence
 
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -52,14 +53,14 @@ _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_TYPE = re.compile(r"(?:[\w<>]+\.)*([A-Za-z_]\w{0,99})(?::|$)")
 
 
-def translate(error: BaseException, *, what: str, checkpoint: str, feed: str = "") -> TidegateError:
+def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequence[str] = ()) -> TidegateError:
     """The `TidegateError` for an exception that Spark raised.
 
     Args:
         error: The exception, as Python receives it.
         what: Names the work in the message, for example ``flow 'silver'``.
         checkpoint: The checkpoint's folder, for messages about it.
-        feed: The folder of the table whose change feed is read; empty for other sources.
+        feeds: The folders of the tables whose change feeds are read; empty for other sources.
     """
     if isinstance(error, TidegateError):
         return error
@@ -76,7 +77,8 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feed: str = "
             "checkpoint_version to derive the table again.",
             path=checkpoint,
         )
-    if feed and _FILE_MISSING.search(text) and re.search(rf"{re.escape(feed)}/(?!_delta_log)\S", text):
+    missing = _FILE_MISSING.search(text) is not None
+    if missing and any(re.search(rf"{re.escape(feed)}/(?!_delta_log)\S", text) for feed in feeds):
         return OffsetsExpiredError(
             f"{what}: files of its source table were removed (possibly by VACUUM) before their changes were read ({condition}). "
             "Restore them, or raise checkpoint_version to derive the target again from the source table's current rows."

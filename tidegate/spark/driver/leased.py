@@ -43,8 +43,8 @@ def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[Non
     except Exception as error:
         # The work may have opened a new refresh.
         folder = checkpoint.current(context.layout, context.pipeline, context.flow).path(context.layout)
-        feed = str(context.source_table or "")
-        raise translate(error, what=work, checkpoint=str(folder), feed=feed) from error
+        feeds = [str(path) for path in context.source_paths]
+        raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
     finally:
         context.report.seconds = round(time.monotonic() - started, 3)
         if tables.exists(context.live):

@@ -201,12 +201,21 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
 
 def change_feed(context: FlowContext) -> DataFrame:
     """The changes of the flow's source table: its columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``."""
-    source = context.flow.source
-    assert isinstance(source, ChangeFeed)
-    return (
+    return changes_of(context, context.flow.feeds[0])
+
+
+def changes_of(context: FlowContext, feed: ChangeFeed, start: int | None = None) -> DataFrame:
+    """The changes of one table, as `change_feed`.
+
+    Args:
+        start: The first commit that a new checkpoint reads; None for the whole table and the commits after it.
+    """
+    reader = (
         context.spark.readStream.format("delta")
         .option("readChangeFeed", "true")
-        .option("maxFilesPerTrigger", source.max_files_per_trigger)
-        .option("maxBytesPerTrigger", source.max_bytes_per_trigger)
-        .load(str(context.layout.table(source.table)))
+        .option("maxFilesPerTrigger", feed.max_files_per_trigger)
+        .option("maxBytesPerTrigger", feed.max_bytes_per_trigger)
     )
+    if start is not None:
+        reader = reader.option("startingVersion", start)
+    return reader.load(str(context.layout.table(feed.table)))

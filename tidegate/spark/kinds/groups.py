@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.runs import event_time, event_time_table
-from tidegate.spark.batch.groups import split_groups
+from tidegate.spark.batch import groups, scopes
 from tidegate.spark.intake import sources
 from tidegate.spark.kinds.kind import Kind
 from tidegate.spark.lake import tables
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tidegate.window import Window
 
 
-def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
-    """The groups with a row of the source in the window; without a window, all of the source."""
+def keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
+    """The groups with a row of the first source in the window; without a window, all of it."""
     assert context.source_table is not None
     source = tables.read(context.spark, context.source_table, pending.source_version)
     if window is None:
@@ -31,18 +31,22 @@ def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfi
     return source.where(within).select(*context.flow.target.keys)
 
 
-def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
+def split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, _decision: Decision) -> Split | None:
     """As a batch whose change feed names these groups."""
     from pyspark.sql import functions as F
 
     version = F.lit(pending.source_version).cast("bigint")
     feed = keys.withColumns({"_change_type": F.lit("insert"), "_commit_version": version})
-    return split_groups(context, feed, pending.number, decision)
+    changed = groups.changed_groups(context, scopes.without_tombstones(context, feed))
+    if changed is None:
+        return None
+    sources = groups.read_sources(context, keys.sparkSession, pending.source_versions(context.flow))
+    return groups.recompute(context, changed, sources, pending.number)
 
 
 KIND = Kind(
     read_stream=sources.change_feed,
-    split=split_groups,
-    keys_in_window=_keys_in_window,
-    split_keys=_split_keys,
+    split=groups.split_groups,
+    keys_in_window=keys_in_window,
+    split_keys=split_keys,
 )

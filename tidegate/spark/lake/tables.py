@@ -35,6 +35,11 @@ def exists(path: Path) -> bool:
     return (path / "_delta_log").is_dir() and any((path / "_delta_log").glob("*.json"))
 
 
+def is_logged(path: Path, number: int) -> bool:
+    """Whether the table's log still has the commit of a version."""
+    return (path / "_delta_log" / f"{number:020d}.json").exists()
+
+
 def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
     """The table's rows, of the newest version or of ``version``."""
     reader = spark.read.format("delta")

@@ -15,7 +15,8 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pendulum
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.sinks import Transaction
+    from tidegate.spec import Flow
 
 ALREADY_DONE = "An earlier attempt completed this request; to repeat it, clear the whole run, or start a new one"
 """Note in a flow's report when a retry has nothing to do."""
@@ -54,10 +56,17 @@ class Backfill(PendingWork):
 
     run_key: str
     source_version: int
+    """Of the source, or the first of several."""
+    other_versions: Mapping[str, int] = field(default_factory=dict)
+    """Of the other sources, by table."""
     seconds: float = 0.0
     """Duration of the search for the keys."""
     judged: Impact | None = None
     """What was judged, and accepted, before the first write; None before."""
+
+    def source_versions(self, flow: Flow) -> dict[str, int]:
+        """The version of each source table at which it reads them."""
+        return {flow.source_tables[0]: self.source_version, **self.other_versions}
 
     @property
     def is_whole(self) -> bool:
@@ -107,7 +116,7 @@ def dry_run(context: FlowContext, window: Window | None) -> None:
     context.report.dry_run = True
     with leased_flow(context, work=f"dry run of flow {name!r}", holder=f"dry run {context.attempt} of {name}"):
         checkpoint.check_compatible(context.layout, context.resolved)
-        if context.source_table is None or not (tables.exists(context.source_table) and tables.exists(context.live)):
+        if not context.source_paths or not all(tables.exists(path) for path in (*context.source_paths, context.live)):
             context.report.notes.append("dry run: nothing to judge, because the table or its source does not exist yet")
             return
         own = context.doing(_planned(context, window, _DRY_RUN), context.spark.newSession())
@@ -191,12 +200,16 @@ def _prepare(context: FlowContext, window: Window, number: int) -> Backfill:
 
 
 def _planned(context: FlowContext, window: Window | None, number: int) -> Backfill:
-    assert context.source_table is not None
+    versions = {
+        table: tables.version(context.spark, context.layout.table(table)) for table in context.flow.source_tables
+    }
+    first, *others = context.flow.source_tables
     return Backfill(
         number=number,
         run_key=context.run_key,
         window=dataclasses.asdict(window) if window is not None else {},
-        source_version=tables.version(context.spark, context.source_table),
+        source_version=versions[first],
+        other_versions={table: versions[table] for table in others},
         planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
         requested_by=context.request.requested_by,
         request_id=context.request.request_id,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.spark.context import FlowContext
 
 
@@ -94,21 +95,26 @@ def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
 
 
 def is_past_replacement(context: FlowContext) -> bool:
-    """Whether a commit after the checkpoint's position replaced the source table, so that its feed cannot be continued."""
-    if context.source_table is None or not tables.exists(context.source_table):
+    """Whether a commit after the checkpoint's position replaced a source table, so that its feed cannot be continued."""
+    if not context.source_paths or not all(tables.exists(path) for path in context.source_paths):
         return False
     state = progress.read(context.checkpoint)
     reached = state.last_planned if state.last_committed is None else state.last_committed
     if reached is None:
         return False
-    position = progress.planned_batch(context.checkpoint, reached).delta
+    positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.source_paths))
+    return any(
+        _is_replaced(context, path, position)
+        for path, position in zip(context.source_paths, positions, strict=True)
+        if position is not None
+    )
+
+
+def _is_replaced(context: FlowContext, path: Path, position: DeltaPosition) -> bool:
     # A first load reads its whole version; the commits of the feed begin after it.
     first = position.version + 1 if position.of_snapshot else position.version
-    newest = tables.version(context.spark, context.source_table)
-    return any(
-        commit.metadata.get("prepared", {}).get("replaced")
-        for commit in tables.commits(context.source_table, first, newest)
-    )
+    newest = tables.version(context.spark, path)
+    return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(path, first, newest))
 
 
 def next_refresh(ref: CheckpointRef) -> CheckpointRef:

@@ -1,0 +1,319 @@
+"""A flow with several sources: which groups a change of each source affects, at which versions they are computed, and that a
+drained flow has what a full recomputation gives, whatever the history and wherever it was cut or crashed."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fault_points import aborted
+from tests.resolved import resolved_flow
+from tests.spark import flow_context as orders
+from tidegate.errors import OffsetsExpiredError, SpecError
+from tidegate.spark import runs
+from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.status import lag
+from tidegate.window import Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+SOURCES = (
+    ChangeFeed("silver.orders", max_files_per_trigger=1),
+    ChangeFeed("silver.latest", max_files_per_trigger=1, on={"item": "code"}),
+)
+GOLD = Flow(name="gold", sources=SOURCES, transform="orders:revenue", target=orders.GOLD.target)
+Rows = dict[str, dict[int, dict[str, Any]]]
+"""By table the rows by key."""
+KEYS = {"silver.orders": "id", "silver.latest": "code"}
+
+
+def revenue(orders: DataFrame, latest: DataFrame) -> DataFrame:
+    """The transform: orders and their value per day; an item without price counts as 0."""
+    from pyspark.sql import functions as F
+
+    priced = orders.join(latest, orders["item"] == latest["code"], "left")
+    value = F.coalesce(F.sum(F.col("amount") * F.col("price")), F.lit(0)).cast("bigint")
+    return priced.groupBy("day").agg(F.count("id").alias("orders"), value.alias("value"))
+
+
+def recomputed(rows: Rows) -> set[tuple[Any, ...]]:
+    """What the transform gives for all rows, in plain Python."""
+    prices = {code: row["price"] for code, row in rows["silver.latest"].items() if not row["_deleted"]}
+    days: dict[date | None, list[int]] = {}
+    for row in rows["silver.orders"].values():
+        if not row["_deleted"]:
+            days.setdefault(row["day"], []).append(row["amount"] * (prices.get(row["item"]) or 0))
+    return {(day, len(values), sum(values)) for day, values in days.items()}
+
+
+class Lake:
+    """The two source tables, changed commit by commit with delta-rs, and the flow."""
+
+    def __init__(self, spark: SparkSession, folder: Path, flow: Flow = GOLD) -> None:
+        self.spark, self.folder, self.flow = spark, folder, flow
+        self.rows: Rows = {table: {} for table in KEYS}
+
+    def change(self, table: str, *rows: dict[str, Any], deleted: tuple[int, ...] = ()) -> None:
+        """One commit that sets rows by key, and removes some."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        key = KEYS[table]
+        names = ("id", "day", "item", "amount") if table == "silver.orders" else ("code", "price")
+        types = {"day": pa.date32()}
+        schema = pa.schema([*[(name, types.get(name, pa.int32())) for name in names], ("_deleted", pa.bool_())])
+        path = self.context().layout.table(table)
+        if not path.exists():
+            DeltaTable.create(str(path), schema, configuration={"delta.enableChangeDataFeed": "true"})
+        values = [{"_deleted": False, **row} for row in rows]
+        self.rows[table] |= {row[key]: row for row in values}
+        gone = [{**dict.fromkeys(names), key: each, "_deleted": None} for each in deleted]
+        self.rows[table] = {each: row for each, row in self.rows[table].items() if each not in deleted}
+        merge = DeltaTable(str(path)).merge(
+            pa.Table.from_pylist([*values, *gone], schema=schema),
+            f"t.{key} = s.{key}",
+            source_alias="s",
+            target_alias="t",
+        )
+        merge.when_matched_delete("s._deleted IS NULL").when_matched_update_all(
+            "s._deleted IS NOT NULL"
+        ).when_not_matched_insert_all("s._deleted IS NOT NULL").execute()
+
+    def context(self, *, transform: Callable[..., DataFrame] = revenue, **more: Any) -> FlowContext:
+        context = orders.flow_context(
+            self.spark, self.folder, self.flow, transform=transform, version=self.flow.checkpoint_version, **more
+        )
+        dated = dataclasses.replace(orders.SILVER, target=dataclasses.replace(orders.SILVER.target, event_time="day"))
+        flows = (orders.BRONZE, dated, orders.LATEST, self.flow)
+        return dataclasses.replace(context, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
+
+    def run(self, **more: Any) -> FlowContext:
+        """One run of the flow."""
+        context = self.context(**more)
+        runs.load(context.request, self.flow)(context)
+        return context
+
+    def table(self) -> set[tuple[Any, ...]]:
+        return {(row["day"], row["orders"], row["value"]) for row in orders.table(self.context().live)}
+
+    def lag(self) -> lag.Lag:
+        return lag.measure(orders.environment(self.folder), self.context().resolved)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path)
+
+
+def on(day: int) -> date:
+    return date(2026, 1, day)
+
+
+def order(number: int, day: int | None, item: int | None, amount: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": number, "day": day and on(day), "item": item, "amount": amount, **more}
+
+
+def price(code: int, price: int | None, **more: Any) -> dict[str, Any]:
+    return {"code": code, "price": price, **more}
+
+
+def started(lake: Lake) -> Lake:
+    """Three days with orders of two items, in gold."""
+    lake.change("silver.latest", price(1, 10), price(2, 20))
+    lake.change("silver.orders", order(1, 1, 1), order(2, 2, 2), order(3, 3, None), order(4, 3, 3))
+    lake.run()
+    assert lake.table() == recomputed(lake.rows) == {(on(1), 1, 10), (on(2), 1, 20), (on(3), 2, 0)}
+    return lake
+
+
+def test_a_change_of_another_source_recomputes_the_groups_of_the_rows_that_belong_to_it(lake: Lake) -> None:
+    """The newcomer's stale join: only a price is corrected, and no order changes."""
+    started(lake)
+    assert not lake.lag().has_work
+    lake.change("silver.latest", price(2, 21), price(9, 90))
+    plan = lake.lag()
+    assert (plan.has_work, plan.reads) == (True, "1 new version of silver.latest")
+
+    line = lake.run().report.batches[0]
+
+    assert lake.table() == recomputed(lake.rows)
+    assert (line.read, line.groups, line.upserted, line.deleted) == (2, 1, 1, 0), "only day 2 has an order of item 2"
+    assert dict(line.source_versions) == {"silver.orders": 1, "silver.latest": 2}
+    ledger = orders.table(lake.context().layout.ops("orders", "ledger"))
+    assert [dict(each["source_versions"]) for each in ledger][-1:] == [{"silver.orders": 1, "silver.latest": 2}]
+    assert not lake.lag().has_work
+
+
+@pytest.mark.parametrize("seed", [1, *[pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 12)]])
+def test_a_drained_flow_has_what_a_full_recomputation_gives(lake: Lake, seed: int) -> None:
+    """Histories of both tables, cut anywhere, and crashed anywhere in the process."""
+    chance = random.Random(seed)
+    history = changes(chance)
+    steps = [
+        "before:write_target:gold",
+        "after:write_target:gold",
+        "before:split_batch:gold",
+        "after:record_batch:gold",
+    ]
+    for table in KEYS:
+        lake.change(table)
+    for _ in range(2 if seed == 1 else 5):
+        for table, rows, deleted in [next(history) for _ in range(chance.randint(1, 4))]:
+            lake.change(table, *rows, deleted=deleted)
+        if lake.lag().has_work and chance.random() < 0.7:
+            with aborted(chance.choice(steps), lake.folder / "lake", lake.spark):
+                lake.run()
+            # What the batch has not read yet changes before it runs again.
+            for table, rows, deleted in [next(history) for _ in range(2)]:
+                lake.change(table, *rows, deleted=deleted)
+        lake.run()
+        assert lake.table() == recomputed(lake.rows)
+        assert not lake.lag().has_work
+    vectors = [
+        line["source_versions"]
+        for line in sorted(
+            orders.table(lake.context().layout.ops("orders", "ledger")), key=lambda line: line["batch_id"]
+        )
+    ]
+    for table in KEYS:
+        versions = [dict(vector)[table] for vector in vectors]
+        assert versions == sorted(versions), "vectors never go back"
+
+
+def changes(chance: random.Random) -> Iterator[tuple[str, list[dict[str, Any]], tuple[int, ...]]]:
+    """Commits: rows that appear, change, move to another day or item, are marked as deleted or are removed."""
+    while True:
+        of_prices = chance.random() < 0.4
+        numbers = chance.sample(range(1, 6 if of_prices else 15), 3)
+        removed = tuple(numbers[:1]) if chance.random() < 0.3 else ()
+        rows = []
+        for number in numbers[len(removed) :]:
+            marked = chance.random() < 0.2
+            if of_prices:
+                rows.append(price(number, chance.choice([None, 1, 10, 100]), _deleted=marked))
+            else:
+                day, item = chance.choice([None, 1, 2, 3]), chance.choice([None, 1, 2, 3, 4, 5])
+                rows.append(order(number, day, item, chance.randint(1, 9), _deleted=marked))
+        yield "silver.latest" if of_prices else "silver.orders", rows, removed
+
+
+@pytest.mark.nightly
+def test_a_batch_that_crashed_reads_the_same_versions_again(lake: Lake) -> None:
+    started(lake)
+    lake.change("silver.latest", price(1, 11))
+    with aborted("before:write_target:gold", lake.folder / "lake", lake.spark):
+        lake.run()
+    lake.change("silver.latest", price(1, 12))
+    lake.change("silver.orders", order(1, 2, 1))
+
+    lines = lake.run().report.batches
+
+    assert [dict(line.source_versions) for line in lines] == [
+        {"silver.orders": 1, "silver.latest": 2},
+        {"silver.orders": 2, "silver.latest": 3},
+    ]
+    assert lake.table() == recomputed(lake.rows)
+
+
+def test_a_flow_waits_until_all_its_sources_exist(lake: Lake) -> None:
+    lake.change("silver.orders", order(1, 1, 1))
+
+    lake.run()
+
+    assert (lake.lag().has_work, lake.lag().reason) == (False, "waits: silver.latest does not exist yet")
+    lake.change("silver.latest", price(1, 10))
+    lake.run()
+    assert lake.table() == {(on(1), 1, 10)}
+
+
+@pytest.mark.nightly
+def test_removed_files_of_a_version_are_read_from_the_newest_and_removed_changes_are_an_error(lake: Lake) -> None:
+    from deltalake import DeltaTable
+
+    started(lake)
+    path = lake.context().layout.table("silver.latest")
+    lake.change("silver.latest", price(1, 11))
+    with aborted("before:write_target:gold", lake.folder / "lake", lake.spark):
+        lake.run()
+    lake.change("silver.latest", price(1, 12))
+    kept = {*DeltaTable(str(path)).file_uris()}
+    for file in path.glob("*.parquet"):
+        if str(file) not in kept and f"file://{file}" not in kept:
+            file.unlink()
+
+    lines = lake.run().report.batches
+
+    assert [dict(line.source_versions)["silver.latest"] for line in lines] == [3, 3]
+    assert lake.table() == recomputed(lake.rows)
+    lake.change("silver.latest", price(1, 13))
+    for file in (path / "_change_data").glob("*"):
+        file.unlink()
+    with pytest.raises(OffsetsExpiredError, match=r"silver\.latest no longer has the changes"):
+        lake.lag()
+    with pytest.raises(OffsetsExpiredError):
+        lake.run()
+
+
+@pytest.mark.nightly
+def test_a_new_version_reads_the_first_source_again_and_is_swapped_in(lake: Lake) -> None:
+    started(lake)
+    live = lake.context().live
+    lake.flow = dataclasses.replace(GOLD, checkpoint_version=2)
+    lake.change("silver.latest", price(1, 11))
+    with aborted("after:write_target:gold", lake.folder / "lake", lake.spark):
+        lake.run()
+    assert {row["value"] for row in orders.table(live)} == {10, 20, 0}, "readers see the old version"
+    lake.change("silver.latest", price(2, 22))
+
+    lines = lake.run().report.batches
+
+    assert [line.kind for line in lines] == ["recompute", "recompute", "swap"]
+    assert [dict(line.source_versions) for line in lines[:2]] == [
+        {"silver.orders": 1, "silver.latest": 2},
+        {"silver.orders": 1, "silver.latest": 3},
+    ]
+    assert (lines[-1].upserted, lines[-1].unchanged) == (2, 1)
+    assert lake.table() == recomputed(lake.rows) == {(on(1), 1, 11), (on(2), 1, 22), (on(3), 2, 0)}
+
+
+@pytest.mark.nightly
+def test_a_backfill_computes_the_groups_of_a_window_from_one_version_of_each_source(lake: Lake) -> None:
+    from pyspark.sql import functions as F
+
+    def doubled(**sources: DataFrame) -> DataFrame:
+        return revenue(**sources).withColumn("value", F.col("value") * 2)
+
+    started(lake)
+    lake.change("silver.latest", price(3, 30))
+    window = Window.of_dates("2026-01-02", "2026-01-02", "UTC")
+
+    line = lake.run(
+        transform=lambda orders, **others: doubled(orders=orders, **others), mode="backfill", window=window
+    ).report.batches[-1]
+
+    assert (line.is_batch, line.groups, line.upserted) == (False, 1, 1)
+    assert dict(line.source_versions) == {"silver.orders": 1, "silver.latest": 2}
+    assert lake.table() == {(on(1), 1, 10), (on(2), 1, 40), (on(3), 2, 60)}, (
+        "the increment before it is of new code too"
+    )
+
+
+def test_columns_that_cannot_be_compared_are_refused(lake: Lake) -> None:
+    lake.change("silver.orders", order(1, 1, 1))
+    lake.change("silver.latest", price(1, 10))
+    second = dataclasses.replace(SOURCES[1], on={"item": "name"})
+    lake.flow = dataclasses.replace(GOLD, sources=(SOURCES[0], second))
+
+    with pytest.raises(SpecError, match=r"silver\.orders\.item \(int\) with silver\.latest\.name \(no such column\)"):
+        lake.run()

@@ -1,0 +1,96 @@
+"""The file of a transform is checked without importing it: its parameters are the flow's sources, and it reads nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegate import transform_code
+from tidegate.errors import SpecError
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of the test are those of ``spark_jobs``."""
+    import spark_jobs
+
+    monkeypatch.setattr(spark_jobs, "__path__", [str(tmp_path)])
+
+
+def check(folder: Path, code: str, *sources: str) -> None:
+    path = folder / "trips.py"
+    path.write_text(code)
+    transform_code.check("trips:join", path, sources)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'trips.sparkSession.read.format("delta").load("/lake/tables/silver/weather")',
+        'SparkSession.builder.getOrCreate().table("weather")',
+        'SparkSession.getActiveSession().sql("SELECT 1")',
+        'trips.join(lookup(trips.sparkSession), "hour")',
+        'trips.join(WEATHER, "hour")',
+        'DeltaTable.forPath(trips.sparkSession, "/lake").toDF()',
+        'trips.sparkSession.createDataFrame(pandas.read_csv("/weather.csv"))',
+        "trips.join(latest(trips), 'hour')",
+    ],
+)
+def test_a_transform_that_reads_a_table_in_another_way_is_refused(tmp_path: Path, body: str) -> None:
+    code = f"""
+spark = SparkSession.active()
+WEATHER = spark.read.parquet("/weather")
+
+def lookup(session):
+    return session.table("weather")
+
+def latest(trips):
+    mine = trips.sparkSession
+    return mine.sql("SELECT * FROM weather")
+
+def join(trips):
+    return {body}
+"""
+    with pytest.raises(SpecError, match=r"line \d+ reads a table in another way .*Add it to the flow: sources="):
+        check(tmp_path, code)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'trips.join(trips.sparkSession.createDataFrame([(1, "AA")], "id int, name string"), "id")',
+        'trips.where(trips.table == "x").select(trips["read"])',
+        'trips.withColumn("read", F.expr("sql"))',
+    ],
+)
+def test_other_code_is_accepted(tmp_path: Path, body: str) -> None:
+    """Also a function of the module that the transform does not use."""
+    check(tmp_path, f"def other(spark):\n    return spark.table('x')\n\n\ndef join(trips):\n    return {body}\n")
+
+
+def test_the_parameters_of_a_transform_of_several_sources_are_their_names(tmp_path: Path) -> None:
+    check(tmp_path, "def join(trips, weather):\n    return trips\n", "trips", "weather")
+    check(tmp_path, "def join(rows):\n    return rows\n")
+
+    with pytest.raises(SpecError, match=r"line 1: join has the parameters \(rows\).*write def join\(trips, weather\)"):
+        check(tmp_path, "def join(rows):\n    return rows\n", "trips", "weather")
+
+
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [
+        ("from spark_jobs.shared import lookup", "lookup(trips)"),
+        ("from .shared import lookup as other", "other(trips)"),
+        ("from spark_jobs import shared", "shared.lookup(trips)"),
+    ],
+)
+def test_what_a_transform_uses_of_other_modules_of_the_project_is_read_too(
+    tmp_path: Path, imports: str, call: str
+) -> None:
+    shared = "def lookup(rows):\n    return rows.sparkSession.table('weather')\n\n\ndef other(rows):\n    return rows\n"
+    (tmp_path / "shared.py").write_text(shared)
+
+    with pytest.raises(SpecError, match=r"spark_jobs/shared\.py line 2 reads a table"):
+        check(tmp_path, f"{imports}\n\n\ndef join(trips):\n    return {call}\n")
+    check(tmp_path, "from spark_jobs.shared import other\n\n\ndef join(trips):\n    return other(trips)\n")

@@ -1,0 +1,66 @@
+"""The vector of a batch: the version of each source table at which a flow with several sources reads them.
+
+Spark logs the positions in all change feeds before it runs a batch, so a rerun has the same vector, and no later batch has an
+earlier one. The first source begins with its snapshot, the others with the version that they had when the checkpoint began:
+it is noted beside the checkpoint, because Spark asks for it again until the first batch is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidegate import json_codec
+from tidegate.checkpoints import progress
+from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
+from tidegate.errors import CheckpointCorruptError
+from tidegate.layout import Layout
+
+
+def starts(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
+    """The version of each source table when the checkpoint began; empty before, and for a flow with one source.
+
+    Raises:
+        DamagedFileError: The file cannot be read.
+    """
+    path = layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    return json_codec.read(path, dict[str, int], REPAIR) or {}
+
+
+def note_starts(layout: Layout, ref: CheckpointRef, current: Mapping[str, int]) -> dict[str, int]:
+    """The noted versions; before the first batch is planned, those of ``current``, which are noted.
+
+    Raises:
+        CheckpointCorruptError: Batches were planned, but no versions are noted.
+    """
+    if progress.read(ref.path(layout)).last_planned is not None:
+        return _noted(layout, ref)
+    json_codec.write(layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh), dict(current))
+    return dict(current)
+
+
+def of_batch(layout: Layout, ref: CheckpointRef, batch_id: int, tables: Sequence[str]) -> dict[str, int]:
+    """The version of each source table at which a batch reads it.
+
+    Args:
+        tables: The source tables, in the order of the declaration.
+
+    Raises:
+        CheckpointCorruptError: The batch's offsets cannot be read, or are those of other sources.
+    """
+    positions = progress.planned_batch(ref.path(layout), batch_id).delta_positions(len(tables))
+    began = _noted(layout, ref)
+    # A position may stand before the first commit that it reads.
+    return {
+        table: began[table] if position is None else max(position.pin, began[table])
+        for table, position in zip(tables, positions, strict=True)
+    }
+
+
+def _noted(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
+    if noted := starts(layout, ref):
+        return noted
+    path = layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    raise CheckpointCorruptError(
+        f"flow {ref.flow!r}: {path}, which has the versions of its sources when its checkpoint began, is missing. {REPAIR}",
+        path=str(path),
+    )

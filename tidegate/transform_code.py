@@ -1,0 +1,162 @@
+"""Checks the file of a transform without importing it: the function is there, takes the flow's sources, and reads nothing else.
+
+What a transform reads besides its parameters has no version in the ledger, and a change of it recomputes nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import symtable
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from tidegate.errors import SpecError
+
+_READS = frozenset({"read", "readStream", "sql", "table"})
+"""What reads a table, of a session."""
+_SESSIONS = frozenset({"SparkSession", "sparkSession", "getActiveSession", "getOrCreate", "newSession", "active"})
+"""Names in expressions that give a session."""
+_READERS = frozenset({"DeltaTable", "forName", "forPath", "read_csv", "read_json", "read_parquet", "read_delta"})
+"""What reads a table without a session."""
+
+
+def file_of(transform: str) -> Path | None:
+    """The file of ``<module>:<function>`` in ``spark_jobs``; None without one."""
+    try:
+        spec = importlib.util.find_spec(f"spark_jobs.{transform.partition(':')[0]}")
+    except ModuleNotFoundError:
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin)
+
+
+def check(transform: str, code: Path | None, sources: Sequence[str]) -> None:
+    """Check the function of a transform.
+
+    Args:
+        transform: ``<module>:<function>``.
+        code: Its file; None if there is none.
+        sources: The names of several sources; empty for one source, whose parameter may have any name.
+
+    Raises:
+        SpecError: The file or the function is missing, the file cannot be parsed, the parameters are not the sources, or the
+            function reads a table in another way.
+    """
+    module, _, function = transform.partition(":")
+    file = f"spark_jobs/{module}.py"
+    if code is None:
+        raise SpecError(f"transform {transform!r}: {file} does not exist; create it, or correct the transform")
+    try:
+        source = code.read_bytes()
+        names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
+        tree = ast.parse(source)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise SpecError(f"transform {transform!r}: {file} cannot be read: {error}; correct the file") from error
+    # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
+    defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]
+    if function not in defined and b"import *" not in source:
+        raise SpecError(
+            f"transform {transform!r}: {file} has no function {function!r}; add it, or correct the transform"
+        )
+    _check_parameters(transform, tree, sources)
+    _check_reads(transform)
+
+
+def _check_parameters(transform: str, tree: ast.Module, sources: Sequence[str]) -> None:
+    """Check that a function that takes several sources has their names as parameters."""
+    module, _, function = transform.partition(":")
+    definition = {name: each for each in tree.body for name in _assigned(each)}.get(function)
+    if not sources or not isinstance(definition, ast.FunctionDef):
+        return
+    given = definition.args
+    parameters = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    if parameters != list(sources):
+        raise SpecError(
+            f"transform {transform!r}: spark_jobs/{module}.py line {definition.lineno}: {function} has the parameters "
+            f"({', '.join(parameters)}), but the flow has the sources {', '.join(sources)}; write "
+            f"def {function}({', '.join(sources)})"
+        )
+
+
+def _check_reads(transform: str) -> None:
+    """Check that a transform reads no table itself."""
+    module, _, function = transform.partition(":")
+    nodes = list(_reached(module, function))
+    sessions = {"session", "spark"}
+    for _, node in nodes:
+        if isinstance(node, ast.Assign) and _names(node.value) & _SESSIONS:
+            sessions |= {name for target in node.targets for name in _names(target)}
+    for reached, node in nodes:
+        if read := _table_read(node, sessions):
+            raise SpecError(
+                f"transform {transform!r}: spark_jobs/{reached}.py line {getattr(node, 'lineno', 0)} reads a table in another way "
+                f"than by a source of its flow ({read}): a change of that table would not change the result. Add it to the flow: "
+                "sources=(…, ChangeFeed(<table>, on={…})), and take it as a parameter"
+            )
+
+
+def _assigned(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module defines, without those that it imports."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from (name for target in targets for name in _names(target))
+
+
+def _reached(module: str, function: str) -> Iterator[tuple[str, ast.AST]]:
+    """All nodes of a function and of what it uses, in its module and in others of ``spark_jobs``, with their modules."""
+    places, modules = [(module, function)], {}
+    for place in places:
+        name, symbol = place
+        if name not in modules:
+            modules[name] = _definitions(name)
+        defined, imported = modules[name]
+        for node in ast.walk(defined[symbol]) if symbol in defined else ():
+            yield name, node
+            used = None
+            if isinstance(node, ast.Name):
+                used = imported.get(node.id, (name, node.id))
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+                used = imported[node.value.id][1] or imported[node.value.id][0], node.attr
+            if used is not None and used not in places:
+                # The loop continues with it.
+                places.append(used)
+
+
+def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str, str]]]:
+    """The statements of a module by the names that they define, and its names that come from other modules of ``spark_jobs``."""
+    path = file_of(f"{module}:") if module else None
+    try:
+        body = [] if path is None else ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        # The job imports it, and reports the error.
+        body = []
+    imported = {}
+    for each in body:
+        source = (each.module or "") if isinstance(each, ast.ImportFrom) else ""
+        if isinstance(each, ast.ImportFrom) and (each.level == 1 or source.split(".")[0] == "spark_jobs"):
+            source = source.removeprefix("spark_jobs").removeprefix(".")
+            imported |= {alias.asname or alias.name: (source, alias.name) for alias in each.names}
+    return {name: each for each in body for name in _assigned(each)}, imported
+
+
+def _table_read(node: ast.AST, sessions: Collection[str]) -> str | None:
+    """What a node reads, as it is written; None if it reads nothing."""
+    if isinstance(node, ast.Attribute) and node.attr in _READS:
+        if _names(node.value) & _SESSIONS or _last_name(node.value) in sessions:
+            return ast.unparse(node)
+    elif isinstance(node, ast.Call) and _last_name(node.func) in _READERS:
+        return ast.unparse(node.func)
+    return None
+
+
+def _names(expression: ast.AST) -> set[str]:
+    """All names in an expression, and of attributes."""
+    return {name for node in ast.walk(expression) if (name := _last_name(node)) is not None}
+
+
+def _last_name(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else None
