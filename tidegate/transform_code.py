@@ -132,7 +132,7 @@ def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str,
     except (OSError, SyntaxError, ValueError):
         # The job imports it, and reports the error.
         body = []
-    imported = {}
+    imported: dict[str, tuple[str, str]] = {}
     for each in body:
         source = (each.module or "") if isinstance(each, ast.ImportFrom) else ""
         if isinstance(each, ast.ImportFrom) and (each.level == 1 or source.split(".")[0] == "spark_jobs"):
