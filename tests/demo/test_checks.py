@@ -78,8 +78,9 @@ def test_a_missing_table_is_detected(lake: Layout) -> None:
 
 
 def ledger(layout: Layout, *records: BatchRecord) -> None:
-    plain = [vars(record) | {"filtered": [("rule", 1)], "rules": None} for record in records]
-    schema = pa.schema([("filtered", pa.map_(pa.string(), pa.int64())), ("rules", pa.map_(pa.string(), pa.int64()))])
+    maps = {"filtered": [("rule", 1)], "rules": None, "source_versions": None}
+    plain = [vars(record) | maps for record in records]
+    schema = pa.schema([(name, pa.map_(pa.string(), pa.int64())) for name in maps])
     names = [name for name in plain[0] if name not in schema.names]
     rows = pa.Table.from_pylist([{name: line[name] for name in names} for line in plain])
     for name in schema.names:
