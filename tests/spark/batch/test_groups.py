@@ -199,6 +199,23 @@ def test_a_batch_without_changes_has_no_split(gold: Callable[..., FlowContext]) 
     assert split_groups(context, changes(context.spark, ORDERS), 0, NEW) is None
 
 
+def test_a_version_that_the_log_no_longer_has_is_read_from_the_newest_one(gold: Callable[..., FlowContext]) -> None:
+    from deltalake import DeltaTable
+
+    context = gold()
+    assert context.source_table is not None
+    set_source(context, (1, 1, 10))
+    set_source(context, (1, 1, 11))
+    DeltaTable(str(context.source_table)).create_checkpoint()
+    (context.source_table / "_delta_log" / f"{0:020d}.json").unlink()
+
+    result = split(context, (1, 1, 10))
+
+    assert dict(result.prepared.source_versions) == {"silver.orders": 1}, "its changes are still to come in the feed"
+    assert result.changes is not None
+    assert [(row["day"], row["total"]) for row in result.changes.collect()] == [(1, 11)]
+
+
 def test_the_transform_gets_no_internal_column_except_rescued(gold: Callable[..., FlowContext]) -> None:
     columns_seen_by_transform: list[str] = []
 

@@ -84,13 +84,19 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, _decision: Dec
     counts = {row["_source"]: row["read"] for row in batch.groupBy("_source").agg(read).collect()}
     if not counts:
         return None
-    versions = vector.of_batch(context.layout, context.ref, batch_id, context.flow.source_tables)
-    at = groups.read_sources(context, batch.sparkSession, versions)
+    at = groups.read_sources(context, batch.sparkSession, _versions(context, batch_id))
     named = [_named_by(context, batch, number, at) for number in sorted(counts)]
     changed = groups.changed_groups(context, reduce(lambda left, right: left.unionByName(right), named))
     if changed is None:
         return None
     return groups.recompute(context, dataclasses.replace(changed, read=sum(counts.values())), at, batch_id)
+
+
+def _versions(context: FlowContext, batch_id: int) -> dict[str, int]:
+    """The vector of a batch, not before that of an earlier one: one may have read a newer version, in place of a vacuumed one."""
+    pins = vector.of_batch(context.layout, context.ref, batch_id, context.flow.source_tables)
+    read = tables.source_versions(context.spark, context.target, context.app_id)
+    return {table: max(pin, read.get(table, pin)) for table, pin in pins.items()}
 
 
 def _named_by(context: FlowContext, batch: DataFrame, number: int, at: Sources) -> DataFrame:

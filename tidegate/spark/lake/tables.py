@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -167,11 +167,7 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
     Raises:
         LedgerImbalanceError: The log has no such commit, although the table has the transaction (the log was cleaned).
     """
-    for number in range(newest, -1, -1):
-        entry = path / "_delta_log" / f"{number:020d}.json"
-        if not entry.exists():
-            break
-        commit = _commit(number, _commit_info(entry))
+    for commit in _backwards(path, newest):
         if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == (app_id, batch_id):
             return commit
     raise LedgerImbalanceError(
@@ -182,12 +178,29 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
     )
 
 
+def source_versions(spark: SparkSession, path: Path, app_id: str) -> Mapping[str, int]:
+    """The versions of the sources that the newest commit of a transaction id was computed from; empty without one in the log."""
+    newest = version(spark, path) if exists(path) else -1
+    of_id = (each.metadata for each in _backwards(path, newest) if each.metadata.get("app_id") == app_id)
+    versions: Mapping[str, int] = next(of_id, {}).get("prepared", {}).get("source_versions", {})
+    return versions
+
+
 def commits(path: Path, first: int, last: int) -> Iterator[Commit]:
     """The commits of versions ``first`` to ``last`` that are still in the log, oldest first."""
     for number in range(first, last + 1):
         entry = path / "_delta_log" / f"{number:020d}.json"
         if entry.exists():
             yield _commit(number, _commit_info(entry))
+
+
+def _backwards(path: Path, newest: int) -> Iterator[Commit]:
+    """The commits up to version ``newest``, newest first, to the first that is no longer in the log."""
+    for number in range(newest, -1, -1):
+        entry = path / "_delta_log" / f"{number:020d}.json"
+        if not entry.exists():
+            return
+        yield _commit(number, _commit_info(entry))
 
 
 def _commit(number: int, info: dict[str, Any]) -> Commit:

@@ -57,7 +57,13 @@ def swap_in(context: FlowContext) -> FlowContext:
         _judge(context, rows, old)
     finally:
         context.release()
-    prepared = {"kind": "swap", "replaced": replaced, "rows": rows.count(), "rows_before": old.count()}
+    prepared = {
+        "kind": "swap",
+        "replaced": replaced,
+        "rows": rows.count(),
+        "rows_before": old.count(),
+        "source_versions": dict(tables.source_versions(context.spark, staging(context), context.app_id)),
+    }
     txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
     if replaced:
         sinks.replace_table(rows, live, txn)
@@ -156,6 +162,7 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
         deleted=deleted,
         unchanged=rows - upserted,
         target_version=commit.version,
+        source_versions=prepared.get("source_versions", {}),
     )
 
 
