@@ -37,6 +37,8 @@ num.io.threads=4
 auto.create.topics.enable=false
 log.retention.ms=-1
 log.retention.bytes=-1
+# A topic that declares a retention loses its old segments at once, and not after five minutes.
+log.retention.check.interval.ms=1000
 """
 _LOGGING = """\
 status = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from devstack.broker import Broker
 from tests.waiting import TIMEOUT_SECONDS, wait_until
@@ -11,13 +12,17 @@ from tidegate.errors import SourceError
 from tidegate.probes import kafka
 
 
-def send(broker: Broker, topic: str, ids: Iterable[int], partition: int = 0) -> None:
-    """Send a message ``{"id": <id>}`` for each id."""
+def send(broker: Broker, topic: str, ids: Iterable[int], partition: int = 0, *, sent_ms: int = 0) -> None:
+    """Send a message ``{"id": <id>}`` for each id.
+
+    Args:
+        sent_ms: The timestamp of the messages, in milliseconds since 1970; now by default.
+    """
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for each in ids:
-        producer.produce(topic, json.dumps({"id": each}).encode(), partition=partition)
+        producer.produce(topic, json.dumps({"id": each}).encode(), partition=partition, timestamp=sent_ms)
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
@@ -37,6 +42,21 @@ def recreate(broker: Broker, topic: str, partitions: int = 1) -> None:
 
     wait_until(deleted, f"the topic {topic} is deleted")
     wait_until(lambda: broker.create_topic(topic, partitions), f"the topic {topic} is created again")
+
+
+def configure(broker: Broker, topic: str, **settings: str) -> None:
+    """Change settings of a topic; ``_`` in a name stands for ``.``."""
+    from confluent_kafka import admin
+
+    kinds: Any = admin  # its stubs lack these classes
+    entries = [
+        kinds.ConfigEntry(name.replace("_", "."), value, incremental_operation=kinds.AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = kinds.ConfigResource(kinds.ResourceType.TOPIC, topic, incremental_configs=entries)
+    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(TIMEOUT_SECONDS)
 
 
 def delete_before(broker: Broker, topic: str, offset: int, partition: int = 0) -> None:

@@ -8,7 +8,7 @@ and no suite is checked by Great Expectations: the files are only parsed, becaus
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate import fingerprints, registry, transform_code
@@ -33,6 +33,8 @@ class ResolvedFlow:
     """The file of the transform; None without one."""
     error: SpecError | None
     """Why the flow cannot run."""
+    declared: Mapping[str, Pipeline | TidegateError] = field(repr=False, compare=False)
+    """Every pipeline of the project by name, or the error of its file."""
 
     @property
     def source_keys(self) -> tuple[str, ...]:
@@ -180,6 +182,7 @@ def _resolve_flow(
         suite=suite,
         code=code,
         error=error,
+        declared=declared,
     )
 
 

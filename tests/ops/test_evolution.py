@@ -52,13 +52,26 @@ def test_a_change_is_recorded_once(layout: Layout) -> None:
     later = dataclasses.replace(LINE, version_before=2, version_after=2, recorded_at="2999-01-01T00:00:00Z")
     assert evolution.read(layout, "orders") == []
     assert evolution.record(layout, "orders", [LINE, LINE]) == [LINE]
-    assert evolution.record(layout, "orders", [dataclasses.replace(LINE, batch_id=9, run_key="run-2")]) == []
+    assert evolution.record(layout, "orders", [dataclasses.replace(LINE, run_key="run-2")]) == []
     assert evolution.record(layout, "orders", [later]) == [later]
 
     first, second = evolution.read(layout, "orders")
     assert first.same_as(LINE)
     assert (first.batch_id, first.run_key, first.breaks) == (3, "run-1", ("orders/gold",))
     assert second.version_after == 2
+
+
+def test_each_batch_that_a_change_refuses_is_recorded_and_the_question_has_the_change_once(layout: Layout) -> None:
+    next_batch = dataclasses.replace(LINE, batch_id=9)
+    observed = dataclasses.replace(LINE, event="observed", decision="rescue", schema_change_id="")
+
+    assert evolution.record(layout, "orders", [LINE, next_batch, observed]) == [LINE, next_batch, observed]
+    assert evolution.record(layout, "orders", [dataclasses.replace(observed, batch_id=9)]) == [], (
+        "its ledger line has it"
+    )
+
+    assert [line.batch_id for line in evolution.refusals(layout, "orders", LINE.schema_change_id)] == [9]
+    assert len(evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")) == 1
 
 
 def test_an_answer_is_recorded_with_its_author_and_cannot_be_changed(layout: Layout) -> None:

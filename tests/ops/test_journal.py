@@ -38,13 +38,14 @@ def test_a_refused_backfill_is_distinct_from_the_batch_with_its_number(lake: Lak
 
 
 def test_a_replay_and_a_batch_that_a_frozen_contract_refused_are_lines_without_a_record(lake: Lake) -> None:
-    for app_id, batch_id in (("flights/silver/v2/1", 3), ("flights/silver/replay", 0)):
+    batches = [("flights/silver/v2/1", 3), ("flights/silver/v2/1", 4), ("flights/silver/replay", 0)]
+    for app_id, batch_id in batches:
         line = evolution.Line(
             flow="silver",
             event="refused",
             change=Change(kind="addition", field="gate", after="string"),
             decision="freeze",
-            schema_change_id=f"s{batch_id}",
+            schema_change_id="0a1b2c3d4e5f",
             version_before=2,
             version_after=2,
             app_id=app_id,
@@ -52,10 +53,11 @@ def test_a_replay_and_a_batch_that_a_frozen_contract_refused_are_lines_without_a
         )
         evolution.record(lake.layout, "flights", [line])
 
-    replay, batch = Journal(lake.layout).lines("flights", limit=10)
+    replay, second, first = Journal(lake.layout).lines("flights", limit=10)
 
     assert (replay.label, replay.outcome, replay.page, replay.checkpoint_version) == ("replay 0", "refused", None, None)
-    assert (batch.label, batch.outcome, batch.page) == ("batch 3", "refused", "v2-1-batch-3")
+    assert (first.label, first.outcome, first.page) == ("batch 3", "refused", "v2-1-batch-3")
+    assert (second.label, second.outcome, second.page) == ("batch 4", "refused", "v2-1-batch-4"), "of the same change"
 
 
 def test_a_swap_is_distinct_from_the_batch_before_it_and_has_no_verdict(lake: Lake) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from devstack.broker import Broker
 from tests import topics
 from tests.resolved import resolved, resolved_flow
 from tests.spark.flow_context import write_table
-from tests.status.sample_project import CLICKS, PROJECT, SampleProject
-from tests.waiting import TIMEOUT_SECONDS
+from tests.status.sample_project import CLICKS, PROJECT, TRIPS, SampleProject
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.alerting.alerts import evaluate
 from tidegate.checkpoints import checkpoint, lease, overrides
 from tidegate.checkpoints import topic as checkpoint_topic
@@ -30,9 +31,9 @@ from tidegate.errors import (
 from tidegate.ops import plans, store
 from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
-from tidegate.spec import Flow, KafkaSource, Pipeline
+from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
 from tidegate.spec.thresholds import Thresholds
-from tidegate.status import lag, lost_messages, observation
+from tidegate.status import evaluation, lag, lost_messages, observation
 from tidegate.status.flow_status import FlowStatus
 
 
@@ -288,3 +289,58 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
     assert warning not in current.reason
     clicks.project.checkpoint("bronze", dag="clicks").run(1, {topic: {"0": 30}})
     assert clicks.measure().unread == {}, "everything is read, so nothing can be lost"
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+@pytest.mark.parametrize(("schedule", "warns"), [("0 0 * * 1", True), ("0 * * * *", False)])
+def test_a_pipeline_that_follows_another_is_warned_by_the_interval_of_that_one(
+    clicks: Clicks, broker: Broker, topic: str, schedule: str, warns: bool
+) -> None:
+    topics.send(broker, topic, range(10, 30))
+    path = clicks.project.layout.plans("clicks")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        for days, first in ((6, 0), (5, 3)):
+            flows = {"bronze": {"behind": 1, "rows": 1, "first_offsets": {"0": first}}}
+            file.write(json.dumps({"at": pendulum.now("UTC").subtract(days=days).isoformat(), "flows": flows}) + "\n")
+    topics.delete_before(broker, topic, 6)
+    following = Pipeline(name="clicks", schedule=AfterTables("silver.trips"), flows=(clicks.flow,))
+    written_by = {"trips": replace(TRIPS, schedule=schedule), "clicks": following}
+
+    current = lag.measure(clicks.environment, replace(resolved_flow(clicks.flow, following), declared=written_by))
+
+    assert ("the topic will delete unread messages in ~4 d" in current.reason) is warns, current.reason
+
+
+@pytest.mark.nightly
+@pytest.mark.jvm
+@pytest.mark.kafka
+def test_the_alert_opens_when_retention_has_deleted_segments_and_ends_when_the_rest_is_read(
+    clicks: Clicks, broker: Broker, topic: str
+) -> None:
+    retained = f"{topic}-retained"
+    # Segments are rolled and deleted by the timestamps of their messages: one for each hour.
+    broker.create_topic(retained, 1, {"segment.ms": "60000"})
+    now = pendulum.now("UTC")
+    for hour in range(4):
+        topics.send(broker, retained, range(5), sent_ms=int(now.subtract(hours=9 - hour).timestamp() * 1000))
+    topics.send(broker, retained, range(5))
+    clicks.flow = replace(clicks.flow, source=KafkaSource(topic=retained, schema="a INT"))
+    clicks.project.checkpoint("bronze", dag="clicks").run(1, {retained: {"0": 15}})
+    clicks.project.layout.topic("clicks", "bronze", 1).unlink()
+    clicks.note(retained)
+
+    def opened() -> set[str]:
+        named = [("clicks", resolved(clicks.pipeline()))]
+        (alerts,) = evaluation.evaluate_pipelines(clicks.environment, named, pendulum.now("UTC"))
+        return {alert.rule for each in alerts.findings for alert in each.alerts if alert.rule == "expiring"}
+
+    for hours, first in ((8.5, 5), (7.5, 10)):
+        plans.record(clicks.project.layout, "clicks", [clicks.measure()])
+        assert opened() == set(), "no rate can be computed from fewer than two deletions"
+        topics.configure(broker, retained, retention_ms=str(round(hours * 3_600_000)))
+        wait_until(lambda first=first: clicks.measure().first_offsets == {0: first}, "the broker deletes a segment")
+    assert opened() == {"expiring"}
+    clicks.project.checkpoint("bronze", dag="clicks").run(2, {retained: {"0": 25}})
+    assert opened() == set()

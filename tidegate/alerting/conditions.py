@@ -61,6 +61,13 @@ def refused(case: Case) -> str | None:
     return case.observation.refused
 
 
+def unreadable(case: Case) -> str | None:
+    """Why source or checkpoint cannot be read. A reading that was late decides nothing; one that hangs misses its runs."""
+    if case.observation.late:
+        raise UnknownFactError
+    return case.observation.error
+
+
 def refused_rewrite(case: Case) -> str | None:
     """Which backfill or swap was refused, and why."""
     _check_readable(case)

@@ -114,6 +114,8 @@ class Observation:
     lag_exact: bool = True
     error: str | None = None
     """Why the source or the checkpoint cannot be read."""
+    late: bool = False
+    """Whether ``error`` only says that a local source or table was not read in time; it may be large and in order."""
     refused: str | None = None
     """Which refused batch waits, and for what."""
     refused_rewrite: str | None = None

@@ -57,7 +57,7 @@ RULES: Mapping[str, Rule] = {
         severity="critical",
         meaning="the source, the checkpoint, a table or the declaration cannot be read",
         while_off=True,
-        cause=lambda case: case.observation.error,
+        cause=conditions.unreadable,
         below=BLOCKED,
         next_step=STATES["error"].next_step,
     ),

@@ -62,9 +62,14 @@ class Line:
     recorded_at: str = dataclasses.field(default_factory=now)
 
     def same_as(self, other: Line) -> bool:
-        """Whether both describe the same change and decision, regardless of the batch and the time."""
-        ignored = {"app_id": None, "batch_id": None, "run_key": "", "recorded_at": "", "breaks": ()}
-        return dataclasses.replace(self, **ignored) == dataclasses.replace(other, **ignored)  # type: ignore[arg-type]  # known names
+        """Whether both describe the same change and decision, regardless of the time and, unless it was refused, of the batch.
+
+        Each refused batch has lines of its own: they are all that is recorded about it.
+        """
+        ignored: dict[str, Any] = {"run_key": "", "recorded_at": "", "breaks": ()}
+        if self.event != "refused":
+            ignored |= {"app_id": None, "batch_id": None}
+        return dataclasses.replace(self, **ignored) == dataclasses.replace(other, **ignored)
 
 
 def read(layout: Layout, pipeline: str) -> list[Line]:
@@ -114,7 +119,12 @@ def open_schema_changes(layout: Layout, resolved: ResolvedPipeline) -> dict[str,
     for line in read(layout, resolved.pipeline.name) if ids else ():
         if line.event == "refused" and line.schema_change_id in ids:
             lines.setdefault(line.schema_change_id, []).append(line)
-    return lines
+    return {schema_change_id: _newest(each) for schema_change_id, each in lines.items()}
+
+
+def _newest(lines: Iterable[Line]) -> list[Line]:
+    """The newest line of each change: several batches may have been refused for it."""
+    return list({line.change: line for line in lines}.values())
 
 
 def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
@@ -196,7 +206,7 @@ def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]
             f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}; "
             f"schema changes without an answer: {', '.join(open_ids) or 'none'}."
         )
-    return refused
+    return _newest(refused)
 
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:

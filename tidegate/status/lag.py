@@ -207,7 +207,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     remarks = _sentences(
         pending.skipped,
         _rewritten(pending.rewritten),
-        _expiry_warning(layout, pipeline, flow, pending),
+        _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",
     )
     off = overrides.switched_off(layout, pipeline.name, flow.name)
@@ -438,8 +438,9 @@ def _rewritten(number: int) -> str:
     return f"{files} changed after being read and will not be read again: land the new content under a new name"
 
 
-def _expiry_warning(layout: Layout, pipeline: Pipeline, flow: Flow, pending: Backlog) -> str:
-    """A warning if the topic's retention will soon delete unread messages; else empty."""
+def _expiry_warning(layout: Layout, resolved: ResolvedFlow, pending: Backlog) -> str:
+    """A warning if the topic's retention will soon delete unread messages, in the words of the alert `expiring`; else empty."""
+    pipeline, flow = resolved.pipeline, resolved.flow
     runs = pipeline.thresholds_of(flow).expiry_runs
     if runs is None or not pending.unread:
         return ""
@@ -449,7 +450,7 @@ def _expiry_warning(layout: Layout, pipeline: Pipeline, flow: Flow, pending: Bac
     )
     if remaining is None:
         return ""
-    if remaining >= expiry.limit(runs, interval_of(pipeline, now)):
+    if remaining >= expiry.limit(runs, interval_of(pipeline, now, resolved.declared)):
         return ""
     return (
         f"at the present rate the topic will delete unread messages in ~{span(remaining)}: "

@@ -73,6 +73,7 @@ def observe(
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
         error=status.problem,
+        late=status.late,
         refused=lag.reason if lag is not None and lag.refused and not swap_refused else None,
         refused_rewrite=lag.reason if lag is not None and swap_refused else judged.summary() if judged else None,
         quarantine_open=quarantine.open if quarantine is not None else None,
