@@ -68,6 +68,7 @@ RAISED: dict[str, TidegateError] = {
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no disposition"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),
     "StoppedError": errors.StoppedError(15),
+    "TableDiffersError": errors.TableDiffersError("silver", "silver.flights", "1 missing, 0 unexpected, 2 different"),
 }
 KINDS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, TidegateError)}
 TRANSIENT = {
@@ -85,6 +86,7 @@ EXIT_CODES = {
     },
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
+    errors.EX_DIFFERS: {"TableDiffersError"},
     os.EX_CONFIG: {
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",

@@ -8,6 +8,7 @@ from typing import Any
 from tidegate.errors import SpecError
 from tidegate.report import BatchRecord, ExpectationResult, FlowReport, Verdict, describe_error
 from tidegate.report_lines import flow_lines, log_lines
+from tidegate.verification import Verification
 
 
 def flow(name: str, state: str, **more: Any) -> FlowReport:
@@ -113,3 +114,9 @@ def test_the_log_of_a_task_has_the_version_and_the_verdicts_as_well() -> None:
     assert (
         list(log_lines(flow("silver", "refused", verdicts=[without_suite])))[-1] == "batch 3: refused by its transform"
     )
+
+
+def test_a_verification_is_one_line() -> None:
+    result = Verification(version=2, source="bronze.orders at version 0", equal=3, missing=1, unexpected=0, different=0)
+    lines = dict(flow_lines(flow("silver", "done", verification=result)))
+    assert lines["verified"] == result.summary()

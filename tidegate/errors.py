@@ -20,6 +20,8 @@ EX_DATAERR = os.EX_DATAERR
 EX_SOFTWARE = os.EX_SOFTWARE
 EX_TEMPFAIL = os.EX_TEMPFAIL
 EX_CONFIG = os.EX_CONFIG
+EX_DIFFERS = 3
+"""A verification found a difference. No code of ``sysexits.h``, which begin at 64."""
 
 
 class TidegateError(Exception):
@@ -301,6 +303,27 @@ class RewriteRefusedError(TidegateError):
         self.what = what
         self.impact = impact
         self.reasons = tuple(reasons)
+
+
+class TableDiffersError(TidegateError):
+    """A verification found rows of a table that differ from what its sources make. Nothing was written.
+
+    Args:
+        flow: The flow's name.
+        target: The name of its table.
+        counts: What differs, as a phrase.
+    """
+
+    exit_code = EX_DIFFERS
+
+    def __init__(self, flow: str, target: str, counts: str) -> None:
+        super().__init__(
+            f"flow {flow!r}: table {target!r} differs from its sources: {counts}. The differences are of someone who wrote to the table, "
+            "of edited code, or of a bug: `tidegate ledger` has the commits of Tidegate, the table's history all. A backfill or "
+            "a full refresh derives rows again"
+        )
+        self.flow = flow
+        self.target = target
 
 
 class SourceError(TidegateError):

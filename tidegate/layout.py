@@ -146,6 +146,10 @@ class Layout:
         """Keys of some rows that a rewrite of the flow deletes, changes or quarantines, as JSON: values of the data."""
         return self.attempt(dag_id, run_key, attempt) / f"sample-{flow}.json"
 
+    def differences(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
+        """Keys of rows that a verification of the flow found to differ, as JSON: values of the data, so that no log has them."""
+        return self.attempt(dag_id, run_key, attempt) / f"differences-{flow}.json"
+
     def undone_keys(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
         """Keys of rows that an undo puts back or leaves, as JSON: values of the data, so that no log has them."""
         return self.attempt(dag_id, run_key, attempt) / f"undo-{flow}.json"

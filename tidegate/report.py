@@ -17,6 +17,7 @@ from tidegate import balance, formatting, identity, json_codec
 from tidegate.balance import Balance, balances_of
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
 from tidegate.impact import Impact
+from tidegate.verification import Verification
 
 FORMAT = 1
 """Incremented when a reader of the old format would misread the new one."""
@@ -200,6 +201,8 @@ class FlowReport:
     """Whether this was a preview: ``batches`` and ``impact`` are what a run would write; nothing was written."""
     impact: Impact | None = None
     """What the backfill or swap of this attempt does to the table; None without one."""
+    verification: Verification | None = None
+    """How the table compares with its sources; None unless this attempt verified it."""
     notes: list[str] = field(default_factory=list)
     """Messages for people, for example that a batch had a new field and how the contract treated it."""
     seconds: float = 0.0

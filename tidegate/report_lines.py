@@ -32,6 +32,8 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield "rows", _balance(flow, ROWS, "read")
     if flow.impact is not None:
         yield "impact", ("would be: " if flow.dry_run else "") + flow.impact.summary()
+    if flow.verification is not None:
+        yield "verified", flow.verification.summary()
     if broken := flow.rules():
         yield "quarantined", _by_rule(broken)
     if filtered := _filtered(flow):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -50,7 +51,9 @@ class RunRequest:
     selection: Selection | None = None
     """Which quarantine entries of the one flow are replayed; None except in mode ``replay``."""
     limit: int | None = None
-    """The maximum number of these entries; None means no limit."""
+    """The maximum number of these entries, or of the rows that a verification names; None means no limit."""
+    keys: tuple[str, ...] = ()
+    """Of a verification: ``<column>=<value>`` of the rows that are compared; empty for all."""
     request_id: str = field(default_factory=lambda: fresh_id("q"), compare=False)
     """Shared by the retries of one request. A ``run_id`` does not identify a request: a run that is cleared, or backfilled
     again, in Airflow keeps its ``run_id``."""
@@ -150,6 +153,22 @@ class RunRequest:
             raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
         return dataclasses.replace(request, mode="replay", selection=selection, limit=limit, dry_run=dry_run)
+
+    @classmethod
+    def of_verification(
+        cls, pipeline: Pipeline, flow: str, run_id: str, *, requested_by: str, limit: int, keys: Sequence[str] = ()
+    ) -> Self:
+        """The request to compare the table of one flow with its sources. It is a dry run: it writes nothing.
+
+        Raises:
+            RequestError: An unknown flow, a limit below 1, or a key that is not ``<column>=<value>``.
+        """
+        if limit < 1:
+            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
+        if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
+            raise RequestError(f"key={bad[0]!r} is not allowed; write column=value, for example id=7")
+        request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        return dataclasses.replace(request, mode="verify", limit=limit, keys=tuple(keys), dry_run=True)
 
     def selected(self, pipeline: Pipeline) -> tuple[Flow, ...]:
         """The flows to run, in graph order: those of the request, or all."""

@@ -37,6 +37,9 @@ class RunKind:
     """Whether it reads what is new as well; if not, its end says nothing about the flow's next increment."""
     derives: bool = True
     """Whether it derives rows; if not, neither the suite nor the transform is loaded, and a broken one does not stop it."""
+    verifies: bool = False
+    """Whether it only compares a table with its sources: rows are derived and not judged, and a flow that is switched off is
+    verified as well."""
     of_run: bool = False
     """Whether the request names another run, which this one is about."""
     plan: str = ""
@@ -111,6 +114,14 @@ RUNS: dict[str, RunKind] = {
         applies_to=lambda _: True,
         reads_source=False,
         increments=False,
+    ),
+    "verify": RunKind(
+        meaning="",
+        code="tidegate.spark.reprocessing.verify:verify",
+        dry_run="tidegate.spark.reprocessing.verify:verify",
+        applies_to=lambda _: True,
+        increments=False,
+        verifies=True,
     ),
 }
 """Every kind of run, by its name."""

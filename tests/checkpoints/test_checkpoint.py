@@ -193,3 +193,12 @@ def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> No
 
     with pytest.raises(DamagedFileError, match=r"schema\.json is damaged.* remove it"):
         check_all(layout, pipeline)
+
+
+@pytest.mark.parametrize(
+    "app_id", ["trips/silver/v2/3/window", "trips/silver/undo", "trips/gold/v2/3", "trips/silver/v2/x"]
+)
+def test_only_the_transaction_id_of_a_stream_of_the_flow_names_a_checkpoint(app_id: str) -> None:
+    ref = CheckpointRef(dag_id="trips", flow="silver", version=2, refresh=3)
+    assert checkpoint.ref_of(ref.app_id, "trips", "silver") == ref
+    assert checkpoint.ref_of(app_id, "trips", "silver") is None

@@ -61,6 +61,14 @@ class CheckpointRef:
         return layout.checkpoint(self.dag_id, self.flow, self.version, self.refresh)
 
 
+def ref_of(app_id: str, dag_id: str, flow: str) -> CheckpointRef | None:
+    """The checkpoint whose stream has this transaction id; None for other ids, and for those of other flows."""
+    numbers = app_id.removeprefix(f"{dag_id}/{flow}/v").split("/") if app_id.startswith(f"{dag_id}/{flow}/v") else []
+    if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+        return None
+    return CheckpointRef(dag_id=dag_id, flow=flow, version=int(numbers[0]), refresh=int(numbers[1]))
+
+
 def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
     """The current checkpoint of the declared version: its highest refresh, 0 when there is none yet."""
     folder = layout.checkpoints(pipeline.name, flow.name) / f"v{flow.checkpoint_version}"

@@ -4,6 +4,7 @@ Exit codes (``sysexits.h``)::
 
     0    success, or nothing to do
     1    the reader of the output closed the pipe (``| head``)
+    3    `tidegate verify` found a row that differs
     64   usage error: unknown pipeline, flow or option
     65   a gate or a contract refused a batch (the target is unchanged and the batch waits), a rewrite would delete or quarantine
          too many rows, or a source lost unread data
@@ -42,6 +43,7 @@ _COMMANDS = {
     "alerts": "Evaluate the alert rules of every flow now.",
     "plan": "Show what a run would do, and why.",
     "run": "Run one increment of each flow of a pipeline.",
+    "verify": "Compare the table of a flow with what its sources make.",
     "undo": "Put back the rows that a backfill or a replay changed.",
     "new": "Create a pipeline that is ready to run.",
     "checkpoint": "Show every checkpoint of a pipeline.",

@@ -78,7 +78,16 @@ def run(
 
 
 def attempt(environment: Environment, request: RunRequest) -> int:
-    """Run one attempt, show its progress, and return the command's exit code."""
+    """Run one attempt, show its progress and its report, and return the command's exit code."""
+    returned, report, log = execute(environment, request)
+    print_report(report, returned, log)
+    if request.dry_run and report is not None:
+        _print_samples(Layout.of(environment), report)
+    return run_result.exit_code(report, returned)
+
+
+def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Path]:
+    """Run one attempt and show its progress; the exit code of its process, its last report, and its log."""
     java.find()
     layout = Layout.of(environment)
     layout.open()
@@ -90,10 +99,7 @@ def attempt(environment: Environment, request: RunRequest) -> int:
             layout.report(request.dag_id, request.run_key, attempt_id),
             show,
         )
-    _print_report(environment, report, returned, log)
-    if request.dry_run and report is not None:
-        _print_samples(layout, report)
-    return run_result.exit_code(report, returned)
+    return returned, report, log
 
 
 def _print_samples(layout: Layout, report: RunReport) -> None:
@@ -104,8 +110,8 @@ def _print_samples(layout: Layout, report: RunReport) -> None:
             console.echo(f"{flow.flow}: {effect}, for example {', '.join(keys)}")
 
 
-def _print_report(environment: Environment, report: RunReport | None, returned: int, log: Path) -> None:
-
+def print_report(report: RunReport | None, returned: int, log: Path) -> None:
+    """Print what each flow of an attempt did, where to find more, and how it failed."""
     for flow in report.flows if report is not None else ():
         for label, text in flow_lines(flow):
             console.echo(f"  {label:<12} {text}" if label else text, style="" if label else flow.state)

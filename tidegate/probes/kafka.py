@@ -108,6 +108,25 @@ def topic_id(bootstrap: str, topic: str, timeout: float = 5.0) -> str:
     )
 
 
+def is_compacted(bootstrap: str, topic: str, timeout: float = 5.0) -> bool:
+    """Whether the broker compacts a topic: it may delete any message that is not the newest of its key.
+
+    Raises:
+        SourceError: The topic does not exist.
+        SourceUnavailableError: No broker answers in time. Transient.
+    """
+    from confluent_kafka import admin
+
+    kinds: Any = admin  # its stubs lack both classes
+
+    def request(client: AdminClient, topic: str, deadline: float) -> bool:
+        resource = kinds.ConfigResource(kinds.ResourceType.TOPIC, topic)
+        settings = client.describe_configs([resource], request_timeout=_remaining(deadline))[resource]
+        return "compact" in str(settings.result(_remaining(deadline))["cleanup.policy"].value)
+
+    return _with_client(bootstrap, topic, timeout, request)
+
+
 def offsets_within(
     bootstrap: str,
     topic: str,

@@ -117,8 +117,8 @@ class _Job:
 
     def _load_suites(self, flows: tuple[ResolvedFlow, ...]) -> threading.Thread | None:
         """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
-        derives = RUNS[self.request.mode].derives
-        judged = [each for each in flows if derives and each.suite is not None and each.flow.name not in self.blocked]
+        judges = RUNS[self.request.mode].derives and not RUNS[self.request.mode].verifies
+        judged = [each for each in flows if judges and each.suite is not None and each.flow.name not in self.blocked]
         if not judged:
             return None
 
@@ -155,7 +155,7 @@ class _Job:
         for each, flow_report in zip(flows, self.report.flows, strict=True):
             try:
                 override = overrides.switched_off(self.layout, self.request.dag_id, each.flow.name)
-                if override is not None:
+                if override is not None and not RUNS[self.request.mode].verifies:
                     self.switched_off[each.flow.name] = override
                     continue
                 checkpoint.check_compatible(self.layout, each)
@@ -221,7 +221,8 @@ class _Job:
             if flow.name in self.blocked:
                 raise self.blocked[flow.name]
             runs.load(self.request, flow)(self._context(spark, resolved, flow_report))
-            flow_report.state = "done" if flow_report.batches or flow_report.impact is not None else "idle"
+            results = (flow_report.batches, flow_report.impact, flow_report.verification)
+            flow_report.state = "done" if any(results) else "idle"
         except (RefusedError, RewriteRefusedError) as refusal:
             flow_report.state, flow_report.error = "refused", describe_error(refusal)
         except Exception as error:
@@ -268,7 +269,7 @@ class _Job:
         ref = checkpoint.current(self.layout, pipeline, flow)
         flow_report.refresh = ref.refresh
         gate, derives = None, RUNS[self.request.mode].derives
-        if derives and flow.gate is not None:
+        if derives and not RUNS[self.request.mode].verifies and flow.gate is not None:
             lake = LakeContext(self.layout, pipeline.name, flow.name)
             gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
         return FlowContext(

@@ -407,8 +407,10 @@ def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window
     frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
     sinks.append(frame, gold.live, orders.transaction(gold, 0))
 
-    backfill.dry_run(gold, None)
-    assert gold.report.impact == Impact(before=7, after=6, deleted=1, changed=6, added=0, read=6, quarantined=0)
+    dry = context_of(place, orders.GOLD, daily, mode="backfill", dry_run=True)
+    backfill.dry_run(dry, None)
+    assert dry.report.impact == Impact(before=7, after=6, deleted=1, changed=6, added=0, read=6, quarantined=0)
+    assert [note for note in dry.report.notes if "counted from silver.orders as it is now" in note]
 
     backfill.backfill(gold, Window.of_dates("1970-01-03", "1970-01-05", "UTC"))
 

@@ -215,12 +215,18 @@ def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _recompute(context: FlowContext, changed: ChangedGroups, sources: Sources) -> DataFrame:
     from pyspark.sql import functions as F
 
-    assert context.transform is not None
     source, *others = sources.rows.values()
     source = source.where(changed.bounds)
     rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.keys, "left_semi")
+    return derive(context, [rows, *others])
+
+
+def derive(context: FlowContext, rows: Sequence[DataFrame]) -> DataFrame:
+    """The groups that the transform makes of these rows of the sources, the first source first."""
+    assert context.transform is not None
+    first, *others = map(_visible, rows)
     names = [feed.name for feed in context.flow.feeds[1:]]
-    return context.transform(_visible(rows), **dict(zip(names, map(_visible, others), strict=True)))
+    return context.transform(first, **dict(zip(names, others, strict=True)))
 
 
 def _visible(rows: DataFrame) -> DataFrame:

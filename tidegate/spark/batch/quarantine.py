@@ -183,11 +183,15 @@ def refused_in_replay(context: FlowContext, spark: SparkSession, number: int) ->
     return entries.where(f"_replay = {number} AND _in_hand = 'returned'").select("_row_id", "rules")
 
 
-def refused_in_backfill(context: FlowContext, spark: SparkSession) -> DataFrame:
-    """The entries that are left after `apply_backfill`, which closed those of all rows that passed; as in `refused_in_batch`."""
+def refused_in_backfill(context: FlowContext, spark: SparkSession, version: int | None = None) -> DataFrame:
+    """The entries that are left after `apply_backfill`, which closed those of all rows that passed; as in `refused_in_batch`.
+
+    Args:
+        version: The version of the quarantine; the newest by default.
+    """
     from pyspark.sql import functions as F
 
-    return _entries_of_checkpoint(context, spark).groupBy("_row_id").agg(F.first("rules").alias("rules"))
+    return _entries_of_checkpoint(context, spark, version).groupBy("_row_id").agg(F.first("rules").alias("rules"))
 
 
 def refused_by(context: FlowContext, spark: SparkSession, app_id: str) -> DataFrame:
@@ -222,11 +226,21 @@ def without_entries(context: FlowContext, rows: DataFrame) -> DataFrame:
     return rows.join(entries.select("_row_id").distinct(), "_row_id", "left_anti")
 
 
-def _entries_of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
+def file_ids(context: FlowContext, version: int | None) -> set[str]:
+    """The files that entries keep out of bronze, as ``<path>@<modification time in ms>``; none without a quarantine."""
+    if version is None:
+        return set()
+    entries = tables.read(context.spark, context.quarantine, version)
+    kept = entries.where("level = 'file' AND state NOT IN ('replayed', 'withdrawn')")
+    return {row["_row_id"] for row in kept.select("_row_id").distinct().collect()}
+
+
+def _entries_of_checkpoint(context: FlowContext, spark: SparkSession, version: int | None = None) -> DataFrame:
     """Row entries written by this checkpoint or its backfills that are not replayed."""
     from pyspark.sql import functions as F
 
-    entries = tables.read(spark, context.quarantine).where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
+    entries = tables.read(spark, context.quarantine, version)
+    entries = entries.where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
     return entries.where(
         (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
     )

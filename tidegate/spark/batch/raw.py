@@ -15,7 +15,7 @@ from tidegate.spark.lake import local, sinks, tables
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext
 
@@ -74,27 +74,29 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     )
 
 
+def file_id() -> Column:
+    """The file of a row of bronze: ``<path>@<modification time in ms>``."""
+    from pyspark.sql import functions as F
+
+    path = F.expr(f"substring(_path, {len('file://') + 1})")
+    return F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
+
+
 def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Append raw Kafka messages: key, value, headers, topic, topic id, partition, offset and timestamp."""
     from pyspark.sql import functions as F
 
     source, ref = sources.topic_of(context), context.ref
     recorded = topic.recorded(context.layout, ref.dag_id, ref.flow, ref.version)
-    topic_id = F.lit(recorded.topic_id if recorded is not None and recorded.topic_id else None).cast("string")
-    rows = batch.select(
-        # `concat_ws` leaves out the topic id where the broker provides none.
-        F.concat_ws("/", "topic", topic_id, "partition", "offset").alias("_row_id"),
-        "key",
-        "value",
-        "headers",
-        F.col("topic").alias("_topic"),
-        topic_id.alias("_topic_id"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_timestamp"),
-        F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))).alias("_ingested_at"),
-        F.lit(batch_id).cast("bigint").alias("_batch_id"),
-    ).persist()
+    rows = (
+        message_rows(batch, recorded.topic_id if recorded is not None else "")
+        .select(
+            "*",
+            F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))).alias("_ingested_at"),
+            F.lit(batch_id).cast("bigint").alias("_batch_id"),
+        )
+        .persist()
+    )
     context.persisted.append(rows)
     read = rows.count()
     if read == 0:
@@ -114,6 +116,25 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     )
     return Split(
         prepared=record, refused=None, write=lambda txn: sinks.append(unread, context.target, txn), expected_rows=count
+    )
+
+
+def message_rows(messages: DataFrame, topic_id: str) -> DataFrame:
+    """Messages, with the connector's columns, as rows of bronze without those about their batch."""
+    from pyspark.sql import functions as F
+
+    known_id = F.lit(topic_id or None).cast("string")
+    return messages.select(
+        # `concat_ws` leaves out the topic id where the broker provides none.
+        F.concat_ws("/", "topic", known_id, "partition", "offset").alias("_row_id"),
+        "key",
+        "value",
+        "headers",
+        F.col("topic").alias("_topic"),
+        known_id.alias("_topic_id"),
+        F.col("partition").alias("_partition"),
+        F.col("offset").alias("_offset"),
+        F.col("timestamp").alias("_timestamp"),
     )
 
 
@@ -159,9 +180,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
     candidates = local.from_rows(spark, [(name,) for name in names], "_file_id string")
     existing: set[str] = set()
     if tables.exists(context.target):
-        path = F.expr(f"substring(_path, {len('file://') + 1})")
-        file_id = F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
-        ids = tables.read(spark, context.target).select(file_id.alias("_file_id")).distinct()
+        ids = tables.read(spark, context.target).select(file_id().alias("_file_id")).distinct()
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
     if not context.work.of_entries and tables.exists(context.quarantine):
         entries = tables.read(spark, context.quarantine).where(

@@ -188,6 +188,11 @@ def _evaluated(
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
+    if not context.work.split_is_final:
+        raise SpecError(
+            f"flow {context.flow.name!r}: today's transform {context.flow.transform!r} raises {raised} on rows that no quarantine entry "
+            "keeps out of the table, so the table cannot be derived again. Correct the transform, then try again."
+        )
     if decided:
         raise SpecError(
             f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and today's transform raises {raised} on "
@@ -332,6 +337,10 @@ def _flagged(
         decided = output.join(refused, "_row_id", "left").withColumn(
             "_errors", F.coalesce("_errors", F.array().cast("array<string>"))
         )
+        if not context.work.split_is_final:
+            return decided.withColumn(
+                "_errors", F.when(F.size("_errors") > 0, F.col("_errors")).otherwise(F.col("_broken"))
+            ), None
         changed = decided.where((F.size("_errors") == 0) & (F.size("_broken") > 0)).limit(1).count()
         if changed:
             raise SpecError(

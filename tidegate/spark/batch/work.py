@@ -31,6 +31,8 @@ class Work(ABC):
     """The ``kind`` of its ledger lines; empty for the one that the flow's kind gives them."""
     of_entries = False
     """Its rows are quarantine entries: no sample for the gate to judge, and no new files."""
+    split_is_final = True
+    """Whether a row that quarantine does not hold must pass, once the split was decided; if not, it breaks the rules of today."""
     compares: Literal["in_merge", "before", "never"] = "in_merge"
     """Whether rows are compared with newer rows of the table: by the MERGE where it can, by a query before it, or not."""
 

@@ -240,6 +240,13 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     return feed.select(change_id(keys).alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *data)
 
 
+def changed_key() -> SparkColumn:
+    """The part of a `change_id` that does not depend on when the change was read: the key of the source row."""
+    from pyspark.sql import functions as F
+
+    return F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "")
+
+
 def change_id(keys: tuple[str, ...]) -> SparkColumn:
     """The ``_row_id`` of a change: key, commit version and change type."""
     from pyspark.sql import functions as F

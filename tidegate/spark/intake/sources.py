@@ -31,7 +31,8 @@ BROKER_TIMEOUTS = {
     "kafkaConsumer.pollTimeoutMs": "15000",
 }
 """Timeouts for a broker that stops during a run: less than a minute in total. The next run continues with the same batch."""
-_PROBE_SECONDS = 10.0
+PROBE_SECONDS = 10.0
+"""Timeout for questions to the broker."""
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
 
@@ -95,7 +96,7 @@ def max_offsets_per_batch(context: FlowContext, source: KafkaSource, starts: Map
 
 
 def _next_messages(context: FlowContext, source: KafkaSource) -> dict[int, int]:
-    bounds = kafka.offset_bounds(context.stores.kafka, source.topic, _PROBE_SECONDS, source.isolation)
+    bounds = kafka.offset_bounds(context.stores.kafka, source.topic, PROBE_SECONDS, source.isolation)
     committed = progress.read(context.checkpoint).last_committed
     read: dict[int, int] = {}
     if committed is not None:
@@ -128,7 +129,7 @@ def bind_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.Checkpo
         TopicReplacedError: The topic was deleted and created again.
         SourceError: The topic does not exist, or no broker answers.
     """
-    current = kafka.describe(context.stores.kafka, source.topic, _PROBE_SECONDS, source.isolation)
+    current = kafka.describe(context.stores.kafka, source.topic, PROBE_SECONDS, source.isolation)
     ref, ids = context.ref, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
     topic.check(context.layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=context.stores.kafka, **ids)
     checkpoint_topic = topic.of_version(context.layout, ref, source.topic, **ids)
@@ -143,7 +144,7 @@ def check_topic(context: FlowContext, source: KafkaSource, checkpoint_topic: top
         TopicReplacedError: The topic was deleted and created again. Nothing of the batch may be written.
         SourceError: The topic does not exist any more, or no broker answers.
     """
-    topic_id = kafka.topic_id(context.stores.kafka, source.topic, _PROBE_SECONDS)
+    topic_id = kafka.topic_id(context.stores.kafka, source.topic, PROBE_SECONDS)
     if checkpoint_topic.topic_id and topic_id != checkpoint_topic.topic_id:
         raise TopicReplacedError(
             context.flow.name, context.ref.version, source.topic, expected=checkpoint_topic.topic_id, actual=topic_id

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import progress
+from tidegate.formatting import count
 from tidegate.probes import files
-from tidegate.spark.batch import raw
-from tidegate.spark.intake import sources
-from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.batch import quarantine, raw
+from tidegate.spark.intake import landing, sources
+from tidegate.spark.kinds.kind import Kind, Sides
+from tidegate.spark.lake import local, tables
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.context import FlowContext
     from tidegate.spark.kinds.kind import Entries
+    from tidegate.spark.reprocessing.pins import Pins
     from tidegate.spark.reprocessing.reingest import Piece
     from tidegate.window import Window
 
@@ -43,6 +47,50 @@ def _returned(rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
 
 
+def _sides(context: FlowContext, pins: Pins) -> Sides:
+    """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
+    from pyspark.sql import functions as F
+
+    source = context.flow.source
+    assert isinstance(source, FileSource)
+    actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", raw.file_id())
+    rows_by_id = {row["_file_id"]: row["count"] for row in actual.groupBy("_file_id").count().collect()}
+    landed = files.list_files(context.layout.landing(source.path), source.glob).files
+    by_id = {f"{file.path}@{file.modified_ms}": (file.path, file.modified_ms) for file in landed}
+    compared = by_id.keys() & (rows_by_id.keys() | _listed(context, pins))
+    expected = sorted(by_id[each] for each in compared - quarantine.file_ids(context, pins.entries_version))
+    content = landing.read_files(context.spark, expected, source, context.persisted)
+    unreadable = {file.file_id for file in content.files if file.problem is not None}
+    compared -= unreadable
+    ids = local.from_rows(context.spark, [(each,) for each in sorted(compared)], "_file_id string")
+    present = {file.path for file in landed}
+    not_compared = {"of files that are no longer landed": 0, "of files that were changed since": 0}
+    not_compared["of files that cannot be read now"] = sum(rows_by_id.get(each, 0) for each in unreadable)
+    for each in rows_by_id.keys() - compared - unreadable:
+        is_present = each.rpartition("@")[0] in present
+        not_compared[f"of files that {'were changed since' if is_present else 'are no longer landed'}"] += rows_by_id[
+            each
+        ]
+    return Sides(
+        expected=content.rows(context.spark, [file for file in content.files if file.problem is None]),
+        actual=actual.join(F.broadcast(ids), "_file_id", "left_semi").drop("_file_id"),
+        keys=("_row_id",),
+        source=f"{count(len(compared), 'landed file')} of {source.path}",
+        ignored=("_ingested_at", "_batch_id"),
+        not_compared=not_compared,
+    )
+
+
+def _listed(context: FlowContext, pins: Pins) -> set[str]:
+    """The files that the pinned batches had listed."""
+    listed: set[str] = set()
+    for ref, batch in pins.batches.items():
+        folder = ref.path(context.layout)
+        for file in progress.source_files(folder, up_to=progress.planned_batch(folder, batch).log_offset):
+            listed.add(f"{file.path}@{file.modified_ms}")
+    return listed
+
+
 KIND = Kind(
     read_stream=sources.files_stream,
     split=raw.split_files,
@@ -50,4 +98,5 @@ KIND = Kind(
     # The batch opens the files.
     read_piece=lambda context, _: context.spark.range(0),
     returned=_returned,
+    sides=_sides,
 )

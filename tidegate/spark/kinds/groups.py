@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidegate.runs import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.intake import sources
-from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.reprocessing.backfill import Backfill
+    from tidegate.spark.reprocessing.pins import Pins
     from tidegate.window import Window
 
 
@@ -44,9 +45,22 @@ def split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, _decisi
     return groups.recompute(context, changed, sources, pending.number)
 
 
+def sides(context: FlowContext, pins: Pins) -> Sides:
+    """All groups of the sources. The gate is not asked, because it refuses or records batches only."""
+    read = groups.read_sources(context, context.spark, pins.source_versions)
+    return Sides(
+        expected=groups.derive(context, list(read.rows.values())),
+        actual=tables.read(context.spark, context.live, pins.version),
+        keys=context.flow.target.keys,
+        source=", ".join(f"{table} at version {version}" for table, version in read.versions.items()),
+        sums=True,
+    )
+
+
 KIND = Kind(
     read_stream=sources.change_feed,
     split=groups.split_groups,
     keys_in_window=keys_in_window,
     split_keys=split_keys,
+    sides=sides,
 )

@@ -10,7 +10,7 @@ from tidegate.checkpoints import vector
 from tidegate.errors import SpecError
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.intake import sources
-from tidegate.spark.kinds.groups import keys_in_window, split_keys
+from tidegate.spark.kinds.groups import keys_in_window, sides, split_keys
 from tidegate.spark.kinds.kind import Kind
 from tidegate.spark.lake import local, tables
 
@@ -122,4 +122,4 @@ def _named_by(context: FlowContext, batch: DataFrame, number: int, at: Sources) 
     )
 
 
-KIND = Kind(read_stream=_read_stream, split=_split, keys_in_window=keys_in_window, split_keys=split_keys)
+KIND = Kind(read_stream=_read_stream, split=_split, keys_in_window=keys_in_window, split_keys=split_keys, sides=sides)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.reprocessing.backfill import Backfill
+    from tidegate.spark.reprocessing.pins import Pins
     from tidegate.spark.reprocessing.reingest import Piece
     from tidegate.spec import Flow
     from tidegate.window import Window
@@ -27,6 +28,26 @@ def _missing(*_: Any) -> Any:
 
 def _no_rows(_context: FlowContext, spark: SparkSession, _entries: Entries) -> DataFrame:
     return spark.range(0).toDF("_row_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What a verification compares."""
+
+    expected: DataFrame
+    """The rows that the source makes."""
+    actual: DataFrame
+    """The rows of the table."""
+    keys: tuple[str, ...]
+    """The columns that identify a row. Several rows may have the same key; then they are compared in any order."""
+    source: str
+    """As in `tidegate.verification.Verification`."""
+    ignored: tuple[str, ...] = ()
+    """Columns that are not compared, because they depend on how the input was divided into batches."""
+    sums: bool = False
+    """Whether floating-point columns are aggregates."""
+    not_compared: Mapping[str, int] = field(default_factory=dict)
+    """As in `tidegate.verification.Verification`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +81,8 @@ class Kind:
     """Replay: the source rows of quarantine entries, for ``split``; none for entries that are files."""
     returned: Callable[[Mapping[str, Any], Entries], Mapping[str, Any]] = lambda rules, _: rules
     """Replay: the broken rules by the id of the entry, from those by the id of the refused row."""
+    sides: Callable[[FlowContext, Pins], Sides] = _missing
+    """Verification: the rows that the source makes at the pinned versions, and those that the table has."""
 
 
 def load(flow: Flow) -> Kind:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import progress, topic
 from tidegate.ops import ledger
 from tidegate.probes import kafka
 from tidegate.spark.batch import raw
 from tidegate.spark.intake import sources
-from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.kinds.kind import Kind, Sides
+from tidegate.spark.lake import tables
+from tidegate.status.topic_backlog import format_offsets
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
+    from tidegate.spark.reprocessing.pins import Pins
     from tidegate.spark.reprocessing.reingest import Piece
 
 
@@ -51,18 +55,87 @@ def _read_piece(context: FlowContext, piece: Piece) -> DataFrame:
     """The piece's messages with a timestamp in the window, with the connector's columns."""
     from pyspark.sql import functions as F
 
-    source, window = sources.topic_of(context), Window(**piece.window)
-    begin, end = ({partition: cut[side] for partition, cut in piece.offsets.items()} for side in (0, 1))
-    rows = (
+    window = Window(**piece.window)
+    rows = _read_range(context, piece.offsets)
+    start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
+    return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
+
+
+def _read_range(context: FlowContext, offsets: Mapping[str, Sequence[int]]) -> DataFrame:
+    """The messages of a range of offsets, with the connector's columns.
+
+    Args:
+        offsets: Partition to first and end offset; at least one partition.
+    """
+    source = sources.topic_of(context)
+    begin, end = ({partition: cut[side] for partition, cut in offsets.items()} for side in (0, 1))
+    return (
         context.spark.read.format("kafka")
         .options(**sources.kafka_options(context, source))
-        .option("assign", json.dumps({source.topic: [int(partition) for partition in piece.offsets]}))
+        .option("assign", json.dumps({source.topic: [int(partition) for partition in offsets]}))
         .option("startingOffsets", json.dumps({source.topic: begin}))
         .option("endingOffsets", json.dumps({source.topic: end}))
         .load()
     )
-    start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
-    return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
+
+
+def _sides(context: FlowContext, pins: Pins) -> Sides:
+    """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
+    from pyspark.sql import functions as F
+
+    source, bootstrap = sources.topic_of(context), context.stores.kafka
+    current = kafka.describe(bootstrap, source.topic, sources.PROBE_SECONDS, source.isolation)
+    ends = _read_offsets(context, pins, current.topic_id)
+    offsets = {
+        partition: (begin, min(end, ends[partition]))
+        for partition, (begin, end) in current.bounds.items()
+        if begin < min(end, ends.get(partition, 0))
+    }
+    table = tables.read(context.spark, context.live, pins.version)
+    within = F.lit(False)
+    later = F.lit(False)
+    for partition, (begin, end) in offsets.items():
+        within |= (F.col("_partition") == partition) & F.col("_offset").between(begin, end - 1)
+    for partition, end in ends.items():
+        later |= (F.col("_partition") == partition) & (F.col("_offset") >= end)
+    of_topic = (F.col("_topic") == source.topic) & (F.coalesce("_topic_id", F.lit("")) == current.topic_id)
+    place = F.when(of_topic & within, "compared").when(of_topic & later, "later").otherwise("gone")
+    placed = table.withColumn("_place", place)
+    rows_by_place = {row["_place"]: row["count"] for row in placed.groupBy("_place").count().collect()}
+    actual = placed.where("_place = 'compared'").drop("_place")
+    expected = actual.limit(0)
+    if offsets:
+        expected = raw.message_rows(
+            _read_range(context, {str(each): cut for each, cut in offsets.items()}), current.topic_id
+        ).persist()
+        context.persisted.append(expected)
+    not_compared = {
+        "of messages that the topic no longer has": rows_by_place.get("gone", 0),
+        "of messages after the position of the stream": rows_by_place.get("later", 0),
+    }
+    if kafka.is_compacted(bootstrap, source.topic, sources.PROBE_SECONDS):
+        compacted = actual.join(expected, "_row_id", "left_anti").count()
+        not_compared["of messages that compaction may have removed"] = compacted
+        actual = actual.join(expected.select("_row_id"), "_row_id", "left_semi")
+    return Sides(
+        expected=expected,
+        actual=actual,
+        keys=("_row_id",),
+        source=f"offsets {format_offsets(offsets) or 'none'} of topic {source.topic}",
+        ignored=("_ingested_at", "_batch_id"),
+        not_compared=not_compared,
+    )
+
+
+def _read_offsets(context: FlowContext, pins: Pins, topic_id: str) -> dict[int, int]:
+    """The offset that follows those that the pinned batches had read, by partition of the present topic."""
+    name, ends = sources.topic_of(context).topic, dict[int, int]()
+    for ref, batch in pins.batches.items():
+        recorded = topic.recorded(context.layout, ref.dag_id, ref.flow, ref.version)
+        if recorded is not None and recorded.topic_id == topic_id:
+            read = progress.planned_batch(ref.path(context.layout), batch).kafka_offsets(name)
+            ends = {each: max(read.get(each, 0), ends.get(each, 0)) for each in read.keys() | ends.keys()}
+    return ends
 
 
 KIND = Kind(
@@ -72,4 +145,5 @@ KIND = Kind(
     needs_refresh=_needs_refresh,
     parts=_parts,
     read_piece=_read_piece,
+    sides=_sides,
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.errors import RequestError
 from tidegate.runs import event_time
 from tidegate.spark.batch import rows, transform_errors
+from tidegate.spark.batch.split import Decision
 from tidegate.spark.intake import parse, source_records, sources
-from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.batch.split import Decision, Split
+    from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.reprocessing.backfill import Backfill
+    from tidegate.spark.reprocessing.pins import Pins
     from tidegate.window import Window
+
+_NO_BATCH = -1
+"""The number of a batch that is only derived."""
 
 
 def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
@@ -26,7 +32,9 @@ def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfi
     from pyspark.sql import functions as F
 
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
-    output = rows.transform_records(context, _without_raising(context, _whole_feed(context, pending), pending))
+    output = rows.transform_records(
+        context, _without_raising(context, _whole_feed(context, pending.source_version, pending.planned_at_ms), pending)
+    )
     if window is None:
         return output.select(*target.scope)
     assert column is not None
@@ -50,7 +58,7 @@ def _store_raising(context: FlowContext, window: Window | None, pending: Backfil
     def searched(part: DataFrame) -> DataFrame:
         return rows.transform_parsed(context, part).select(*names)
 
-    records = rows.parse_records(context, _whole_feed(context, pending))
+    records = rows.parse_records(context, _whole_feed(context, pending.source_version, pending.planned_at_ms))
     parted = transform_errors.part(context, records, searched, raised, pending.number)
     assert parted.bypassing is not None
     parted.bypassing.select("_row_id").write.parquet(str(_raising_path(context, pending)))
@@ -63,13 +71,17 @@ def _store_raising(context: FlowContext, window: Window | None, pending: Backfil
 
 
 def _split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
-    batch = _whole_feed(context, pending) if pending.is_whole else source_rows(context, keys, pending)
+    batch = (
+        _whole_feed(context, pending.source_version, pending.planned_at_ms)
+        if pending.is_whole
+        else source_rows(context, keys, pending)
+    )
     return rows.replace_rows(context, batch, keys, pending.number, decision)
 
 
 def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> DataFrame:
     """The source rows from which the present code derives rows of the keys, or scopes."""
-    feed = _whole_feed(context, pending)
+    feed = _whole_feed(context, pending.source_version, pending.planned_at_ms)
     names, raising = list(context.flow.target.scope), _raising(context, pending)
     known = rows.transform_records(context, _without_raising(context, feed, pending))
     ids = known.join(keys, names, "left_semi").select("_row_id").distinct()
@@ -108,30 +120,83 @@ def _without_raising(context: FlowContext, feed: DataFrame, pending: Backfill) -
 
 
 def _in_table(context: FlowContext, raising: DataFrame, keys: DataFrame) -> DataFrame:
-    """The rows without a key today from which rows of the keys in the table were made: they leave the table for quarantine.
-
-    The id of a change ends with a version and a type, which depend on when it was read (`parse.change_id`).
-    """
-    from pyspark.sql import functions as F
-
-    source = F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "").alias("_source")
+    """The rows without a key today from which rows of the keys in the table were made: they leave the table for quarantine."""
+    source = parse.changed_key().alias("_source")
     made = tables.read(context.spark, context.live).join(keys, list(context.flow.target.scope), "left_semi")
     return raising.withColumn("_source", source).join(made.select(source), "_source", "left_semi").select("_row_id")
 
 
-def _whole_feed(context: FlowContext, pending: Backfill) -> DataFrame:
-    """All rows of the source as inserts, in the form of its change feed."""
+def _whole_feed(context: FlowContext, version: int, planned_at_ms: int) -> DataFrame:
+    """All rows of a version of the source as inserts, in the form of its change feed."""
     from pyspark.sql import functions as F
 
     assert context.source_table is not None
-    source = tables.read(context.spark, context.source_table, pending.source_version)
+    source = tables.read(context.spark, context.source_table, version)
     return source.withColumns(
         {
             "_change_type": F.lit("insert"),
-            "_commit_version": F.lit(pending.source_version).cast("bigint"),
-            "_commit_timestamp": F.timestamp_millis(F.lit(pending.planned_at_ms)),
+            "_commit_version": F.lit(version).cast("bigint"),
+            "_commit_timestamp": F.timestamp_millis(F.lit(planned_at_ms)),
         }
     )
+
+
+def _sides(context: FlowContext, pins: Pins) -> Sides:
+    """All rows of the source go through steps 1 and 2 as one batch; what is kept out of the table is taken from quarantine."""
+    target, is_parsed = context.flow.target, context.resolved.landing is not None
+    if not (target.keys or is_parsed):
+        raise RequestError(
+            f"flow {context.flow.name!r} cannot be verified: it appends every change of a row of {_source_name(context)!r}, which has "
+            "only the present rows. Compare its own source with a verification of the flow that writes it"
+        )
+    feed = _whole_feed(context, pins.source_version, pins.planned_at_ms)
+    judged = rows.judge_rows(context, feed, _NO_BATCH, Decision(quarantined=True, written=False))
+    actual = tables.read(context.spark, context.live, pins.version)
+    expected = actual.limit(0) if judged is None else judged.written
+    left: dict[str, int] = {}
+    if not is_parsed:
+        expected, actual, left = _of_present_rows(context, pins, expected, actual, judged)
+    return Sides(
+        expected=expected,
+        actual=actual,
+        keys=target.keys or ("_row_id",),
+        source=f"{_source_name(context)} at version {pins.source_version}",
+        ignored=rows.BOOKKEEPING,
+        not_compared=left,
+    )
+
+
+def _of_present_rows(
+    context: FlowContext, pins: Pins, expected: DataFrame, actual: DataFrame, judged: rows.JudgedRows | None
+) -> tuple[DataFrame, DataFrame, dict[str, int]]:
+    """Both sides of a flow that reads a keyed table, whose present rows do not tell what the flow has read before.
+
+    A row whose newest change is filtered or in quarantine left an earlier state in the table, if any: neither side keeps rows
+    of it. Tombstones are left out, and of ``_order`` all but the declared columns.
+    """
+    from pyspark.sql import functions as F
+
+    source = parse.changed_key().alias("_source")
+    kept = pins.refused_ids(context, context.spark, _NO_BATCH).select(source)
+    if judged is not None:
+        kept = kept.union(judged.assigned.where("_disposition IN (0, 4)").select(source))
+    kept = kept.distinct().persist()
+    context.persisted.append(kept)
+    order = F.struct(*[F.col(f"_order.`{name}`").alias(name) for name in context.flow.target.sequence_by])
+
+    def compared(side: DataFrame) -> DataFrame:
+        present = side.where("NOT coalesce(_deleted, false)").withColumn("_source", source)
+        return present.join(kept, "_source", "left_anti").drop("_source").withColumn("_order", order)
+
+    earlier = (
+        actual.where("NOT coalesce(_deleted, false)").withColumn("_source", source).join(kept, "_source", "left_semi")
+    )
+    reason = "whose source row was filtered or quarantined since"
+    return compared(expected), compared(actual), {reason: earlier.count()}
+
+
+def _source_name(context: FlowContext) -> str:
+    return context.flow.source_tables[0]
 
 
 KIND = Kind(
@@ -142,4 +207,5 @@ KIND = Kind(
     store_raising=_store_raising,
     split_keys=_split_keys,
     read_entries=source_records.read,
+    sides=_sides,
 )

@@ -129,11 +129,25 @@ def dry_run(context: FlowContext, window: Window | None) -> None:
             if split is not None:
                 check_balance(own, split.prepared)
                 _judge(own, own.work, split)
+                _name_rewritten_source(context)
             else:
                 context.report.notes.append("dry run: nothing to judge, because the source has no row to derive")
         finally:
             own.release()
             _remove_files(context, _DRY_RUN)
+
+
+def _name_rewritten_source(context: FlowContext) -> None:
+    """Note which sources the run itself would rewrite before this flow."""
+    request, selected = context.request, context.request.selected(context.pipeline)
+    above = [
+        flow for flow in context.pipeline.upstream_of(context.flow) if flow in selected and request.applies_to(flow)
+    ]
+    for flow in above:
+        context.report.notes.append(
+            f"counted from {flow.target.name} as it is now: without the changes that this run would make there before (flow "
+            f"{flow.name}), so the numbers of the run may differ"
+        )
 
 
 def finish_pending(context: FlowContext) -> None:

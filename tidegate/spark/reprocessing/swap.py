@@ -169,14 +169,7 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
 def rekeyed(context: FlowContext) -> bool:
     """Whether the checkpoint version that last wrote the live table had other keys."""
     transactions = tables.transactions(context.spark, context.live)
-    written = [version for app_id in transactions if (version := _version_of(app_id)) is not None]
-    sidecars = checkpoint.versions(context.layout, context.pipeline.name, context.flow.name)
-    sidecar = sidecars.get(max(written, default=0))
+    names = (context.pipeline.name, context.flow.name)
+    written = [ref.version for app_id in transactions if (ref := checkpoint.ref_of(app_id, *names)) is not None]
+    sidecar = checkpoint.versions(context.layout, *names).get(max(written, default=0))
     return sidecar is None or tuple(sidecar.remembered["keys"]) != context.flow.target.keys
-
-
-def _version_of(app_id: str) -> int | None:
-    """The checkpoint version in ``<dag_id>/<flow>/v<N>/<refresh>``."""
-    parts = app_id.split("/")
-    number = parts[2].removeprefix("v") if len(parts) == 4 else ""
-    return int(number) if number.isdigit() else None

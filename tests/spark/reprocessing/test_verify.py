@@ -1,0 +1,304 @@
+"""Verifications: what someone changed in a table is named by key; a table that only Tidegate wrote has no difference."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from devstack.broker import Broker
+from tests import topics
+from tests.deployment import Deployment
+from tests.resolved import resolved
+from tests.spark import flow_context as orders
+from tests.spark.kinds.test_joins import Lake, on
+from tests.spark.reprocessing.test_backfill import (
+    SILVER,
+    clean,
+    context_of,
+    land,
+    new_code,
+    six_orders_of_six_days,
+)
+from tests.spark.reprocessing.test_undo import backfill_as, undo_as
+from tests.spark.test_topics import Clicks
+from tidegate import json_codec
+from tidegate.errors import RequestError, SinkConflictError, SourceError
+from tidegate.quarantine.selection import Selection
+from tidegate.report import FlowReport
+from tidegate.spark.context import FlowContext
+from tidegate.spark.flow import refresh_once, run_flow
+from tidegate.spark.kinds import kind
+from tidegate.spark.lake import tables
+from tidegate.spark.reprocessing import replay
+from tidegate.spark.reprocessing.verify import verify
+from tidegate.spec import ChangeFeed, Flow, Table
+from tidegate.verification import DifferingRow, Verification
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+StartState = Callable[[Callable[[Deployment], None]], Deployment]
+ITEMS = Flow(
+    name="items",
+    source=ChangeFeed("bronze.orders"),
+    target=Table("silver.items", keys=("id", "part"), replace_by=("id",), sequence_by=("at",)),
+)
+LOG = Flow(name="log", source=ChangeFeed("bronze.orders"), transform="orders:clean", target=Table("silver.log"))
+
+
+@pytest.fixture
+def place(start_state: StartState) -> Path:
+    """Six orders of six days in silver; order N has the amount 10 * N, order 3 the amount 31."""
+    return start_state(six_orders_of_six_days).environment.lake.parent
+
+
+def clean_or_deleted(rows: DataFrame) -> DataFrame:
+    """Deletes orders of no amount."""
+    return clean(rows).selectExpr("*", "amount = 0 AS _deleted")
+
+
+def numbered(rows: DataFrame) -> DataFrame:
+    """An order without id is number 9."""
+    return clean_or_deleted(rows.selectExpr("* EXCEPT (id)", "coalesce(id, 9) AS id"))
+
+
+def parts(rows: DataFrame) -> DataFrame:
+    """One row for each ten of the amount, at most three; none for an amount below ten."""
+    return rows.selectExpr(
+        "*", "explode_outer(slice(sequence(1, 3), 1, CAST(least(3, amount DIV 10) AS INT))) AS part"
+    ).selectExpr("*", "part IS NULL AS _deleted")
+
+
+def daily(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("day", "amount / 3.0D AS third").groupBy("day").sum("third").toDF("day", "amount")
+
+
+def silver(place: Path, transform: Callable[[DataFrame], DataFrame] = clean, **request: Any) -> FlowContext:
+    return context_of(place, SILVER, transform, **request)
+
+
+def added(place: Path, flow: Flow, transform: Callable[[DataFrame], DataFrame]) -> FlowContext:
+    """The context of a flow that `tests.spark.flow_context` does not have."""
+    other = silver(place, transform)
+    pipeline = dataclasses.replace(other.pipeline, flows=(*other.pipeline.flows, flow))
+    report = FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=1)
+    return dataclasses.replace(
+        other,
+        resolved=resolved(pipeline).flow(flow.name),
+        kind=kind.load(flow),
+        ref=dataclasses.replace(other.ref, flow=flow.name),
+        run=dataclasses.replace(other.run, report=report),
+    )
+
+
+def verified(context: FlowContext, limit: int | None = None, **request: Any) -> tuple[Verification, list[DifferingRow]]:
+    """What a verification finds; it commits to no table."""
+    changed = dataclasses.replace(context.request, mode="verify", dry_run=True, limit=limit, **request)
+    report = dataclasses.replace(context.report)
+    own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=changed, report=report))
+    commits = sorted(context.layout.lake.glob("**/_delta_log/*.json"))
+    verify(own)
+    assert sorted(context.layout.lake.glob("**/_delta_log/*.json")) == commits
+    path = context.layout.differences("orders", context.run_key, context.attempt, context.flow.name)
+    assert own.report.verification is not None
+    return own.report.verification, list(json_codec.read(path, tuple[DifferingRow, ...]) or ())
+
+
+def differences(context: FlowContext, **request: Any) -> set[tuple[str, int, tuple[str, ...]]]:
+    """Effect, id and differing columns of each row."""
+    _, rows = verified(context, **request)
+    return {(row.effect, json.loads(row.key)["id"], row.columns) for row in rows}
+
+
+def counts(result: Verification) -> tuple[int, int, int, int]:
+    return result.equal, result.missing, result.unexpected, result.different
+
+
+def by_hand(context: FlowContext) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(context.live))
+
+
+def test_rows_that_someone_changed_are_named_by_key_and_column(place: Path) -> None:
+    table = by_hand(silver(place))
+    table.delete("id = 2")
+    table.update({"amount": "41"}, predicate="id = 4")
+    table.update({"id": "60"}, predicate="id = 6")
+
+    result, rows = verified(silver(place))
+
+    assert counts(result) == (3, 2, 1, 1)
+    assert [(row.effect, row.key, row.columns) for row in rows] == [
+        ("different", '{"id":4}', ("amount",)),
+        ("missing", '{"id":2}', ()),
+        ("missing", '{"id":6}', ()),
+        ("unexpected", '{"id":60}', ()),
+    ]
+    assert result.source == "bronze.orders at version 0"
+    result, rows = verified(silver(place), limit=1)
+    assert (result.missing, len(rows)) == (2, 1), "all are counted, one is named"
+    assert differences(silver(place), keys=("id=2",)) == {("missing", 2, ())}
+    with pytest.raises(RequestError, match=r"'day' is not allowed; rows of 'silver\.orders' are compared by id"):
+        verified(silver(place), keys=("day=1",))
+
+
+def test_a_row_that_is_in_the_table_twice_is_unexpected_once(place: Path) -> None:
+    from deltalake import write_deltalake
+
+    rows = by_hand(silver(place)).to_pyarrow_table()
+    write_deltalake(str(silver(place).live), rows.slice(0, 1), mode="append")
+
+    result, _ = verified(silver(place))
+
+    assert counts(result) == (6, 0, 1, 0)
+
+
+def test_records_of_bronze_are_compared_with_the_files_that_are_still_as_they_were(place: Path) -> None:
+    bronze = context_of(place, orders.BRONZE)
+    for name in ("gone.json", "changed.json"):
+        land(place, name, (1, 0, 1), (2, 0, 2))
+    (place / "landing" / "orders" / "bad.json.gz").write_bytes(b"no gzip")
+    run_flow(bronze)
+    land(place, "later.json", (8, 8, 8))
+    assert counts(verified(bronze)[0]) == (12, 0, 0, 0), (
+        "a file that was not read yet makes no row, nor does one in quarantine"
+    )
+    (place / "landing" / "orders" / "gone.json").unlink()
+    os.utime(place / "landing" / "orders" / "changed.json", (1, 1))
+    by_hand(bronze).delete("_path LIKE '%one.json' AND _line_number = 3")
+    by_hand(bronze).update({"line": "'{}'"}, predicate="_path LIKE '%one.json' AND _line_number = 5")
+
+    result, rows = verified(bronze)
+
+    assert counts(result) == (6, 1, 0, 1)
+    assert [(row.effect, row.key.rpartition("#")[2], row.columns) for row in rows] == [
+        ("different", '5"}', ("line",)),
+        ("missing", '3"}', ()),
+    ]
+    assert result.not_compared == {"of files that are no longer landed": 2, "of files that were changed since": 2}
+
+
+@pytest.mark.nightly
+def test_tables_that_only_runs_wrote_have_no_difference(place: Path) -> None:
+    code, gold = clean_or_deleted, context_of(place, orders.GOLD, daily)
+    latest = context_of(place, orders.LATEST)
+    items, log = added(place, ITEMS, parts), added(place, LOG, clean)
+
+    def increment(name: str, *records: tuple[int | None, int, int]) -> None:
+        land(place, name, *records)
+        run_flow(context_of(place, orders.BRONZE))
+        for each in (silver(place, code), gold, latest, items, log):
+            run_flow(each)
+
+    def differing(transform: Callable[[DataFrame], DataFrame] = code) -> dict[str, Verification]:
+        every = (context_of(place, orders.BRONZE), silver(place, transform), gold, latest, items, log)
+        result = {each.flow.name: verified(each)[0] for each in every}
+        return {name: each for name, each in result.items() if each.differs}
+
+    increment("second.json", (2, 2, 5), (4, 1, 1), (5, 9, 0), (None, 2, 90), (7, 8, 30))
+    assert differing() == {}, "after increments with updates, a late row, a delete and an entry in quarantine"
+
+    backfill_as("b1", silver(place, new_code))
+    assert ("missing", 1, ()) in differences(silver(place, code)), "after a backfill with other code"
+    undo_as("u1", silver(place, code), "b1")
+    assert differing() == {}, "after its undo"
+
+    replay.replay_entries(silver(place, numbered), Selection())
+    for each in (gold, latest):
+        run_flow(each)
+    assert differing(numbered) == {}, "after a replay"
+    assert ("unexpected", 9, ()) in differences(silver(place, code)), "the code without which the entry breaks a rule"
+
+    run_flow(silver(place, numbered, mode="full_refresh"), before=refresh_once)
+    assert differing(numbered) == {}, "after a full refresh"
+
+
+def test_an_increment_of_the_source_changes_nothing_until_the_flow_has_read_it(place: Path) -> None:
+    gold = context_of(place, orders.GOLD, daily)
+    run_flow(gold)
+    before = tables.version(gold.spark, silver(place).live)
+    land(place, "later.json", (6, 7, 61))
+    for each in (context_of(place, orders.BRONZE), silver(place)):
+        run_flow(each)
+
+    result, _ = verified(gold)
+
+    assert (result.differs, result.source) == (False, f"silver.orders at version {before}")
+    table = by_hand(silver(place))
+    newest = set(table.file_uris())
+    table.load_as_version(before)
+    for file in set(table.file_uris()) - newest:
+        Path(file.removeprefix("file://")).unlink()
+    with pytest.raises(
+        SourceError, match=rf"version {before} of its source table 'silver.orders' can no longer be read"
+    ):
+        verified(gold)
+    run_flow(gold)
+    assert not verified(gold)[0].differs
+
+
+def test_a_flow_that_has_written_nothing_or_a_part_of_an_undo_is_refused(place: Path) -> None:
+    with pytest.raises(
+        RequestError, match=r"has not written table 'gold\.orders' yet.*tidegate run orders --flow gold"
+    ):
+        verified(context_of(place, orders.GOLD, daily))
+    silver(place).layout.undo("orders", "silver").write_text("{}")
+    with pytest.raises(SinkConflictError, match="an undo may have written a part of its rows"):
+        verified(silver(place))
+
+
+def test_a_flow_with_several_sources_is_compared_at_the_versions_that_it_has_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, tmp_path)
+    lake.change("silver.orders", *({"id": day, "day": on(day), "item": 7, "amount": day} for day in (1, 2)))
+    lake.change("silver.latest", {"code": 7, "price": 5})
+    lake.run()
+    lake.change("silver.latest", {"code": 7, "price": 6})
+    assert counts(verified(lake.context())[0]) == (2, 0, 0, 0)
+    by_hand(lake.context()).update({"value": "1"}, predicate="orders = 1 AND value = 10")
+
+    _, rows = verified(lake.context())
+
+    assert [(row.effect, row.key, row.columns) for row in rows] == [("different", '{"day":"2026-01-02"}', ("value",))]
+
+
+@pytest.mark.kafka
+def test_messages_of_bronze_are_compared_with_those_that_the_topic_still_has(
+    spark: SparkSession, tmp_path: Path, broker: Broker
+) -> None:
+    clicks = Clicks(spark, tmp_path, broker, "verified")
+    topics.send(broker, "verified", range(6))
+    clicks.run()
+    topics.send(broker, "verified", range(6, 8))
+    topics.delete_before(broker, "verified", 2)
+    assert counts(verified(clicks.context())[0]) == (4, 0, 0, 0)
+    table = by_hand(clicks.context())
+    table.delete("_offset = 3")
+    table.update({"value": "arrow_cast('x', 'Binary')"}, predicate="_offset = 4")
+
+    result, rows = verified(clicks.context())
+
+    assert counts(result) == (2, 1, 0, 1)
+    assert [(row.effect, row.key.rpartition("/")[2], row.columns) for row in rows] == [
+        ("different", '4"}', ("value",)),
+        ("missing", '3"}', ()),
+    ]
+    assert result.not_compared == {"of messages that the topic no longer has": 2}
+
+    topics.configure(broker, "verified", cleanup_policy="compact")
+    table = by_hand(clicks.context())
+    table.update({"_row_id": "'other'"}, predicate="_offset = 5")
+    result, _ = verified(clicks.context())
+    assert counts(result) == (1, 2, 0, 1)
+    assert result.not_compared["of messages that compaction may have removed"] == 1

@@ -1,0 +1,94 @@
+"""``tidegate verify``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegate import json_codec, run_result
+from tidegate.cli import console, project
+from tidegate.cli.run import execute, print_report
+from tidegate.environment import Environment
+from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError
+from tidegate.layout import Layout
+from tidegate.planning.extent import Extent, rows_and_bytes, with_size
+from tidegate.report import FlowReport, RunReport, now
+from tidegate.request import RunRequest
+from tidegate.spec import Flow, Pipeline
+from tidegate.verification import DifferingRow
+
+
+def verify(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow that writes the table.", show_default=False)],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Compare only rows with this value in a key column; may be given several times.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="Name at most this many rows; all are counted.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare the table of a flow with what its sources make, and name the rows that differ. Starts a JVM.
+
+    The rows are derived again with today's code, from the version of the source that the table has read: of a table, from its
+    rows; of a landing zone, from the files that are still as they were; of a topic, from the messages that it still has. Rows
+    that quarantine entries keep out of the table are expected to be missing. Rows that cannot be compared are counted, with the
+    reason. Nothing but a report is written, and no lease is taken: a job may run meanwhile.
+
+    The printed keys are values of the data. The name of a column stands for its values.
+
+    Exit codes: 0 no row differs; 3 a row is missing, unexpected or different; 64 also when the flow has not written its table yet;
+    75 also when a job has written a part of its rows; 78 also when VACUUM removed the version of the source.
+    """
+    environment = project.read()
+    resolved = project.resolve(environment, name)
+    (chosen,) = project.choose(resolved.pipeline, [flow])
+    if resolved.flow(flow).error is not None:
+        resolved.check_runnable([chosen])
+    request = RunRequest.of_verification(
+        resolved.pipeline, flow, f"cli__{now()}", requested_by=project.current_user(), limit=limit, keys=key or ()
+    )
+    returned, report, log = execute(environment, _with_size(environment, resolved.pipeline, chosen, request))
+    code = run_result.exit_code(report, returned)
+    layout, flow_report = Layout.of(environment), _flow_report(report, flow)
+    if code or report is None or flow_report is None or flow_report.verification is None:
+        print_report(report, returned, log)
+        raise typer.Exit(code or EX_SOFTWARE)
+    path = layout.differences(report.dag_id, report.run_key, report.attempt, flow)
+    rows = json_codec.read(path, tuple[DifferingRow, ...]) or ()
+    result = flow_report.verification
+    if as_json:
+        console.print_json(
+            {**json_codec.to_plain(result), "rows": json_codec.to_plain(rows), "notes": flow_report.notes}
+        )
+    else:
+        print_report(report, returned, log)
+        for row in rows:
+            columns = f"  ({', '.join(row.columns)})" if row.columns else ""
+            console.echo(f"{row.effect:<10}  {row.key}{columns}")
+        more = result.missing + result.unexpected + result.different - len(rows)
+        if more:
+            console.echo(f"… {more:,} more; --limit names more rows")
+    if result.differs:
+        counts = f"{result.missing:,} missing, {result.unexpected:,} unexpected, {result.different:,} different"
+        raise TableDiffersError(flow, chosen.target.name, counts)
+
+
+def _with_size(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> RunRequest:
+    """Both tables are read; a landing zone or a topic is about as large as its table."""
+    layout, names = Layout.of(environment), [flow.target.name, *flow.source_tables]
+    extents = [Extent(what=each, rows=None, size=rows_and_bytes(layout.table(each))[1]) for each in names]
+    if extents[0].size is None:
+        raise RequestError(
+            f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify. Run it first: "
+            f"tidegate run {pipeline.name} --flow {flow.name}"
+        )
+    return with_size(environment, pipeline, request, extents)
+
+
+def _flow_report(report: RunReport | None, flow: str) -> FlowReport | None:
+    return next((each for each in report.flows if each.flow == flow), None) if report is not None else None

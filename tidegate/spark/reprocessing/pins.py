@@ -1,0 +1,226 @@
+"""Pins the versions that a verification compares, so that commits of other jobs do not change what it reads.
+
+The table's own transactions say which batch of which checkpoint it holds last, and the offset log of that checkpoint says what
+this batch read of the source. So table and source are pinned together without a lease.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pendulum
+
+from tidegate import identity
+from tidegate.checkpoints import checkpoint, progress, vector
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.errors import RequestError, SinkConflictError, SourceError
+from tidegate.probes import delta
+from tidegate.spark.batch import quarantine
+from tidegate.spark.batch.work import Work
+from tidegate.spark.intake import parse
+from tidegate.spark.lake import local, tables
+from tidegate.spark.reprocessing import pending_work
+from tidegate.spark.reprocessing.backfill import Backfill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.checkpoints.progress import DeltaPosition
+    from tidegate.spark.context import FlowContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pins(Work):
+    """The pinned versions, as the work of a flow whose rows are derived again and written nowhere."""
+
+    compares = "never"
+    split_is_final = False
+
+    version: int
+    """Of the flow's table."""
+    batches: Mapping[CheckpointRef, int]
+    """The last batch that this version holds, by checkpoint of the flow."""
+    source_versions: Mapping[str, int]
+    """Of each source table: what the last batch had read, the first source first; none for a landing flow."""
+    entries_version: int | None
+    """Of the quarantine; None where there is none."""
+    planned_at_ms: int
+    """When the verification began, in milliseconds since 1970."""
+
+    @property
+    def source_version(self) -> int:
+        """The version of the first source table."""
+        return next(iter(self.source_versions.values()))
+
+    def app_id(self, ref: CheckpointRef) -> str:
+        """The checkpoint's, under which nothing is written."""
+        return ref.app_id
+
+    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+        """When the verification began."""
+        return self.planned_at_ms
+
+    def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The rows that entries keep out of the table: open, waived and expired ones of the pinned checkpoint.
+
+        The id of a change ends with the version and the type under which it was read (`parse.change_id`), so entries of a
+        flow that reads a keyed table get those of the rows that are derived now.
+        """
+        from pyspark.sql import functions as F
+
+        if self.entries_version is None:
+            return local.from_rows(spark, [], "_row_id string, rules array<string>")
+        entries = quarantine.refused_in_backfill(context, spark, self.entries_version)
+        if context.resolved.landing is not None:
+            return entries
+        derived = F.concat_ws("|", parse.changed_key(), F.lit(str(self.source_version)), F.lit("insert"))
+        return entries.select(derived.alias("_row_id"), "rules").groupBy("_row_id").agg(F.first("rules").alias("rules"))
+
+
+def pin(context: FlowContext) -> FlowContext:
+    """The flow with its pinned checkpoint, and `Pins` as its work.
+
+    Raises:
+        RequestError: The flow has written nothing yet, or its new version is not swapped in.
+        SinkConflictError: A job has written a part of its rows, or the table is ahead of its increments. Transient.
+        SourceError: The source table can no longer be read at the version.
+    """
+    flow, name = context.flow, context.pipeline.name
+    if not tables.exists(context.live):
+        raise _never_written(context)
+    version, entries_version, transactions = _stable_versions(context)
+    batches = {
+        ref: batch for app_id, batch in transactions.items() if (ref := checkpoint.ref_of(app_id, name, flow.name))
+    }
+    if not batches:
+        raise _never_written(context)
+    ref = max(batches, key=lambda each: (each.version, each.refresh))
+    if flow.target.keys and ref.version != flow.checkpoint_version:
+        raise RequestError(
+            f"flow {flow.name!r}: table {flow.target.name!r} was written by v{ref.version}, and v{flow.checkpoint_version} is not "
+            f"swapped in yet. Run it first: tidegate run {name} --flow {flow.name}"
+        )
+    pinned = dataclasses.replace(context, ref=ref)
+    _check_whole(pinned)
+    pins = Pins(
+        version=version,
+        batches=batches,
+        source_versions=_source_versions(pinned, batches[ref]),
+        entries_version=entries_version,
+        planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
+    )
+    _check_not_ahead(pinned, pins, transactions)
+    return pinned.doing(pins, context.spark.newSession())
+
+
+def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, int]]:
+    """The versions of table and quarantine, and the table's transactions, with no commit between the readings."""
+    while True:
+        before = _versions(context)
+        transactions = tables.transactions(context.spark, context.live)
+        if _versions(context) == before:
+            return *before, transactions
+
+
+def _versions(context: FlowContext) -> tuple[int, int | None]:
+    entries = tables.version(context.spark, context.quarantine) if tables.exists(context.quarantine) else None
+    return tables.version(context.spark, context.live), entries
+
+
+def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
+    """The version of each source table with exactly the rows that the flow has read up to this batch."""
+    names = context.flow.source_tables
+    if not names:
+        return {}
+    planned = progress.planned_batch(context.checkpoint, batch_id)
+    if len(names) == 1:
+        return {names[0]: _readable(context, names[0], planned.delta, planned.delta.pin)}
+    positions = planned.delta_positions(len(names))
+    pinned = vector.of_batch(context.layout, context.ref, batch_id, names)
+    return {
+        name: _readable(context, name, position, pinned[name]) for name, position in zip(names, positions, strict=True)
+    }
+
+
+def _readable(context: FlowContext, table: str, position: DeltaPosition | None, version: int) -> int:
+    """The newest version of a source with the rows of this one, that can be read."""
+    path, run = context.layout.table(table), f"tidegate run {context.pipeline.name} --flow {context.flow.name}"
+    if position is not None and not _is_complete(path, position):
+        raise SinkConflictError(
+            f"flow {context.flow.name!r} has read a part of version {position.version} of {table}. Run it to the end, then verify "
+            f"again: {run}"
+        )
+    try:
+        later = delta.commits_since(path, version + 1)
+    except FileNotFoundError:
+        later = []
+    if not any(commit.files for commit in later):
+        # Later commits changed no row, for example OPTIMIZE, after which VACUUM may remove what this version needs.
+        version = max([version, *(commit.version for commit in later)])
+    if not delta.can_read_version(path, version):
+        raise SourceError(
+            f"flow {context.flow.name!r}: version {version} of its source table {table!r} can no longer be read, because VACUUM or "
+            f"a cleanup of the log removed files of it. Run the flow, so that it has read the present version, then verify again: {run}"
+        )
+    return version
+
+
+def _is_complete(path: Path, position: DeltaPosition) -> bool:
+    """Whether a batch ends at the end of a version, and not between two of its files."""
+    try:
+        if position.of_snapshot:
+            return len(delta.snapshot_files(path, position.version)) <= position.index + 1
+        if position.index < 0:
+            return True
+        commit = delta.read_commit(path, position.version)
+    except Exception:
+        # The log was cleaned: `_readable` says what to do.
+        return True
+    return commit.has_change_files or len(commit.files) <= position.index + 1
+
+
+def _check_whole(context: FlowContext) -> None:
+    """Raise `SinkConflictError` if a backfill, a replay or an undo has written quarantine or table, and not yet the other."""
+    names = (context.pipeline.name, context.flow.name)
+    started = [
+        what
+        for what, is_started in (
+            ("a replay", context.layout.claim(*names).exists()),
+            ("an undo", context.layout.undo(*names).exists()),
+            ("a backfill or a reingest", pending_work.is_unfinished(context)),
+        )
+        if is_started
+    ]
+    if started:
+        raise SinkConflictError(
+            f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows. If a job is running, wait "
+            f"until it ends; else finish it: tidegate run {names[0]} --flow {names[1]}. Then verify again"
+        )
+
+
+def _check_not_ahead(context: FlowContext, pins: Pins, transactions: Mapping[str, int]) -> None:
+    """Raise `SinkConflictError` if the last backfill read a newer version of the source than the increments."""
+    number = transactions.get(context.ref.windows_app_id)
+    if not pins.source_versions or number is None or number not in pending_work.numbers(context):
+        return
+    derived = pending_work.read(context, number, Backfill).source_versions(context.flow)
+    ahead = [table for table, version in pins.source_versions.items() if derived.get(table, version) > version]
+    if ahead:
+        raise SinkConflictError(
+            f"flow {context.flow.name!r}: {identity.label(context.ref.windows_app_id, number)} read a newer version of "
+            f"{', '.join(ahead)} than the increments. Run the flow, then verify again: "
+            f"tidegate run {context.pipeline.name} --flow {context.flow.name}"
+        )
+
+
+def _never_written(context: FlowContext) -> RequestError:
+    name, flow = context.pipeline.name, context.flow
+    return RequestError(
+        f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify. Run it first: "
+        f"tidegate run {name} --flow {flow.name}"
+    )

@@ -1,0 +1,176 @@
+"""Verifies a table: derives its rows again from its sources, and says which rows differ, by key. Writes no table, takes no lease.
+
+The rows are derived by the flow's own steps 1 and 2, from the version of the source that the table has read
+(`tidegate.spark.reprocessing.pins`). Nothing is judged again: rows that quarantine entries keep out of the table are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from tidegate import json_codec
+from tidegate.checkpoints import checkpoint
+from tidegate.errors import RequestError, TidegateError
+from tidegate.ops import store
+from tidegate.spark.driver.failures import translate
+from tidegate.spark.reprocessing.pins import Pins, pin
+from tidegate.verification import EFFECTS, DifferingRow, Verification
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.kinds.kind import Sides
+
+_SAME = 1e-9
+"""The relative difference up to which sums of floating-point numbers are the same: they depend on the order of the rows."""
+_NUMBER, _IS = "_copy", "_is"
+
+
+def verify(context: FlowContext) -> None:
+    """Compare the table of a flow with what its sources make; the report gets the counts, a file beside it the keys.
+
+    Raises:
+        RequestError: The flow has written nothing, or its table cannot be derived.
+        TidegateError: As for a run.
+    """
+    started = time.monotonic()
+    context.report.dry_run = True
+    try:
+        checkpoint.check_compatible(context.layout, context.resolved)
+        own = pin(dataclasses.replace(context, gate=None))
+        assert isinstance(own.work, Pins)
+        try:
+            sides = own.kind.sides(own, own.work)
+            context.report.verification, rows = compare(own, own.work.version, sides)
+        finally:
+            own.release()
+        names = (context.pipeline.name, context.run_key, context.attempt, context.flow.name)
+        json_codec.write(context.layout.differences(*names), rows)
+        if rows and _has_other_code(context):
+            context.report.notes.append(
+                f"transform {context.flow.transform!r} was edited after it made some of the rows: a backfill or a full refresh "
+                "derives them again"
+            )
+    except TidegateError:
+        raise
+    except Exception as error:
+        what = f"verification of flow {context.flow.name!r}"
+        feeds = list(map(str, context.source_paths))
+        raise translate(error, what=what, checkpoint=str(context.checkpoint), feeds=feeds) from error
+    finally:
+        context.report.seconds = round(time.monotonic() - started, 3)
+
+
+def compare(context: FlowContext, version: int, sides: Sides) -> tuple[Verification, list[DifferingRow]]:
+    """Join both sides by key, and compare all columns; one that a side lacks is NULL there.
+
+    Args:
+        context: The flow; its request has the limit of the rows that are named, and the keys that are compared.
+        version: The version of the table.
+        sides: Both sides.
+    """
+    from pyspark.sql import functions as F
+
+    names = dict.fromkeys((*sides.expected.columns, *sides.actual.columns))
+    columns = [name for name in names if name not in (*sides.keys, *sides.ignored)]
+    wanted = _wanted(context, sides)
+    expected, actual = (
+        _comparable(rows.where(wanted), other, sides.keys, columns)
+        for rows, other in ((sides.expected, sides.actual), (sides.actual, sides.expected))
+    )
+    same_key = reduce(and_, [F.col(f"e.`{key}`").eqNullSafe(F.col(f"a.`{key}`")) for key in (*sides.keys, _NUMBER)])
+    joined = expected.alias("e").join(actual.alias("a"), same_key, "full_outer")
+    differing = F.array_compact(
+        F.array(*[F.when(~_same(name, expected, sides), F.lit(name)) for name in columns], F.lit(None).cast("string"))
+    )
+    effect = (
+        F.when(F.col(f"a.{_IS}").isNull(), F.lit("missing"))
+        .when(F.col(f"e.{_IS}").isNull(), F.lit("unexpected"))
+        .when(F.size("columns") > 0, F.lit("different"))
+        .otherwise(F.lit("equal"))
+    )
+    key = F.struct(*[F.coalesce(F.col(f"e.`{name}`"), F.col(f"a.`{name}`")).alias(name) for name in sides.keys])
+    rows = joined.withColumn("columns", differing).select(
+        effect.alias("effect"), F.to_json(key, {"ignoreNullFields": "false"}).alias("key"), "columns"
+    )
+    rows = rows.persist()
+    context.persisted.append(rows)
+    counts = {row["effect"]: row["count"] for row in rows.groupBy("effect").count().collect()}
+    limit = context.request.limit
+    named = rows.where("effect <> 'equal'").orderBy("effect", "key")
+    result = Verification(
+        version=version,
+        source=sides.source,
+        equal=counts.get("equal", 0),
+        not_compared={reason: number for reason, number in sides.not_compared.items() if number},
+        **{each: counts.get(each, 0) for each in EFFECTS},
+    )
+    return result, [
+        DifferingRow(
+            effect=row["effect"], key=row["key"], columns=tuple(row["columns"]) if row["effect"] == "different" else ()
+        )
+        for row in (named if limit is None else named.limit(limit)).collect()
+    ]
+
+
+def _wanted(context: FlowContext, sides: Sides) -> Column:
+    """The condition on the keys that the request names; raises `RequestError` for another column."""
+    from pyspark.sql import functions as F
+
+    condition = F.lit(True)
+    for each in context.request.keys:
+        name, _, value = each.partition("=")
+        if name not in sides.keys:
+            raise RequestError(
+                f"key {name!r} is not allowed; rows of {context.flow.target.name!r} are compared by {', '.join(sides.keys)}"
+            )
+        condition &= F.col(f"`{name}`").cast("string") == value
+    return condition
+
+
+def _comparable(rows: DataFrame, other: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Keys and columns of one side, and a number for each of several rows with the same key.
+
+    A column whose type the other side does not have, or that has a map, is compared as JSON.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    types, others = dict(rows.dtypes), dict(other.dtypes)
+
+    def value(name: str) -> Column:
+        column = F.col(f"`{name}`") if name in types else F.lit(None).cast(others[name])
+        kinds = {each[name] for each in (types, others) if name in each}
+        if len(kinds) == 1 and "map<" not in next(iter(kinds)):
+            return column.alias(name)
+        return F.when(column.isNotNull(), F.to_json(F.struct(column.alias("v")))).alias(name)
+
+    side = rows.select(*[F.col(f"`{key}`") for key in keys], *map(value, columns))
+    content = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns])) if columns else F.lit("")
+    copies = Window.partitionBy(*[F.col(f"`{key}`") for key in keys]).orderBy(content)
+    return side.withColumn(_NUMBER, F.row_number().over(copies)).withColumn(_IS, F.lit(True))
+
+
+def _same(name: str, rows: DataFrame, sides: Sides) -> Column:
+    from pyspark.sql import functions as F
+
+    left, right = F.col(f"e.`{name}`"), F.col(f"a.`{name}`")
+    same = left.eqNullSafe(right)
+    if sides.sums and dict(rows.dtypes)[name] in ("float", "double"):
+        near = F.abs(left - right) <= F.lit(_SAME) * F.greatest(F.abs(left), F.abs(right))
+        same |= F.coalesce(near, F.lit(False))
+    return same
+
+
+def _has_other_code(context: FlowContext) -> bool:
+    """Whether verdicts of the flow name another fingerprint of its transform's module; without a gate there are none."""
+    present = context.resolved.code_fingerprint()
+    path = context.layout.ops(context.pipeline.name, "verdicts")
+    sql = f"SELECT DISTINCT code_fingerprint FROM delta_table WHERE flow = '{context.flow.name}'"
+    return any(line["code_fingerprint"] != present for line in store.select(path, sql))
