@@ -121,6 +121,16 @@ def test_a_flow_that_replaces_scopes_by_rows_of_their_parts_is_an_error_of_the_f
     assert errors(resolved(project, Pipeline(name="trips", flows=(BRONZE, *versions)))) == {}
 
 
+def test_a_history_of_a_table_that_keeps_only_the_newest_rows_is_an_error_of_the_flow(project: Path) -> None:
+    kept = Table("silver.kept", keys=("id",), sequence_by=("at",), history="scd2")
+    of_bronze = Flow(name="kept", source=ChangeFeed("bronze.trips"), transform="trips:clean", target=kept)
+    of_silver = replace(of_bronze, source=ChangeFeed("silver.trips"))
+
+    assert errors(resolved(project, Pipeline(name="trips", flows=(BRONZE, of_bronze)))) == {}
+    refused = errors(resolved(project, Pipeline(name="trips", flows=(BRONZE, SILVER, of_silver))))
+    assert "a full refresh would lose the versions: read the bronze table" in refused["kept"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -203,10 +203,15 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
 
 
 def _check_scope(flow: Flow, writer: Flow | None) -> None:
-    """Check that one row of the source can make all rows of a scope."""
+    """Check that one row of the source can make all rows of a scope, and that the source of a history has every record."""
     target = flow.target
+    if writer is not None and target.history and writer.target.keys:
+        raise SpecError(
+            f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has only the newest "
+            "row of a key, so that a full refresh would lose the versions: read the bronze table"
+        )
     parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
-    if writer is not None and target.replace_by and parts:
+    if writer is not None and target.replace_by and target.sequence_by and parts:
         raise SpecError(
             f"table {target.name!r} has replace_by={target.replace_by}, but its source {writer.target.name!r} has one row per "
             f"{', '.join(parts)}: each row would replace the others of its scope. Read a table whose rows make whole scopes, or "

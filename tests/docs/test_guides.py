@@ -18,13 +18,11 @@ from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
 
-RUNNABLE = [
-    guides.GUIDES / name for name in ("quarantine.md", "alerts.md", "backfill.md", "schema-changes.md", "verify.md")
-]
-NIGHTLY = ("quarantine.md", "schema-changes.md", "verify.md")
-"""Run nightly, because they start thirteen Spark applications. Per merge, the same is tested by tests/cli/test_quarantine.py,
-tests/spark/reprocessing/test_replay.py, tests/spark/intake/test_contracts.py, tests/spark/test_flow.py and
-tests/spark/reprocessing/test_verify.py."""
+NIGHTLY = ("quarantine.md", "schema-changes.md", "keep-history.md", "verify.md", "windows-and-sessions.md")
+"""Run nightly, because they start a dozen Spark applications. Per merge, the same is tested by tests/cli/test_quarantine.py,
+tests/spark/reprocessing/test_replay.py, tests/spark/intake/test_contracts.py, tests/spark/test_flow.py,
+tests/spark/batch/test_histories.py, tests/spark/batch/test_group_scopes.py and tests/spark/reprocessing/test_verify.py."""
+RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", "backfill.md", *NIGHTLY)]
 
 
 def test_a_guide_is_parsed_into_commands_and_their_output(tmp_path: Path) -> None:

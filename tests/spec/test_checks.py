@@ -11,7 +11,18 @@ import pytest
 
 from tests.spec.trips import BRONZE, FEED, FILES, RECOMPUTED, SILVER, TOPIC, TRIPS, UPSERTED
 from tidegate.errors import FieldError
-from tidegate.spec import ChangeFeed, Dialect, FileSource, Flow, Formats, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import (
+    ChangeFeed,
+    Dialect,
+    FileSource,
+    Flow,
+    Formats,
+    Gate,
+    KafkaSource,
+    Pipeline,
+    Table,
+    TimeWindows,
+)
 
 Make = Callable[..., Any]
 
@@ -19,6 +30,8 @@ Make = Callable[..., Any]
 def variant_of(declared: Any) -> Make:
     return lambda **fields: replace(declared, **fields)
 
+
+WINDOWS = TimeWindows(time="at", length="1 hour")
 
 WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (
@@ -106,6 +119,12 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
         (variant_of(table), "replace_by", (("day",), ("id",)))
         for table in (UPSERTED, RECOMPUTED, Table("silver.trips"))
     ),
+    (variant_of(UPSERTED), "history", ("scd1", "", True, 5)),
+    (variant_of(UPSERTED), "untracked", (["note"], (1,), ("note", "note"), ("note",), None)),
+    (variant_of(RECOMPUTED), "windows", ("1 hour", 5, WINDOWS)),
+    (variant_of(WINDOWS), "time", ("", "a b", 5, None)),
+    (variant_of(WINDOWS), "length", ("", "1h", "0 hours", "1.5 hours", "2 weeks", 60, None)),
+    (variant_of(WINDOWS), "every", ("45 minutes", "2 hours", "7 minutes", "", 5)),
     (variant_of(UPSERTED), "event_time", (("at",), "_at", "a b", "", 1)),
     (
         variant_of(Gate("trips/silver")),
@@ -153,7 +172,7 @@ def test_an_invalid_field_is_refused_with_its_name_its_value_and_what_is_allowed
 
 def test_every_field_of_every_declaration_has_an_invalid_value_above() -> None:
     tested = {(field) for _, field, _ in WRONG}
-    for kind in (Dialect, FileSource, KafkaSource, Formats, ChangeFeed, Table, Gate, Flow, Pipeline):
+    for kind in (Dialect, FileSource, KafkaSource, Formats, ChangeFeed, Table, TimeWindows, Gate, Flow, Pipeline):
         assert {field.name for field in dataclasses.fields(kind)} <= tested, kind
 
 

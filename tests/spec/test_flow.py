@@ -11,7 +11,7 @@ import pytest
 from tests.spec.trips import BRONZE, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
 from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
-from tidegate.spec import ChangeFeed, Flow, Gate, Table
+from tidegate.spec import ChangeFeed, Flow, Gate, Table, TimeWindows
 
 TRIP_FEED, WEATHER = ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})
 CARRIERS = ChangeFeed("silver.carriers", on={"carrier": "code"})
@@ -62,6 +62,22 @@ def test_another_scope_changes_the_fingerprint() -> None:
     by_trip = replace(legs, target=replace(legs.target, replace_by=("id",)))
 
     assert fingerprint(by_trip.remembered()) != fingerprint(legs.remembered())
+
+
+def test_time_windows_have_one_source() -> None:
+    table = Table("gold.hours", keys=("window_start",), windows=TimeWindows(time="at", length="1 hour"))
+
+    assert replace(GOLD, target=table).kind.has_groups
+    with pytest.raises(FieldError, match="without sequence_by and windows, for several sources"):
+        replace(JOINED, target=table)
+
+
+def test_a_history_and_its_untracked_columns_change_the_fingerprint() -> None:
+    table = Table("silver.trips", keys=("id", "at"), sequence_by=("at",))
+    history = replace(table, history="scd2")
+    flows = [replace(SILVER, target=each) for each in (table, history, replace(history, untracked=("note",)))]
+
+    assert len({fingerprint(flow.remembered()) for flow in flows}) == 3
 
 
 @pytest.mark.parametrize("changed", NOT_IN_THE_SIDECAR)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tests.spec.trips import RECOMPUTED, UPSERTED
-from tidegate.spec import Table
+from tidegate.errors import FieldError
+from tidegate.spec import Table, TimeWindows
 
 
 @pytest.mark.parametrize(
@@ -25,3 +29,55 @@ def test_the_scope_is_the_key_unless_a_part_of_the_key_is_replaced_as_a_whole() 
 
     assert (UPSERTED.scope, UPSERTED.child_keys) == (("id",), ())
     assert (legs.write_mode, legs.scope, legs.child_keys) == ("upsert", ("id",), ("leg",))
+
+
+def test_all_groups_of_a_scope_may_be_computed_together() -> None:
+    sessions = Table("gold.sessions", keys=("user", "started_at"), replace_by=("user",))
+
+    assert (sessions.write_mode, sessions.scope, sessions.child_keys) == ("recompute", ("user",), ("started_at",))
+
+
+def test_the_first_sequence_column_is_a_key_of_a_history() -> None:
+    history = Table("silver.trips", keys=("id",), sequence_by=("at", "line"), history="scd2")
+
+    assert (history.write_mode, history.keys, history.scope, history.child_keys) == (
+        *("upsert", ("id", "at"), ("id",), ("at",)),
+    )
+    assert replace(history) == Table("silver.trips", keys=("id", "at"), sequence_by=("at", "line"), history="scd2")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"keys": ("id",)}, "history"),
+        ({"keys": ("id", "leg"), "sequence_by": ("at",), "replace_by": ("id",)}, "history"),
+        ({"keys": ("at",), "sequence_by": ("at",)}, "keys"),
+        ({"keys": ("valid_to",), "sequence_by": ("at",)}, "keys"),
+        ({"keys": ("id",), "sequence_by": ("at",), "untracked": ("id",)}, "keys"),
+        ({"keys": ("id",), "sequence_by": ("at",), "history": "scd1"}, "history"),
+        ({"keys": ("id",), "sequence_by": ("at",), "history": None, "untracked": ("note",)}, "untracked"),
+    ],
+)
+def test_a_history_needs_a_key_and_a_time(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(FieldError) as raised:
+        Table("silver.trips", **{"history": "scd2", **fields})
+    assert raised.value.field == field
+
+
+def test_time_windows_tumble_or_slide() -> None:
+    hours, sliding = (
+        TimeWindows(time="at", length="1 hour"),
+        TimeWindows(time="at", length="1 hour", every="15 minutes"),
+    )
+
+    assert (hours.length_seconds, hours.every_seconds, sliding.every_seconds) == (3600, 3600, 900)
+    assert hours.identity() == replace(hours, length="60 minutes").identity() != sliding.identity()
+    per_page = Table("gold.views", keys=("page", "window_start"), windows=sliding)
+    assert per_page.remembered()["windows"] == "at in windows of 3600 s every 900 s"
+
+
+@pytest.mark.parametrize("fields", [{"keys": ("page",)}, {"keys": ("window_start",), "sequence_by": ("at",)}])
+def test_windows_need_their_start_as_a_key_of_a_recomputed_table(fields: dict[str, Any]) -> None:
+    with pytest.raises(FieldError) as raised:
+        Table("gold.views", windows=TimeWindows(time="at", length="1 day"), **fields)
+    assert raised.value.field == "windows"

@@ -80,10 +80,12 @@ def _contract(contract: Contract) -> str:
 
 def _target(flow: Flow) -> str:
     replaced = f", whole scopes of {', '.join(flow.target.replace_by)}" if flow.target.replace_by else ""
+    if flow.target.history:
+        replaced = f", with the history of {', '.join(flow.target.scope)}"
     write_modes = {
         "append": "append",
         "upsert": f"upsert by {', '.join(flow.target.keys)}{replaced}; last by {', '.join(flow.target.sequence_by)}",
-        "recompute": f"one row per {', '.join(flow.target.keys)}",
+        "recompute": f"one row per {', '.join(flow.target.keys)}{replaced}",
     }
     return f"`{flow.target.name}`: {write_modes[flow.target.write_mode]}"
 

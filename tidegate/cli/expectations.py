@@ -20,6 +20,7 @@ from tidegate.layout import Layout
 from tidegate.ops.query import query
 from tidegate.resolution import ResolvedFlow, ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
+from tidegate.spec.table import INTERVAL
 
 if TYPE_CHECKING:
     from tidegate.spark.gate import Suite
@@ -159,7 +160,9 @@ def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
 
     path = Layout.of(environment).table(flow.target.name)
     schema = DeltaTable(str(path)).schema().to_json()
-    columns = profile.columns(schema)
+    # A gate judges the output of the transform, which has no intervals yet.
+    computed = INTERVAL if flow.target.history else ()
+    columns = tuple(column for column in profile.columns(schema) if column.name not in computed)
     names = [column.name for column in columns]
     not_deleted = "NOT coalesce(_deleted, false)" if '"_deleted"' in schema else "true"
     (measured,) = query(path, names, profile.statistics_query(columns), where=not_deleted)

@@ -234,7 +234,8 @@ def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window)
     from deltalake import DeltaTable
 
     dataset = DeltaTable(str(path)).to_pyarrow_dataset()
-    if any(name not in dataset.schema.names for name in (column, *flow.target.keys)):
+    names = list(flow.target.scope if flow.kind.has_groups else flow.target.keys)
+    if any(name not in dataset.schema.names for name in (column, *names)):
         return None
     kind, field = dataset.schema.field(column).type, ds.field(column)
     if pa.types.is_date(kind):
@@ -245,5 +246,5 @@ def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window)
             pa.scalar(moment, type=pa.timestamp("us", tz="UTC")).cast(kind) for moment in (window.since, window.until)
         )
         within = (field >= start) & (field < end)
-    keys = dataset.to_table(columns=list(flow.target.keys), filter=within)
-    return int(keys.group_by(list(flow.target.keys)).aggregate([]).num_rows)
+    keys = dataset.to_table(columns=names, filter=within)
+    return int(keys.group_by(names).aggregate([]).num_rows)

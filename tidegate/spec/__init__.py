@@ -23,3 +23,4 @@ from tidegate.spec.sources import Source as Source
 from tidegate.spec.sources import ValueFormat as ValueFormat
 from tidegate.spec.table import Table as Table
 from tidegate.spec.thresholds import Thresholds as Thresholds
+from tidegate.spec.time_windows import TimeWindows as TimeWindows

@@ -113,8 +113,6 @@ class Flow:
             "source": self.source.identity(),
             **({"sources": [feed.identity() for feed in self.sources]} if self.sources else {}),
             "target": self.target.name,
-            "keys": list(self.target.keys),
-            "sequence_by": list(self.target.sequence_by),
-            **({"replace_by": list(self.target.replace_by)} if self.target.replace_by else {}),
+            **self.target.remembered(),
             "transform": self.transform,
         }

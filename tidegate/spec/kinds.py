@@ -74,7 +74,7 @@ def kind_of(flow: Flow) -> FlowKind:
     of_source = [kind for kind in KINDS.values() if isinstance(flow.source, kind.source)]
     kinds = [kind for kind in of_source if kind.several == bool(flow.sources)]
     for kind in kinds:
-        if shape in kind.shapes:
+        if shape in kind.shapes and not (kind.several and flow.target.windows is not None):
             if flow.gate is not None and not kind.gate:
                 allowed = "None for a landing flow: declare the gate on the next flow"
                 raise FieldError(owner, "gate", flow.gate.suite, allowed)
@@ -83,8 +83,7 @@ def kind_of(flow: Flow) -> FlowKind:
         raise FieldError(owner, "transform", flow.transform, _NO_TRANSFORM)
     if landing:
         raise FieldError(owner, "target", flow.target.name, "a table without keys for a landing flow")
-    if flow.sources and flow.target.write_mode != "recompute":
-        raise FieldError(
-            owner, "target", flow.target.name, "a table with keys alone, without sequence_by, for several sources"
-        )
+    if flow.sources and (flow.target.write_mode != "recompute" or flow.target.windows is not None):
+        allowed = "a table with keys alone, without sequence_by and windows, for several sources"
+        raise FieldError(owner, "target", flow.target.name, allowed)
     raise FieldError(owner, "transform", flow.transform, _TRANSFORMS[flow.target.write_mode])

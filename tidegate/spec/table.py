@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import Layer, check_table, fits
+from tidegate.spec.time_windows import WINDOW_START, TimeWindows
 
 WriteMode = Literal["append", "upsert", "recompute"]
+INTERVAL = ("valid_from", "valid_to")
+"""The columns of a history table that say when a version was valid."""
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -31,14 +34,23 @@ class Table:
     sequence_by: tuple[str, ...] = ()
     """Columns that order the changes of one key, or scope; ties are broken by the source's own coordinates."""
     replace_by: tuple[str, ...] = ()
-    """Some of the ``keys``: the key of a scope, for example ``("order_id",)`` of the items of an order. All rows of a scope
-    give way to those that its newest record makes. Needs ``sequence_by``, which then orders the changes of a scope."""
+    """Some of the ``keys``: the key of a scope, whose rows are replaced together. With ``sequence_by``, for example
+    ``("order_id",)`` of the items of an order: they give way to those that the newest record of the scope makes. Without,
+    for example ``("user_id",)`` of the sessions of a user: to those that the transform makes of all rows of the scope."""
+    history: Literal["scd2"] | None = None
+    """``scd2`` keeps every version of a key, with ``valid_from`` and ``valid_to``. A version is valid from its first
+    ``sequence_by`` column on, which becomes one of the ``keys``. Read from bronze, which has every record."""
+    untracked: tuple[str, ...] = ()
+    """Columns of a history whose changes make no new version: it has the values with which it began."""
+    windows: TimeWindows | None = None
+    """Time windows of a table without ``sequence_by``: ``window_start`` is one of its ``keys``, and the transform gets the rows of
+    each window that has changes."""
     event_time: str | None = None
     """The column (a date or a timestamp) with the event time of a row. Windows of a backfill refer to it."""
 
     def __post_init__(self) -> None:
         check_table(self, "name", self.name)
-        for name in ("keys", "sequence_by", "replace_by"):
+        for name in ("keys", "sequence_by", "replace_by", "untracked"):
             value = getattr(self, name)
             if isinstance(value, str):
                 value = (value,)
@@ -51,11 +63,33 @@ class Table:
                 raise FieldError(f"Table {self.name!r}", name, value, "each column once")
         if self.sequence_by and not self.keys:
             raise FieldError(f"Table {self.name!r}", "sequence_by", self.sequence_by, "only together with keys")
-        if self.replace_by and not (self.sequence_by and set(self.replace_by) < set(self.keys)):
-            allowed = f"some of the keys {self.keys}, not all, of a table with sequence_by"
+        if self.replace_by and not set(self.replace_by) < set(self.keys):
+            allowed = f"some of the keys {self.keys}, not all"
             raise FieldError(f"Table {self.name!r}", "replace_by", self.replace_by, allowed)
+        self._check_history()
+        if self.windows is not None:
+            if not isinstance(self.windows, TimeWindows):
+                raise FieldError(f"Table {self.name!r}", "windows", self.windows, "TimeWindows(…) or None")
+            if self.sequence_by or WINDOW_START not in self.scope:
+                allowed = f"only without sequence_by, and with {WINDOW_START!r} among the keys and, if there are any, replace_by"
+                raise FieldError(f"Table {self.name!r}", "windows", self.windows.identity(), allowed)
         if self.event_time is not None and not fits(_COLUMN, self.event_time):
             raise FieldError(f"Table {self.name!r}", "event_time", self.event_time, "one column's name")
+
+    def _check_history(self) -> None:
+        owner = f"Table {self.name!r}"
+        if self.history not in (None, "scd2"):
+            raise FieldError(owner, "history", self.history, "'scd2' or None")
+        if self.history and (self.replace_by or not self.sequence_by):
+            raise FieldError(owner, "history", self.history, "only with keys and sequence_by, and without replace_by")
+        if not self.history and self.untracked:
+            raise FieldError(owner, "untracked", self.untracked, "only together with history")
+        if self.history and (both := {*self.keys, *self.sequence_by} & {*self.untracked, *INTERVAL}):
+            raise FieldError(owner, "keys", tuple(sorted(both)), "not valid_from, valid_to or an untracked column")
+        if self.history and self.sequence_by[0] not in self.keys:
+            object.__setattr__(self, "keys", (*self.keys, self.sequence_by[0]))
+        if self.history and not self.scope:
+            raise FieldError(owner, "keys", self.keys, "a key besides the first sequence_by column")
 
     @property
     def layer(self) -> Layer:
@@ -65,13 +99,26 @@ class Table:
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """The columns whose rows are replaced together: ``replace_by``, or the keys."""
+        """The columns whose rows are replaced together: ``replace_by``, the keys of a history without its time, or the keys."""
+        if self.history:
+            return tuple(key for key in self.keys if key != self.sequence_by[0])
         return self.replace_by or self.keys
 
     @property
     def child_keys(self) -> tuple[str, ...]:
-        """The keys that distinguish the rows of one scope; empty without ``replace_by``."""
+        """The keys that distinguish the rows of one scope; empty if each key is a scope."""
         return tuple(key for key in self.keys if key not in self.scope)
+
+    def remembered(self) -> dict[str, Any]:
+        """What the sidecar of a checkpoint stores of the table. Fields without value are left out, as before there were any."""
+        optional = {"replace_by": self.replace_by, "history": self.history, "untracked": self.untracked}
+        windows = {} if self.windows is None else {"windows": self.windows.identity()}
+        return {
+            "keys": list(self.keys),
+            "sequence_by": list(self.sequence_by),
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in optional.items() if value},
+            **windows,
+        }
 
     @property
     def write_mode(self) -> WriteMode:

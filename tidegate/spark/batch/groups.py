@@ -11,7 +11,7 @@ from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger, scopes, transform_errors
+from tidegate.spark.batch import ledger, scopes, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, sinks, tables
@@ -30,7 +30,7 @@ class ChangedGroups:
     """The groups that have changes in a batch of the change feed."""
 
     keys: DataFrame
-    """One row per group: the values of the target's keys."""
+    """One row per group: the values of the target's keys, or with ``replace_by`` of its scopes."""
     rows: pyarrow.Table | None
     """The same rows in the driver; None where they are too many (`tidegate.spark.lake.local`)."""
     count: int
@@ -64,7 +64,8 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
         GateRefusedError: A critical expectation is below its ``mostly``. The gate of a group flow never quarantines,
             because the table would keep the outdated row of a withheld group.
     """
-    changed = changed_groups(context, scopes.without_tombstones(context, batch))
+    fed = time_windows.with_windows(context, scopes.without_tombstones(context, batch))
+    changed = changed_groups(context, fed)
     if changed is None:
         return None
     sources = read_sources(context, batch.sparkSession, {context.flow.source_tables[0]: changed.version})
@@ -84,7 +85,12 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
     if context.gate is not None:
         _judge(context, groups, batch_id)
-    changes = merge_source(context, groups, changed.keys, rows, changed.rows)
+    changed_rows = changed.count
+    if context.flow.target.replace_by:
+        changes = scopes.merge_source(context, groups, _stored_keys(context, changed.keys, groups))
+        changed_rows = changes.count()
+    else:
+        changes = merge_source(context, groups, changed.keys, rows, changed.rows)
     upserted = groups.count() if rows is None else rows.num_rows
     record = BatchRecord(
         flow=context.flow.name,
@@ -92,9 +98,9 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         app_id=context.app_id,
         kind="recompute",
         read=changed.read,
-        groups=changed.count,
+        groups=changed_rows,
         upserted=upserted,
-        deleted=changed.count - upserted,
+        deleted=changed_rows - upserted,
         source_versions=sources.versions,
     )
     return Split(
@@ -102,19 +108,19 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         refused=None,
         changes=changes,
         write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn),
-        expected_rows=changed.count if tables.exists(context.target) else upserted,
+        expected_rows=changed_rows if tables.exists(context.target) else upserted,
         settled="groups",
     )
 
 
 def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | None:
-    """The groups of a feed: the target's keys, ``_change_type`` and ``_commit_version``; None without rows."""
+    """The groups, or scopes, of a feed: their keys, ``_change_type`` and ``_commit_version``; None without rows."""
     from pyspark.sql import functions as F
 
-    keys = context.flow.target.keys
+    keys = context.flow.target.scope
     feed = batch.groupBy(*keys).agg(
         F.max("_commit_version").alias("_version"),
-        F.count_if(F.col("_change_type") != "update_preimage").alias("_read"),
+        F.count_if((F.col("_change_type") != "update_preimage") & time_windows.is_first(batch)).alias("_read"),
     )
     rows = local.collect(feed)
     if rows is not None:
@@ -129,7 +135,7 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
             count=rows.num_rows,
             read=pc.sum(rows["_read"]).as_py(),
             version=pc.max(rows["_version"]).as_py(),
-            bounds=bounds_of(rows, keys),
+            bounds=bounds_of(context, rows, keys),
         )
     feed = feed.persist()
     context.persisted.append(feed)
@@ -151,13 +157,13 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
         count=totals["_count"],
         read=totals["_read"],
         version=totals["_version"],
-        bounds=_bounds(ranges),
+        bounds=_bounds(context, ranges),
     )
 
 
-def bounds_of(rows: pyarrow.Table, columns: Sequence[str]) -> Column:
+def bounds_of(context: FlowContext, rows: pyarrow.Table, columns: Sequence[str]) -> Column:
     """A predicate that holds for every row with the values of one of these rows, by which Delta skips files."""
-    return _bounds({column: _min_max(rows[column]) for column in columns})
+    return _bounds(context, {column: _min_max(rows[column]) for column in columns})
 
 
 def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
@@ -174,12 +180,10 @@ def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
     return result["min"], result["max"]
 
 
-def _bounds(ranges: dict[str, tuple[Any, Any] | None]) -> Column:
+def _bounds(context: FlowContext, ranges: dict[str, tuple[Any, Any] | None]) -> Column:
     from pyspark.sql import functions as F
 
-    predicates = [
-        F.col(key).between(F.lit(pair[0]), F.lit(pair[1])) for key, pair in ranges.items() if pair is not None
-    ]
+    predicates = [time_windows.between(context, key, *pair) for key, pair in ranges.items() if pair is not None]
     return reduce(lambda left, right: left & right, predicates, F.lit(True))
 
 
@@ -195,7 +199,8 @@ def _recompute_checked(
             f"flow {context.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}; "
             "return it, or declare other keys"
         )
-    if changed.rows is not None and groups.select(*keys).schema.simpleString() == changed.keys.schema.simpleString():
+    few = changed.rows is not None and not context.flow.target.replace_by
+    if few and groups.select(*keys).schema.simpleString() == changed.keys.schema.simpleString():
         rows = local.collect(groups, changed.count)
         # Where a check fails here, `_check_groups` raises the error.
         output_ids = set() if rows is None else set(_ids(rows, keys))
@@ -216,13 +221,13 @@ def _recompute(context: FlowContext, changed: ChangedGroups, sources: Sources) -
     from pyspark.sql import functions as F
 
     source, *others = sources.rows.values()
-    source = source.where(changed.bounds)
-    rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.keys, "left_semi")
+    source = time_windows.with_windows(context, source.where(changed.bounds))
+    rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.scope, "left_semi")
     return derive(context, [rows, *others])
 
 
 def derive(context: FlowContext, rows: Sequence[DataFrame]) -> DataFrame:
-    """The groups that the transform makes of these rows of the sources, the first source first."""
+    """The groups that the transform makes of these rows of the sources: those of the first source with their windows, first."""
     assert context.transform is not None
     first, *others = map(_visible, rows)
     names = [feed.name for feed in context.flow.feeds[1:]]
@@ -269,7 +274,7 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
             f"flow {context.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for {count(distinct, 'group')}; it "
             "must return one row per group: group by the table's keys"
         )
-    unknown = join_on_keys(groups, affected, keys, "left_anti").count()
+    unknown = join_on_keys(groups, affected, context.flow.target.scope, "left_anti").count()
     if unknown:
         raise LedgerImbalanceError(
             context.flow.name,
@@ -278,6 +283,19 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
             f"transform {name!r} returns {count(unknown, 'group')} outside the change feed; nothing was written. "
             "It must group the rows that it is given and add no others",
         )
+
+
+def _stored_keys(context: FlowContext, changed: DataFrame, groups: DataFrame) -> DataFrame:
+    """The keys that the table has in the changed scopes, with their types in ``groups``."""
+    from pyspark.sql import functions as F
+
+    keys, scope = context.flow.target.keys, context.flow.target.scope
+    table = tables.read(changed.sparkSession, context.target) if tables.exists(context.target) else None
+    # A dry run of a new version compares with the table of the previous one, which may have other keys.
+    if table is None or not set(keys) <= set(table.columns):
+        return groups.select(*keys).limit(0)
+    stored = join_on_keys(table, changed, scope, "left_semi")
+    return stored.select(*[F.col(key).cast(groups.schema[key].dataType).alias(key) for key in keys])
 
 
 def join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any) -> DataFrame:

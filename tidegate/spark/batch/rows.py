@@ -11,7 +11,7 @@ from tidegate import identity, report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.spark.batch import groups, quarantine, scopes, transform_errors
+from tidegate.spark.batch import groups, histories, quarantine, scopes, transform_errors
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
@@ -53,10 +53,15 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     judged = judge_rows(context, batch, batch_id, decision)
     if judged is None:
         return None
-    keys, scope = context.flow.target.keys, context.flow.target.replace_by
+    target = context.flow.target
+    keys = target.keys
     refused = judged.refused if judged.prepared.quarantined else None
-    if scope:
-        changes = scopes.merge_source(context, judged.written, judged.assigned.where("_disposition IS NULL"))
+    if target.child_keys:
+        changes = (
+            histories.merge_source(context, judged.written)
+            if target.history
+            else scopes.merge_source(context, judged.written, judged.assigned.where("_disposition IS NULL"))
+        )
         return Split(
             prepared=judged.prepared,
             refused=refused,
@@ -88,10 +93,12 @@ def replace_rows(
     judged = judge_rows(context, batch, batch_id, decision)
     if judged is None:
         return None
-    if context.flow.target.replace_by:
+    if context.flow.target.child_keys:
         # A record may make rows of other scopes too, of which newer records were not read.
         scope = list(context.flow.target.scope)
         written = judged.written.join(keys.select(*scope).distinct(), scope, "left_semi")
+        if context.flow.target.history:
+            written = histories.with_versions(context, written)
         changes = scopes.merge_source(context, written, scopes.stored_rows(context, keys, written))
     else:
         changes = groups.merge_source(context, judged.written, keys)
@@ -152,7 +159,7 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     # If the transform is one to one, the MERGE counts the rows that an equal or newer row of the table supersedes.
     compares = context.work.compares
     target = context.flow.target
-    settled = compares == "in_merge" and one_to_one and bool(target.keys) and not target.replace_by
+    settled = compares == "in_merge" and one_to_one and bool(target.keys) and not target.child_keys
     against_table = compares != "never" and not settled
     assigned = _with_dispositions(context, flagged, against_table=against_table).persist()
     context.persisted.append(assigned)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.runs import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
+from tidegate.spark.batch.time_windows import with_windows
 from tidegate.spark.intake import sources
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 def keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
     """The groups with a row of the first source in the window; without a window, all of it."""
     assert context.source_table is not None
-    source = tables.read(context.spark, context.source_table, pending.source_version)
+    source, keys = tables.read(context.spark, context.source_table, pending.source_version), context.flow.target.scope
     if window is None:
-        return source.select(*context.flow.target.keys)
+        return with_windows(context, source).select(*keys)
     column = event_time(context.pipeline, context.flow)
     assert column is not None
     within = tables.within(source, column, window, event_time_table(context.flow))
-    return source.where(within).select(*context.flow.target.keys)
+    return with_windows(context, source.where(within)).select(*keys)
 
 
 def split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, _decision: Decision) -> Split | None:
@@ -48,8 +49,9 @@ def split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, _decisi
 def sides(context: FlowContext, pins: Pins) -> Sides:
     """All groups of the sources. The gate is not asked, because it refuses or records batches only."""
     read = groups.read_sources(context, context.spark, pins.source_versions)
+    first, *others = read.rows.values()
     return Sides(
-        expected=groups.derive(context, list(read.rows.values())),
+        expected=groups.derive(context, [with_windows(context, first), *others]),
         actual=tables.read(context.spark, context.live, pins.version),
         keys=context.flow.target.keys,
         source=", ".join(f"{table} at version {version}" for table, version in read.versions.items()),

@@ -41,7 +41,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     parts = []
     for number, feed in enumerate(context.flow.feeds):
         changes = sources.changes_of(context, feed, starts[feed.table] if number else None)
-        columns = feed.on or {key: key for key in context.flow.target.keys}
+        columns = feed.on or {key: key for key in context.flow.target.scope}
         values = F.struct(*[F.col(theirs).alias(ours) for ours, theirs in columns.items()])
         rows = changes if number else scopes.without_tombstones(context, changes)
         parts.append(
@@ -56,7 +56,7 @@ def _check_columns(context: FlowContext) -> None:
     """Check that the first source has the target's keys, and that the columns of every ``on`` have the same type."""
     first, *others = [dict(tables.read(context.spark, path).dtypes) for path in context.source_paths]
     table = context.flow.source_tables[0]
-    if missing := [key for key in context.flow.target.keys if key not in first]:
+    if missing := [key for key in context.flow.target.scope if key not in first]:
         raise SpecError(
             f"flow {context.flow.name!r}: its first source {table!r} has no column {', '.join(missing)}, which is a key of "
             f"{context.flow.target.name!r}; name the table that has all keys first, or declare other keys"
@@ -107,7 +107,7 @@ def _named_by(context: FlowContext, batch: DataFrame, number: int, at: Sources) 
     """
     from pyspark.sql import functions as F
 
-    keys, feed = context.flow.target.keys, context.flow.feeds[number]
+    keys, feed = context.flow.target.scope, context.flow.feeds[number]
     changes = batch.where(F.col("_source") == number).select("_change_type", "_commit_version", f"_of_{number}.*")
     if not number:
         return changes
@@ -115,7 +115,7 @@ def _named_by(context: FlowContext, batch: DataFrame, number: int, at: Sources) 
     collected = local.collect(values)
     if collected is not None:
         values = local.to_frame(batch.sparkSession, collected, values.schema)
-        rows = rows.where(groups.bounds_of(collected, tuple(feed.on)))
+        rows = rows.where(groups.bounds_of(context, collected, tuple(feed.on)))
     belonging = groups.join_on_keys(rows, values, tuple(feed.on), "left_semi").select(*keys).distinct()
     return belonging.select(
         F.lit(_NO_KEY_CHANGED).alias("_change_type"), F.lit(0).cast("bigint").alias("_commit_version"), *keys

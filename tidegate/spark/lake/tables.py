@@ -93,6 +93,17 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
     return changes.where(~F.col("before").eqNullSafe(F.col("after")))
 
 
+def changed_since(spark: SparkSession, path: Path, versions: Sequence[int]) -> DataFrame | None:
+    """The change feed of the commits after the first of some commits, without them; None if there are none."""
+    from pyspark.sql import functions as F
+
+    first = versions[0] + 1
+    if version(spark, path) < first:
+        return None
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first).load(str(path))
+    return feed.where(~F.col("_commit_version").isin(list(versions)))
+
+
 def compare(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     """Changes as from `net_changes` with the table's present row as ``now``, and what putting them back means, as ``_state``.
 

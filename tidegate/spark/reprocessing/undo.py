@@ -31,6 +31,8 @@ from tidegate.spark.lake import sinks, tables
 from tidegate.spark.reprocessing import pending_work, undo_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
@@ -162,8 +164,10 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     versions = sorted(commit.version for commit in pending.commits)
     changes = _persisted(context, tables.net_changes(spark, context.live, versions, keys))
     present = tables.read(spark, context.live)
-    state = _persisted(context, _without_replaced_scopes(context, tables.compare(changes, present, keys), present))
-    if context.flow.target.replace_by:
+    state = _persisted(
+        context, _without_replaced_scopes(context, tables.compare(changes, present, keys), present, versions)
+    )
+    if context.flow.target.child_keys:
         changes = state.where("_state <> 'changed'").select(*changes.columns)
     counts = {row["_state"]: row["count"] for row in state.groupBy("_state").count().collect()}
     total, put_back = sum(counts.values()), counts.get("update", 0) + counts.get("insert", 0) + counts.get("delete", 0)
@@ -196,18 +200,36 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
         prepared=prepared,
         refused=entries,
         write=lambda txn: sinks.put_back(changes, context.live, keys, txn),
-        expected_rows=total - (counts.get("changed", 0) if context.flow.target.replace_by else 0),
+        expected_rows=total - (counts.get("changed", 0) if context.flow.target.child_keys else 0),
         settled="groups",
     )
 
 
-def _without_replaced_scopes(context: FlowContext, state: DataFrame, present: DataFrame) -> DataFrame:
-    """Rows of scopes that a newer record replaced since are ``changed``: its rows give way as a whole only (ADR 25)."""
+def _without_replaced_scopes(
+    context: FlowContext, state: DataFrame, present: DataFrame, versions: Sequence[int]
+) -> DataFrame:
+    """Rows of scopes that a newer record replaced since are ``changed``: its rows give way as a whole only (ADR 25).
+
+    Where the rows of a scope are computed together, so that each depends on others, all of them are ``changed`` if another commit
+    changed one of them since (ADR 30).
+    """
     from pyspark.sql import functions as F
 
-    scope = list(context.flow.target.replace_by)
-    if not scope:
+    target = context.flow.target
+    scope = list(target.scope)
+    if not target.child_keys:
         return state
+    if target.history or not target.sequence_by:
+        later = tables.changed_since(context.spark, context.live, versions)
+        if later is None:
+            return state
+        named = (
+            later.select(*[F.col(key).alias(f"_s_{key}") for key in scope]).distinct().withColumn("_later", F.lit(True))
+        )
+        same = [F.col(key).eqNullSafe(F.col(f"_s_{key}")) for key in scope]
+        is_left = F.col("_later") & (F.col("_state") != "as_before")
+        marked = F.when(is_left, "changed").otherwise(F.col("_state"))
+        return state.join(named, same, "left").withColumn("_state", marked).select(*state.columns)
     made = F.coalesce(F.max("after._order"), F.max("before._order"))
     orders = state.groupBy(*scope).agg(made.alias("_made"))
     newer = present.select(*scope, "_order").join(orders, scope).where("_order <> _made").select(*scope).distinct()

@@ -1,0 +1,57 @@
+"""Time windows of a group flow: each row of the source is in the windows that contain its time (`tidegate.spec.time_windows`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.errors import SpecError
+from tidegate.spec.time_windows import WINDOW_START
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.context import FlowContext
+
+
+def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
+    """Each row once per window that contains it, with ``window_start`` and ``_window``, 0 for the first; all rows without windows.
+
+    Raises:
+        SpecError: The rows lack the column of the time.
+    """
+    from pyspark.sql import functions as F
+
+    windows = context.flow.target.windows
+    if windows is None:
+        return rows
+    if windows.time not in rows.columns:
+        raise SpecError(
+            f"flow {context.flow.name!r}: its source has no column {windows.time!r}, which its time windows need; "
+            "correct time=… in the declaration"
+        )
+    seconds, every = F.unix_seconds(windows.time), windows.every_seconds
+    last = seconds - F.pmod(seconds, F.lit(every))
+    starts = F.sequence(last, last - windows.length_seconds + every, F.lit(-every))
+    # NULL is a group like any other: rows without time are kept.
+    exploded = rows.drop(WINDOW_START).select("*", F.posexplode_outer(starts).alias("_window", WINDOW_START))
+    return exploded.withColumns(
+        {WINDOW_START: F.timestamp_seconds(WINDOW_START), "_window": F.coalesce("_window", F.lit(0))}
+    )
+
+
+def is_first(rows: DataFrame) -> Column:
+    """Whether a row stands for its row of the source, which counts once, in however many windows it is."""
+    from pyspark.sql import functions as F
+
+    return F.col("_window") == 0 if "_window" in rows.columns else F.lit(True)
+
+
+def between(context: FlowContext, key: str, first: object, last: object) -> Column:
+    """The predicate on the source that holds for the rows of groups with keys from ``first`` to ``last``."""
+    from pyspark.sql import functions as F
+
+    windows = context.flow.target.windows
+    if windows is None or key != WINDOW_START:
+        return F.col(key).between(F.lit(first), F.lit(last))
+    end = F.lit(last) + F.expr(f"INTERVAL {windows.length_seconds} SECONDS")
+    return (F.col(windows.time) >= F.lit(first)) & (F.col(windows.time) < end)
