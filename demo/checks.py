@@ -110,10 +110,10 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
 
     Args:
         layout: The lake.
-        pipeline: Flights or clickstream, with the flows bronze, silver and gold.
+        pipeline: Flights or clickstream: the flows bronze and silver, then those whose tables the answer has by their name.
         answer: From `demo.recompute`.
     """
-    bronze, silver, gold = (table(layout.table(flow.target.name)) for flow in pipeline.flows)
+    bronze, silver, *others = (table(layout.table(flow.target.name)) for flow in pipeline.flows)
     keys = pipeline.flow("silver").target.keys
     refused = table(layout.quarantine(pipeline.name, "silver"))
     bad_files = _paths(table(layout.quarantine(pipeline.name, "bronze")))
@@ -124,7 +124,10 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
         ("the same records are in quarantine", "quarantined", ("_row_id",), refused, "true"),
         ("silver equals the recomputation", "silver", _columns(answer, "silver"), silver, "NOT _deleted"),
         ("the same keys are deleted", "silver", keys, silver, "_deleted"),
-        ("gold equals the recomputation", "gold", _columns(answer, "gold"), gold, "true"),
+        *(
+            (f"{flow.name} equals the recomputation", flow.name, _columns(answer, flow.name), rows, "true")
+            for flow, rows in zip(pipeline.flows[2:], others, strict=True)
+        ),
     )
     checks = []
     for what, of, columns, rows, where in compared:

@@ -31,3 +31,14 @@ QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY sequence DESC, _at1 DE
 CREATE TABLE gold AS
 SELECT page, hour, count(*) AS views, count(DISTINCT user_id) AS users, max(seconds) AS longest_stay
 FROM silver WHERE NOT _deleted GROUP BY ALL;
+
+CREATE TABLE sessions AS
+WITH views AS (
+    SELECT *, coalesce(occurred_at - lag(occurred_at) OVER of_user > INTERVAL 30 MINUTE, true) AS begins
+    FROM silver WHERE NOT _deleted WINDOW of_user AS (PARTITION BY user_id ORDER BY occurred_at, event_id)
+), numbered AS (
+    SELECT *, count_if(begins) OVER (PARTITION BY user_id ORDER BY occurred_at, event_id) AS session FROM views
+)
+SELECT user_id, min(occurred_at) AS started_at, max(occurred_at) AS ended_at, count(*) AS pages,
+       (epoch_us(max(occurred_at)) - epoch_us(min(occurred_at))) / 1000000 AS seconds, count(*) = 1 AS bounce
+FROM numbered GROUP BY user_id, session;

@@ -8,7 +8,7 @@ a connection with these tables:
 - ``quarantined(_row_id)``: records that break a type, a NOT NULL or an expectation;
 - ``filtered(_row_id)``: records that a named rule filters;
 - ``silver``: the columns of the silver table that the transform produces, and ``_deleted``;
-- ``gold``: the columns of the gold table.
+- ``gold``, and for clickstream ``sessions``: the columns of these tables.
 """
 
 from __future__ import annotations

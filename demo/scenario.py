@@ -28,6 +28,10 @@ BUSIEST = (
     "SELECT page, strftime(hour, '%Y-%m-%d %H:00') AS hour, views, users, longest_stay FROM gold"
     " ORDER BY views DESC, page, gold.hour LIMIT 4"
 )
+SESSIONS = (
+    "SELECT strftime(started_at, '%Y-%m-%d %H:00') AS hour, count(*) AS sessions, round(avg(pages), 1) AS mean_pages,"
+    " round(avg(seconds) / 60, 1) AS mean_minutes, count_if(bounce) AS bounces FROM gold GROUP BY 1 ORDER BY 1 LIMIT 4"
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class Scenario:
         self._storm("the day of the snowstorm, as first published")
         self._print(clickstream)
         self._busiest("the busiest pages and hours")
+        self._sessions("by the hour in which they began")
 
     def second_wave(self) -> None:
         """The next days, a correction, a late file, and broken files and messages."""
@@ -108,6 +113,7 @@ class Scenario:
         self._storm("the same day after the correction: every delay is seven minutes longer")
         self._print(clickstream)
         self._busiest("the same after corrections and deletions")
+        self._sessions("the same: late views join sessions, deletions take them apart")
 
     def third_wave(self) -> None:
         """No input; the runs start no JVM."""
@@ -190,6 +196,9 @@ class Scenario:
 
     def _busiest(self, title: str) -> None:
         output.gold(self.console, self.services.layout, "gold.page_views", BUSIEST, title)
+
+    def _sessions(self, title: str) -> None:
+        output.gold(self.console, self.services.layout, "gold.sessions", SESSIONS, title)
 
 
 def run_demo(project: Path, folder: Path, console: Console, length: Length = FULL) -> bool:

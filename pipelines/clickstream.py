@@ -1,4 +1,4 @@
-"""Page views of a web shop: a Kafka topic into a table per event and counts per page and hour."""
+"""Page views of a web shop: a Kafka topic into a table per event, counts per page and hour, and sessions per user."""
 
 from tidegate.spec import ChangeFeed, Flow, Gate, KafkaSource, Pipeline, Table
 
@@ -31,6 +31,12 @@ pipeline = Pipeline(
             source=ChangeFeed("silver.clicks"),
             transform="clickstream:page_views",
             target=Table("gold.page_views", keys=("page", "hour")),
+        ),
+        Flow(
+            name="sessions",
+            source=ChangeFeed("silver.clicks"),
+            transform="clickstream:sessions",
+            target=Table("gold.sessions", keys=("user_id", "started_at"), replace_by=("user_id",)),
         ),
     ),
 )

@@ -5,6 +5,8 @@ from pyspark.sql import functions as F
 
 PROBE = "uptime-probe"
 """The user agent of the shop's availability check, whose requests are not page views."""
+PAUSE = "30 minutes"
+"""A visitor who views no page for longer than this begins a new session with the next one."""
 
 
 def clean(rows: DataFrame) -> DataFrame:
@@ -38,3 +40,16 @@ def page_views(rows: DataFrame) -> DataFrame:
         F.count_distinct("user_id").alias("users"),
         F.max("seconds").alias("longest_stay"),
     )
+
+
+def sessions(rows: DataFrame) -> DataFrame:
+    """One row per session of a user: its first and last view, page views, duration in seconds, and whether it is a bounce."""
+    first, last = F.min("occurred_at"), F.max("occurred_at")
+    made = rows.groupBy("user_id", F.session_window("occurred_at", PAUSE)).agg(
+        first.alias("started_at"),
+        last.alias("ended_at"),
+        F.count("*").alias("pages"),
+        ((F.unix_micros(last) - F.unix_micros(first)) / 1_000_000).alias("seconds"),
+        (F.count("*") == 1).alias("bounce"),
+    )
+    return made.drop("session_window")

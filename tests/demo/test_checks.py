@@ -41,6 +41,7 @@ def lake(tmp_path: Path) -> Layout:
         (layout.table("bronze.clicks"), "ids"),
         (layout.table("silver.clicks"), "silver"),
         (layout.table("gold.page_views"), "gold"),
+        (layout.table("gold.sessions"), "sessions"),
     ):
         put(path, answer.sql(f"FROM {of}").to_arrow_table())
     put(layout.quarantine("clickstream", "silver"), answer.sql("FROM quarantined").to_arrow_table())
@@ -58,7 +59,7 @@ def failed(layout: Layout) -> list[str]:
 
 
 def test_a_correct_lake_passes_every_check(lake: Layout) -> None:
-    assert len(checks.exactly_once(lake, CLICKS, recompute.clickstream(MESSAGES))) == 5
+    assert len(checks.exactly_once(lake, CLICKS, recompute.clickstream(MESSAGES))) == 6
     assert failed(lake) == []
 
 

@@ -96,6 +96,20 @@ def test_views_are_counted_per_page_and_hour() -> None:
     assert count(answer, "filtered") == 1
 
 
+def test_views_of_a_user_with_at_most_half_an_hour_between_them_are_a_session() -> None:
+    times = ("08:00:00", "08:30:00", "09:00:01", "09:05:00")
+    events = [click(number, 1, occurred_at=f"2026-03-02T{time}Z") for number, time in enumerate(times)]
+    answer = recompute.clickstream([*events, click(9, 1, user_id="u2")])
+    sessions = answer.execute(
+        "SELECT user_id, strftime(started_at, '%H:%M'), pages, seconds, bounce FROM sessions ORDER BY ALL"
+    ).fetchall()
+    assert sessions == [
+        ("u1", "08:00", 2, 1800.0, False),
+        ("u1", "09:00", 2, 299.0, False),
+        ("u2", "08:10", 1, 0.0, True),
+    ]
+
+
 def test_an_older_version_after_a_deletion_has_no_effect() -> None:
     answer = recompute.clickstream([click(1, 3, "delete"), click(1, 1), click(1, 2)])
     assert answer.execute("SELECT event_id, sequence, _deleted FROM silver").fetchall() == [("e1", 3, True)]

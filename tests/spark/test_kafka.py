@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
 PROJECT = Path(__file__).parents[2]
 SILVER = ["event_id", "sequence", "kind", "hour", "user_id", "page", "seconds"]
+SESSIONS = ["user_id", "started_at", "ended_at", "pages", "seconds", "bounce"]
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,7 @@ def expect_the_result_of_duckdb(clicks: Deployment) -> None:
         recompute.differences(expected, "gold", ["page", "hour", "views", "users"], clicks.table("gold.page_views"))
         == 0
     )
+    assert recompute.differences(expected, "sessions", SESSIONS, clicks.table("gold.sessions")) == 0
 
 
 @pytest.mark.nightly
@@ -74,16 +76,16 @@ def test_two_waves_with_duplicates_disorder_and_deletes_equal_the_result_of_duck
     topic = topic_of(clicks)
     clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=500), topic)
     first = clicks.run("clickstream")
-    assert [flow.error for flow in first.flows] == [None, None, None]
+    assert [flow.error for flow in first.flows] == [None] * 4
     assert len(first.flow("bronze").batches) > 1, "bounded by maxOffsetsPerTrigger"
     clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_two(views=100, already=500), topic)
 
     second = clicks.run("clickstream")
 
-    assert [flow.error for flow in second.flows] == [None, None, None]
+    assert [flow.error for flow in second.flows] == [None] * 4
     assert min(first.flow("silver").total("deduplicated"), second.flow("silver").total("deduplicated")) > 0
     expect_the_result_of_duckdb(clicks)
-    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
+    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle"] * 4
 
 
 @pytest.mark.nightly
@@ -162,7 +164,7 @@ def test_after_a_kill_between_target_and_ledger_every_message_is_stored_once(
 
         report = clicks.run("clickstream")
 
-        assert [flow.error for flow in report.flows] == [None, None, None]
+        assert [flow.error for flow in report.flows] == [None] * 4
         expect_the_result_of_duckdb(clicks)
 
 
@@ -209,9 +211,9 @@ def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
         clicks_feed.produce(clicks.environment.kafka, messages, topic_of(clicks))
 
     send(1)
-    assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
+    assert [flow.error for flow in clicks.run("clickstream").flows] == [None] * 4
     send(2)
-    assert [flow.error for flow in clicks.run("clickstream").flows] == [None, None, None]
+    assert [flow.error for flow in clicks.run("clickstream").flows] == [None] * 4
     declared = pipelines.clickstream.pipeline
     topics.recreate(broker, topic_of(clicks), clicks_feed.PARTITIONS)
     send(3)
@@ -223,7 +225,7 @@ def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
 
     report = clicks.run("clickstream")
 
-    assert [flow.error for flow in report.flows] == [None, None, None]
+    assert [flow.error for flow in report.flows] == [None] * 4
     assert (report.flow("bronze").total("written"), report.flow("bronze").total("already_read")) == (2, 0)
     rows = clicks.table("bronze.clicks").to_pylist()
     ids = [row["_row_id"] for row in rows]
@@ -234,7 +236,7 @@ def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
     quarantined = clicks.quarantined("silver", "clickstream").to_pylist()
     assert len({row["_row_id"] for row in quarantined}) == len(quarantined) == 3
     assert {row["_row_id"] for row in quarantined} <= set(ids)
-    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle", "idle", "idle"]
+    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle"] * 4
 
 
 @pytest.mark.nightly

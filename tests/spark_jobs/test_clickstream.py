@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -63,3 +63,16 @@ def test_views_and_distinct_users_are_counted_per_page_and_hour(spark: SparkSess
     frame = spark.createDataFrame(rows, "page STRING, hour TIMESTAMP, user_id STRING, seconds DOUBLE")
     counts = clickstream.page_views(frame).orderBy("hour").select("page", "views", "users", "longest_stay").collect()
     assert [tuple(row) for row in counts] == [("/a", 3, 2, 9.0), ("/a", 1, 1, None)]
+
+
+def test_views_of_a_user_with_at_most_half_an_hour_between_them_are_a_session(spark: SparkSession) -> None:
+    start = datetime(2026, 3, 2, 8)
+    minutes = {"u1": (0, 30, 60.25, 65), "u2": (10,)}
+    rows = [(user, start + timedelta(minutes=minute)) for user, times in minutes.items() for minute in times]
+    made = clickstream.sessions(spark.createDataFrame(rows, "user_id STRING, occurred_at TIMESTAMP"))
+    columns = ("user_id", "started_at", "ended_at", "pages", "seconds", "bounce")
+    assert [tuple(row[name] for name in columns) for row in made.orderBy("user_id", "started_at").collect()] == [
+        ("u1", start, start + timedelta(minutes=30), 2, 1800.0, False),
+        ("u1", start + timedelta(minutes=60.25), start + timedelta(minutes=65), 2, 285.0, False),
+        ("u2", start + timedelta(minutes=10), start + timedelta(minutes=10), 1, 0.0, True),
+    ]
