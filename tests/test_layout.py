@@ -32,6 +32,18 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     assert layout.ops("flights", "ledger") == lake / "_ops/flights/ledger"
 
 
+def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layout: Layout) -> None:
+    tables = {
+        "silver.flights": layout.table("silver.flights"),
+        "quarantine.flights.silver": layout.quarantine("flights", "silver"),
+        "ops.flights.ledger": layout.ops("flights", "ledger"),
+    }
+    for path in (*tables.values(), layout.staging("flights", "silver", 2, 0)):
+        (path / "_delta_log").mkdir(parents=True)
+    layout.table("gold.delays").mkdir(parents=True)
+    assert layout.delta_tables() == tables
+
+
 def test_a_lease_has_a_lock_file_and_an_owner_file(layout: Layout) -> None:
     lease = layout.lease("checkpoint:flights/silver")
     assert lease.parent == layout.lake / "leases" == layout.lease_owner("checkpoint:flights/silver").parent

@@ -62,6 +62,18 @@ class Layout:
         layer, _, table = name.partition(".")
         return self.lake / "tables" / layer / table
 
+    def delta_tables(self) -> dict[str, Path]:
+        """The Delta tables that exist, by the names under which they are queried.
+
+        ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, ``ops.<pipeline>.<table>``. Those in staging are left out.
+        """
+        roots = {"": self.lake / "tables", "quarantine.": self.lake / "quarantine", "ops.": self.lake / "_ops"}
+        return {
+            f"{prefix}{log.parent.parent.name}.{log.parent.name}": log.parent
+            for prefix, root in roots.items()
+            for log in sorted(root.glob("*/*/_delta_log"))
+        }
+
     def quarantine(self, pipeline: str, flow: str) -> Path:
         """The quarantine table of a flow (Delta)."""
         return self.lake / "quarantine" / pipeline / flow

@@ -48,6 +48,7 @@ _COMMANDS = {
     "new": "Create a pipeline that is ready to run.",
     "checkpoint": "Show every checkpoint of a pipeline.",
     "ledger": "Show the last ledger lines.",
+    "query": "Query the tables of the lake with SQL.",
     "docs": "Export the pages about a pipeline's batches.",
     "version": "Show the versions of Tidegate and its main dependencies.",
     "quarantine": "Quarantine entries: list them, replay them through today's rules, or close them.",

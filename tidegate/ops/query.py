@@ -1,18 +1,81 @@
-"""Queries one Delta table with delta-rs and DuckDB. Starts no JVM, and does not import pyarrow or pandas, which takes a second."""
+"""Queries Delta tables with delta-rs and DuckDB. Starts no JVM, and does not import pyarrow or pandas, which takes a second.
+
+DuckDB reads Delta tables with an extension that it fetches when it is first used. Here delta-rs reads the tables, with deletion
+vectors, mapped and partition columns, and DuckDB is given its Arrow batches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.ops import store
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
+
+_SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+"""Nothing is fetched at run time."""
+
+
+class Scan:
+    """A Delta table for DuckDB's ``register``: each scan of a query reads it anew, so a query may use it several times.
+
+    Args:
+        columns: Those to read; all by default.
+        where: DataFusion's SQL: the rows to read. delta-rs skips files by it.
+    """
+
+    def __init__(self, table: DeltaTable, columns: Sequence[str] | None = None, where: str = "true") -> None:
+        self.table = table
+        self.columns = column_names(table) if columns is None else tuple(columns)
+        self.where = where
+        self.needed: Collection[str] | None = None
+        """If set, all other columns are NULL and are not read."""
+
+    def __arrow_c_schema__(self) -> object:
+        return self._batches().schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._batches().__arrow_c_stream__(requested_schema)
+
+    def _batches(self) -> Any:
+        """Arrow's batches, which are read when they are taken."""
+        from deltalake import QueryBuilder
+
+        selected = ", ".join(self._expression(column) for column in self.columns)
+        return (
+            QueryBuilder().register("source", self.table).execute(f"SELECT {selected} FROM source WHERE {self.where}")
+        )
+
+    def _expression(self, column: str) -> str:
+        name = quoted(column)
+        if self.needed is None or column in self.needed:
+            return name
+        # A NULL of the column's type.
+        return f"CASE WHEN false THEN {name} END AS {name}"
+
+
+def connect() -> DuckDBPyConnection:
+    """A database in memory, in UTC, which reads and fetches nothing by itself. Close it."""
+    import duckdb
+
+    connection = duckdb.connect(config=dict(_SETTINGS))
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def column_names(table: DeltaTable) -> tuple[str, ...]:
+    """The names of a table's columns."""
+    return tuple(field.name for field in table.schema().fields)
 
 
 def columns(path: Path) -> tuple[str, ...]:
     """The names of a table's columns; none when there is no table."""
     table = store.open_table(path)
-    return () if table is None else tuple(field.name for field in table.schema().fields)
+    return () if table is None else column_names(table)
 
 
 def query(
@@ -28,14 +91,17 @@ def query(
     table = store.open_table(path)
     if table is None:
         return []
-    import duckdb
-    from deltalake import QueryBuilder
+    with connect() as connection:
+        connection.register("delta_table", Scan(table, columns, where))
+        return rows_of(connection.execute(sql, values))
 
-    selected = ", ".join(f'"{column}"' for column in columns)
-    rows = QueryBuilder().register("source", table).execute(f"SELECT {selected} FROM source WHERE {where}")
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("delta_table", rows)
-        cursor = connection.execute(sql, values)
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+def rows_of(cursor: DuckDBPyConnection) -> list[dict[str, Any]]:
+    """All rows of an executed query, by the names of its columns."""
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

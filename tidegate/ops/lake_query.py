@@ -1,0 +1,184 @@
+"""SQL over all tables of a lake, by the names that users know: ``silver.flights``, ``quarantine.flights.silver``. Reads only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import RequestError
+from tidegate.ops import query, store
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
+
+    from tidegate.layout import Layout
+
+_SCAN = "PYTHON_ARROW_SCAN"
+"""What DuckDB's plans call a `query.Scan`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """An executed query, whose rows have not been fetched."""
+
+    cursor: DuckDBPyConnection
+    columns: tuple[str, ...]
+    tombstones: tuple[str, ...]
+    """The tables it reads that have rows of deleted keys, if it does not name their column ``_deleted``."""
+
+
+@contextmanager
+def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[Result]:
+    """Execute one query; its rows can be fetched inside the ``with``.
+
+    Args:
+        layout: The lake.
+        sql: One statement of DuckDB's SQL that only reads.
+        versions: The version of a table to read, by the table's name; the newest for all others.
+
+    Raises:
+        RequestError: A table or a version does not exist, or the query is wrong.
+    """
+    import duckdb
+
+    known = layout.delta_tables()
+    for name in versions.keys() - known.keys():
+        raise RequestError(f"--at {name}={versions[name]}: the lake has no table {name!r}. {_existing(layout)}")
+    named = {name: path for name, path in known.items() if _names(sql, name)}
+    for name in versions.keys() - named.keys():
+        raise RequestError(f"--at {name}={versions[name]}: the query does not read {name!r}.")
+    with TemporaryDirectory(prefix="tidegate-query-") as folder, query.connect() as connection:
+        connection.execute(f"SET temp_directory = '{folder}'")
+        scans = {name: query.Scan(_open(layout, name, versions.get(name))) for name in named}
+        for catalog in sorted({name.split(".")[0] for name in scans if name.count(".") == 2}):
+            connection.execute(f"ATTACH ':memory:' AS {query.quoted(catalog)}")
+        connection.execute("SET enable_external_access = false")
+        for name, scan in scans.items():
+            _create_view(connection, name, scan)
+        try:
+            _check_statement(connection, sql)
+            needed = _needed_columns(connection, sql, scans.values())
+            for scan in scans.values():
+                scan.needed = needed
+            cursor = connection.execute(sql)
+        except duckdb.Error as error:
+            hint = f" {_existing(layout)}" if "Table with name" in str(error) else ""
+            raise RequestError(_sentence(error) + hint) from None
+        yield Result(
+            cursor=cursor,
+            columns=tuple(column[0] for column in cursor.description or ()),
+            tombstones=()
+            if "_deleted" in sql
+            else tuple(name for name, scan in scans.items() if _keeps_tombstones(scan)),
+        )
+
+
+def fetched(result: Result, limit: int | None) -> Iterator[tuple[Any, ...]]:
+    """The rows of a query, one after another, at most so many.
+
+    Raises:
+        RequestError: A row cannot be computed, or a file of the version no longer exists.
+    """
+    import duckdb
+
+    left = limit
+    try:
+        while rows := result.cursor.fetchmany(1024 if left is None else min(left, 1024)):
+            yield from rows
+            left = None if left is None else left - len(rows)
+    except duckdb.Error as error:
+        raise RequestError(_sentence(error)) from None
+
+
+def _names(sql: str, table: str) -> bool:
+    """Whether the table's name occurs in the query; one in a literal or a comment costs only time."""
+    text = re.sub(r"\s*\.\s*", ".", sql.replace('"', "")).lower()
+    return re.search(rf"(?<!\w){re.escape(table.lower())}(?!\w)", text) is not None
+
+
+def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    path = layout.delta_tables()[name]
+    table = store.open_table(path)
+    if table is None:
+        raise RequestError(f"table {name!r} has no version yet: its first commit is not complete. Try again later.")
+    if version is None or version == table.version():
+        return table
+    try:
+        return DeltaTable(str(path), version=version)
+    except (DeltaError, OverflowError):
+        raise RequestError(
+            f"--at {name}={version}: that version does not exist, or its log was cleaned up; the newest is {table.version()}."
+        ) from None
+
+
+def _create_view(connection: DuckDBPyConnection, name: str, scan: query.Scan) -> None:
+    *schema, table = name.split(".")
+    parent = ".".join(map(query.quoted, schema))
+    connection.register(name, scan)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {parent}")
+    connection.execute(f"CREATE VIEW {parent}.{query.quoted(table)} AS FROM temp.main.{query.quoted(name)}")
+
+
+def _check_statement(connection: DuckDBPyConnection, sql: str) -> None:
+    import duckdb
+
+    statements = connection.extract_statements(sql)
+    reads = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+    if len(statements) != 1 or statements[0].type not in reads:
+        raise RequestError(
+            "only one SELECT is allowed (or FROM, WITH, DESCRIBE, SUMMARIZE, EXPLAIN): a query reads the lake and writes nothing."
+        )
+
+
+def _needed_columns(connection: DuckDBPyConnection, sql: str, scans: Collection[query.Scan]) -> frozenset[str] | None:
+    """The columns that the plan of a query reads from any table; None if that is not certain, so that all are read."""
+    import duckdb
+
+    try:
+        planned = connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchone()
+    except duckdb.Error:
+        # The query is wrong, which its execution reports, or of a form that has no plan, such as DESCRIBE.
+        return None
+    columns = frozenset(column for scan in scans for column in scan.columns)
+    projected = list(_projections(json.loads(planned[1]))) if planned is not None else []
+    # The plan names a field of a struct as column.field.
+    read = [{column for column in columns if f"{each}.".startswith(f"{column}.")} for each in projected]
+    return frozenset().union(*read) if read and all(read) else None
+
+
+def _projections(nodes: list[dict[str, Any]]) -> Iterator[str]:
+    for node in nodes:
+        if node["name"].strip() == _SCAN:
+            projections = node["extra_info"].get("Projections", [])
+            yield from [projections] if isinstance(projections, str) else projections
+            yield from node["extra_info"].get("Filters", [])
+        yield from _projections(node["children"])
+
+
+def _keeps_tombstones(scan: query.Scan) -> bool:
+    if "_deleted" not in scan.columns:
+        return False
+    with query.connect() as connection:
+        connection.register("deleted", query.Scan(scan.table, ["_deleted"], "_deleted"))
+        return connection.execute("FROM deleted LIMIT 1").fetchone() is not None
+
+
+def _sentence(error: Exception) -> str:
+    """DuckDB's message without the excerpt of the query."""
+    message = re.split(r"\n\s*LINE \d+:", str(error))[0]
+    return f"the query failed: {' '.join(message.split()).rstrip('.')}."
+
+
+def _existing(layout: Layout) -> str:
+    names = sorted(layout.delta_tables())
+    has = f"The lake has: {', '.join(names)}" if names else f"The lake at {layout.lake} has no tables yet"
+    return f"{has}. A table exists when its flow has written it: tidegate run NAME."
