@@ -147,6 +147,10 @@ class BatchRecord:
     """The Delta version that this batch committed, if any."""
     source_versions: Mapping[str, int] = field(default_factory=dict)
     """The version of each source table from which groups were computed."""
+    suite_fingerprint: str | None = None
+    """Of the flow's suite when the batch was split; None without a gate, and for a line that is not about rows of a batch."""
+    code_fingerprint: str | None = None
+    """Of the module of the flow's transform, likewise."""
     undoes: str | None = None
     """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
     seconds: float = 0.0

@@ -17,7 +17,7 @@ IMPORTED = (
     *("confluent_kafka.admin", "croniter", "deltalake", "duckdb", "pendulum.locales.en.locale", "pyarrow"),
     *("pyarrow.dataset", "pydantic.fields", "rich.console", "rich.table"),
     *(f"tidegate.cli.{name}" for name in ("alerts", "checkpoint", "contract", "docs", "expectations", "flow", "lag")),
-    *(f"tidegate.cli.{name}" for name in ("ledger", "new", "quarantine", "query", "replay", "version")),
+    *(f"tidegate.cli.{name}" for name in ("ledger", "new", "quarantine", "query", "replay", "trace", "version")),
     *("tidegate.quarantine.decision", "tidegate.status.status_cache"),
 )
 

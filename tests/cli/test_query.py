@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tests.cli.project import Project
-from tidegate.cli.query import _plain, _text
+from tidegate.cli.values import plain, text
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_json_has_every_row_with_plain_values(lake: Project) -> None:
     assert (len(limited["rows"]), limited["complete"]) == (1, False)
 
 
-def test_csv_tells_null_from_the_empty_text(lake: Project) -> None:
+def test_csv_tells_null_from_the_emptytext(lake: Project) -> None:
     result = lake.run("query", "SELECT name, empty, NULL AS nothing, amount FROM silver.orders", "--csv")
     assert result.out == 'name,empty,nothing,amount\n"a, ""b""\nc","",,1.50\n,,,\n'
     assert next(csv.DictReader(io.StringIO(result.out)))["name"] == 'a, "b"\nc'
@@ -95,7 +95,7 @@ def test_an_empty_project_has_no_tables(project: Project) -> None:
 
 
 def test_values_that_json_does_not_have_are_texts() -> None:
-    assert _plain(math.inf) == "inf"
-    assert _plain({1: b"text", "raw": b"\xff"}) == {"1": "text", "raw": "\\xff"}
-    assert _text({"a": None, "b": [True]}) == '{"a": null, "b": [true]}'
-    assert json.loads(_text([1.5])) == [1.5]
+    assert plain(math.inf) == "inf"
+    assert plain({1: b"text", "raw": b"\xff"}) == {"1": "text", "raw": "\\xff"}
+    assert text({"a": None, "b": [True]}) == '{"a": null, "b": [true]}'
+    assert json.loads(text([1.5])) == [1.5]

@@ -17,10 +17,21 @@ from tidegate.layout import Layout
 from tidegate.ops import lake_query, query
 
 
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    """A lake that tests only read."""
+    return made(tmp_path_factory.mktemp("lake"))
+
+
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def changing(tmp_path: Path) -> Layout:
+    """The same lake for one test."""
+    return made(tmp_path)
+
+
+def made(folder: Path) -> Layout:
     """A lake with a table of flights by day, airlines, one quarantine table and one ledger."""
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    layout = Layout(folder / "lake", folder / "landing")
     write(
         layout.table("silver.flights"),
         {
@@ -118,10 +129,10 @@ def test_the_columns_that_a_query_needs_are_read(layout: Layout, sql: str, expec
     assert expected is None or actual == sorted(expected, key=repr)
 
 
-def test_a_table_is_read_at_a_version(layout: Layout) -> None:
-    write(layout.table("gold.airlines"), {"number": [2], "name": ["Late"]})
-    assert rows(layout, "SELECT count(*) FROM gold.airlines") == [(3,)]
-    assert rows(layout, "SELECT count(*) FROM gold.airlines", gold__airlines=0) == [(2,)]
+def test_a_table_is_read_at_a_version(changing: Layout) -> None:
+    write(changing.table("gold.airlines"), {"number": [2], "name": ["Late"]})
+    assert rows(changing, "SELECT count(*) FROM gold.airlines") == [(3,)]
+    assert rows(changing, "SELECT count(*) FROM gold.airlines", gold__airlines=0) == [(2,)]
 
 
 @pytest.mark.parametrize(
@@ -145,11 +156,11 @@ def test_what_is_wrong_is_said(layout: Layout, sql: str, at: dict[str, int], wor
     assert "LINE" not in caught.value.message
 
 
-def test_a_version_whose_files_were_removed_is_an_error(layout: Layout) -> None:
-    for file in layout.table("gold.airlines").glob("*.parquet"):
+def test_a_version_whose_files_were_removed_is_an_error(changing: Layout) -> None:
+    for file in changing.table("gold.airlines").glob("*.parquet"):
         file.unlink()
     with pytest.raises(RequestError, match="the query failed"):
-        rows(layout, "FROM gold.airlines")
+        rows(changing, "FROM gold.airlines")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +180,7 @@ def test_a_version_whose_files_were_removed_is_an_error(layout: Layout) -> None:
     ],
 )
 def test_a_query_reads_only_tables_and_writes_nothing(layout: Layout, tmp_path: Path, sql: str) -> None:
-    secret = [{"a": 1}]  # a variable of Python, which DuckDB could find
+    secret = [{"a": 1}]  # a variable of Python, which DuckDB could read
     (tmp_path / "secret.csv").write_text("a\n1\n")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(RequestError):
@@ -188,18 +199,18 @@ def test_nothing_is_fetched_from_the_network(layout: Layout, monkeypatch: pytest
     assert rows(layout, "SELECT day::DATE, now() > '2020-01-01' FROM silver.flights WHERE number = 1")[0][1] is True
 
 
-def test_tables_with_rows_of_deleted_keys_are_named_unless_the_query_considers_them(layout: Layout) -> None:
+def test_tables_with_rows_of_deleted_keys_are_named_unless_the_query_considers_them(changing: Layout) -> None:
     def named(sql: str) -> tuple[str, ...]:
-        with lake_query.execute(layout, sql, {}) as result:
+        with lake_query.execute(changing, sql, {}) as result:
             return result.tombstones
 
     assert named("SELECT count(*) FROM silver.flights, gold.airlines") == ("silver.flights",)
     assert named("SELECT count(*) FROM silver.flights WHERE NOT _deleted") == ()
-    DeltaTable(str(layout.table("silver.flights"))).delete("_deleted")
+    DeltaTable(str(changing.table("silver.flights"))).delete("_deleted")
     assert named("SELECT count(*) FROM silver.flights") == ()
 
 
-def test_a_lake_without_tables_says_so(layout: Layout) -> None:
-    shutil.rmtree(layout.lake)
+def test_a_lake_without_tables_says_so(changing: Layout) -> None:
+    shutil.rmtree(changing.lake)
     with pytest.raises(RequestError, match="has no tables yet"):
-        rows(layout, "FROM silver.flights")
+        rows(changing, "FROM silver.flights")

@@ -49,6 +49,7 @@ _COMMANDS = {
     "checkpoint": "Show every checkpoint of a pipeline.",
     "ledger": "Show the last ledger lines.",
     "query": "Query the tables of the lake with SQL.",
+    "trace": "Follow a row to the records that made it, or a record to every table.",
     "docs": "Export the pages about a pipeline's batches.",
     "version": "Show the versions of Tidegate and its main dependencies.",
     "quarantine": "Quarantine entries: list them, replay them through today's rules, or close them.",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
 from itertools import chain, islice
 from typing import Annotated, Any
 
@@ -14,6 +12,7 @@ import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
+from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import lake_query, store
@@ -62,7 +61,7 @@ def query(
         rows = lake_query.fetched(result, None if limit is None else limit + 1)
         more = _write(result.columns, rows, limit, "json" if as_json else "csv" if as_csv else "table")
     notes = []
-    if more:
+    if more and limit is not None:
         notes.append(f"there are more than {formatting.count(limit, 'row')}; --limit ROWS shows more")
     for name in result.tombstones:
         notes.append(f"{name} has rows of deleted keys: add WHERE NOT _deleted to leave them out")
@@ -117,16 +116,16 @@ def _csv_field(value: Any) -> str:
     """A field by RFC 4180. Python's writer cannot tell NULL from the empty text before 3.12."""
     if value is None:
         return ""
-    text = _text(value)
-    needs_quotes = not text or any(character in text for character in ',"\r\n')
-    return '"' + text.replace('"', '""') + '"' if needs_quotes else text
+    field = text(value)
+    needs_quotes = not field or any(character in field for character in ',"\r\n')
+    return '"' + field.replace('"', '""') + '"' if needs_quotes else field
 
 
 def _write_json(columns: Sequence[str], shown: Iterable[tuple[Any, ...]], rows: Iterator[tuple[Any, ...]]) -> bool:
     print(f'{{"format": 1, "columns": {json.dumps(columns, ensure_ascii=False)}, "rows": [', end="")
     separator = "\n"
     for row in shown:
-        print(separator + json.dumps([_plain(value) for value in row], ensure_ascii=False), end="")
+        print(separator + json.dumps([plain(value) for value in row], ensure_ascii=False), end="")
         separator = ",\n"
     more = next(rows, None) is not None
     print(f'\n], "complete": {json.dumps(not more)}}}')
@@ -134,7 +133,7 @@ def _write_json(columns: Sequence[str], shown: Iterable[tuple[Any, ...]], rows: 
 
 
 def _write_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    cells = [["NULL" if value is None else _shortened(_text(value)) for value in row] for row in rows]
+    cells = [["NULL" if value is None else _shortened(text(value)) for value in row] for row in rows]
     out = console.console()
     widths = [
         max(len(name), *(len(row[index]) for row in cells)) if cells else len(name)
@@ -157,35 +156,3 @@ def _write_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Non
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
-
-
-def _text(value: Any) -> str:
-    """A value as text: instants in UTC with a Z, nested values as JSON, bytes as UTF-8 or in hexadecimal."""
-    plain = _plain(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    """A value for JSON. Decimals, days and instants are texts, and so are NaN and the infinities, which JSON does not have."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return _decoded(value)
-    if isinstance(value, dict):
-        return {str(_plain(key)): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return str(value)
-
-
-def _decoded(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return f"\\x{value.hex()}"

@@ -59,9 +59,9 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
         for catalog in sorted({name.split(".")[0] for name in scans if name.count(".") == 2}):
             connection.execute(f"ATTACH ':memory:' AS {query.quoted(catalog)}")
         connection.execute("SET enable_external_access = false")
-        for name, scan in scans.items():
-            _create_view(connection, name, scan)
         try:
+            for name, scan in scans.items():
+                _create_view(connection, name, scan)
             _check_statement(connection, sql)
             needed = _needed_columns(connection, sql, scans.values())
             for scan in scans.values():

@@ -106,6 +106,8 @@ def schema() -> pyarrow.Schema:
             ("rules", pa.map_(pa.string(), pa.int64())),
             ("target_version", pa.int64()),
             ("source_versions", pa.map_(pa.string(), pa.int64())),
+            ("suite_fingerprint", pa.string()),
+            ("code_fingerprint", pa.string()),
             ("undoes", pa.string()),
             ("seconds", pa.float64()),
             *_run_columns(),

@@ -140,6 +140,11 @@ class FlowContext:
         """The flow's quarantine table."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
 
+    def with_fingerprints(self, record: BatchRecord) -> BatchRecord:
+        """The record with the fingerprints of today's suite and transform."""
+        suite = None if self.gate is None else self.gate.suite.fingerprint
+        return replace(record, suite_fingerprint=suite, code_fingerprint=self.resolved.code_fingerprint() or None)
+
     def refreshed(self, ref: CheckpointRef) -> FlowContext:
         """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""
         context = replace(self, ref=ref)

@@ -70,6 +70,7 @@ def run_steps(
             if split is None:
                 return
             check_balance(context, split.prepared)
+            split = dataclasses.replace(split, prepared=context.with_fingerprints(split.prepared))
             txn = split.transaction(context.app_id)
             # 3. quarantine
             if not decision.quarantined:

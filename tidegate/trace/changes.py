@@ -1,0 +1,194 @@
+"""The changes of rows from a table's change feed, with the batch that made each: its run, suite and transform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate import identity
+from tidegate.ops import query, store
+from tidegate.probes import delta
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+
+_LINE = (
+    *("kind", "run_key", "mode", "requested_by", "suite_fingerprint", "code_fingerprint", "recorded_at"),
+    *("read", "deduplicated", "superseded", "filtered"),
+)
+_VERDICT = ("app_id", "batch_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "recorded_at")
+_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A line of the ledger, as far as it says who made a row and how."""
+
+    flow: str
+    app_id: str
+    batch_id: int
+    kind: str
+    at: str | None = None
+    run_key: str | None = None
+    mode: str | None = None
+    requested_by: str | None = None
+    suite: str | None = None
+    suite_fingerprint: str | None = None
+    code_fingerprint: str | None = None
+    outcome: str | None = None
+    """The gate's last verdict."""
+
+    @property
+    def label(self) -> str:
+        """``batch 3``, ``backfill 1``, ``replay 2``, ``swap``."""
+        return identity.label(self.app_id, self.batch_id, self.kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A change of a row in one commit of its table."""
+
+    version: int
+    kind: str
+    """``insert``, ``update_preimage``, ``update_postimage`` or ``delete``."""
+    at: str
+    row: dict[str, Any]
+    """The columns that were asked for."""
+    batch: Batch | None
+    """None for a commit that no batch of Tidegate made."""
+    staged: Batch | None = None
+    """Of a swap: the batch that wrote the row to staging, if the row says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The changes of some rows, oldest first."""
+
+    changes: tuple[Change, ...]
+    complete: bool
+    """Whether the feed can still be read from the table's first version on."""
+
+
+class Ledger:
+    """The batches of a flow by their transactions."""
+
+    def __init__(self, layout: Layout, pipeline: str, flow: str) -> None:
+        self._flow = flow
+        self._served: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._lines = self._read(layout.ops(pipeline, "ledger"), ("app_id", "batch_id", *_LINE))
+        self._verdicts = {
+            (line["app_id"], line["batch_id"]): line for line in self._read(layout.ops(pipeline, "verdicts"), _VERDICT)
+        }
+
+    def served(self, path: Path, first: int, last: int) -> list[tuple[int, int]]:
+        """`delta.served_ranges` of the flow's table, which opens the log of each version, once."""
+        key = (first, last)
+        if key not in self._served:
+            self._served[key] = delta.served_ranges(path, first, last)
+        return self._served[key]
+
+    def batch(self, app_id: str, batch_id: int, kind: str | None = None) -> Batch | None:
+        """The batch with this number; of one that was swapped in, the line of that kind."""
+        lines = [line for line in self._lines if (line["app_id"], line["batch_id"]) == (app_id, batch_id)]
+        chosen = [line for line in lines if (line["kind"] == "swap") == (kind == "swap")]
+        if not chosen:
+            return None
+        line, verdict = chosen[-1], self._verdicts.get((app_id, batch_id), {})
+        own = {} if line["kind"] == "swap" else verdict
+        return Batch(
+            flow=self._flow,
+            app_id=app_id,
+            batch_id=batch_id,
+            kind=line["kind"],
+            at=_instant(line["recorded_at"]),
+            run_key=line["run_key"],
+            mode=line["mode"],
+            requested_by=line["requested_by"],
+            suite=own.get("suite") or None,
+            suite_fingerprint=line["suite_fingerprint"] or own.get("suite_fingerprint") or None,
+            code_fingerprint=line["code_fingerprint"] or own.get("code_fingerprint") or None,
+            outcome=own.get("outcome"),
+        )
+
+    def lines(self, app_id: str, batch_id: int) -> list[dict[str, Any]]:
+        """The line of a batch with its counts; none if it is not recorded, or was empty."""
+        return [
+            line
+            for line in self._lines
+            if (line["app_id"], line["batch_id"]) == (app_id, batch_id) and line["kind"] != "swap"
+        ]
+
+    def staged_in(self, app_id: str, batch_id: int) -> Batch | None:
+        """The last batch of a transaction id up to this one: of a swap, one that built the table."""
+        numbers = [line["batch_id"] for line in self._lines if line["app_id"] == app_id and line["kind"] != "swap"]
+        earlier = [number for number in numbers if number <= batch_id]
+        return self.batch(app_id, max(earlier)) if earlier else None
+
+    def _read(self, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+        # Lines of an older Tidegate lack newer columns.
+        existing = [name for name in ("flow", *names) if name in query.columns(path)]
+        rows = query.query(path, existing, "FROM delta_table ORDER BY recorded_at", where=f"flow = '{self._flow}'")
+        return [{**dict.fromkeys(names), **row} for row in rows]
+
+
+def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:
+    """The changes of the rows that match a condition.
+
+    Args:
+        path: A Delta table with a change feed.
+        where: SQL of delta-rs.
+        columns: Columns of the rows to return; those that the table lacks are left out.
+        ledger: That of the flow that writes the table.
+        since: The first version.
+    """
+    table = store.open_table(path)
+    if table is None:
+        return History(changes=(), complete=True)
+    wanted = [name for name in columns if name in query.column_names(table)]
+    ranges = ledger.served(path, since, table.version())
+    changes: list[Change] = []
+    for first, last in ranges:
+        feed = table.load_cdf(first, last, columns=[*wanted, *_FEED], predicate=where)
+        with query.connect() as connection:
+            connection.register("feed", feed)
+            rows = query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
+        changes += [_change(path, row, wanted, ledger) for row in rows]
+    return History(changes=tuple(changes), complete=ranges == [(since, table.version())])
+
+
+def _change(path: Path, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> Change:
+    metadata = delta.commit_metadata(path, row["_commit_version"])
+    batch = staged = None
+    if "app_id" in metadata:
+        prepared = metadata.get("prepared") or {}
+        app_id, number = str(metadata["app_id"]), int(metadata["batch_id"])
+        batch = ledger.batch(app_id, number, prepared.get("kind")) or _unrecorded(app_id, number, prepared)
+        if batch.kind == "swap":
+            of_row = row.get("_batch_id")
+            staged = ledger.batch(app_id, of_row) if of_row is not None else ledger.staged_in(app_id, number)
+    return Change(
+        version=row["_commit_version"],
+        kind=row["_change_type"],
+        at=_instant(row["_commit_timestamp"]) or "",
+        row={name: row[name] for name in columns},
+        batch=batch,
+        staged=staged,
+    )
+
+
+def _unrecorded(app_id: str, number: int, prepared: dict[str, Any]) -> Batch:
+    """The batch of a commit whose ledger line is missing, because its run ended in between: from the commit itself."""
+    return Batch(
+        flow=str(prepared.get("flow", "")),
+        app_id=app_id,
+        batch_id=number,
+        kind=str(prepared.get("kind", "")),
+        suite_fingerprint=prepared.get("suite_fingerprint"),
+        code_fingerprint=prepared.get("code_fingerprint"),
+    )
+
+
+def _instant(value: Any) -> str | None:
+    return None if value is None else value.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

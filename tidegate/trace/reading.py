@@ -1,0 +1,117 @@
+"""How far a flow has read its source table, and which of its batches read a commit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.errors import CheckpointError
+from tidegate.formatting import count
+from tidegate.ops import query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.progress import DeltaPosition
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.trace.changes import Ledger
+
+_OFFSETS = "FROM delta_table WHERE app_id = ? AND end_offset IS NOT NULL ORDER BY batch_id, recorded_at"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The position of a flow's present checkpoint in its source table."""
+
+    layout: Layout
+    flow: ResolvedFlow
+    ref: CheckpointRef
+    source: Path
+    position: DeltaPosition | None
+    """After the last committed batch; None if there is none."""
+
+    @classmethod
+    def of(cls, layout: Layout, flow: ResolvedFlow) -> Reading | None:
+        """The position; None if its checkpoint cannot be read."""
+        assert flow.writer is not None
+        ref = checkpoint.current(layout, flow.pipeline, flow.flow)
+        folder = ref.path(layout)
+        try:
+            committed = progress.read(folder).last_committed
+            position = None if committed is None else progress.planned_batch(folder, committed).delta
+        except CheckpointError:
+            return None
+        return cls(layout=layout, flow=flow, ref=ref, source=layout.table(flow.writer.target.name), position=position)
+
+    @property
+    def next_version(self) -> int:
+        """The first version of which nothing has been read."""
+        if self.position is None:
+            return 0
+        partly = self.position.index >= 0 or self.position.of_snapshot
+        return self.position.version + partly
+
+    def explain(self, version: int, ledger: Ledger) -> tuple[str, ...]:
+        """Why a row that this version of the source added is in neither target nor quarantine.
+
+        Args:
+            ledger: That of the flow.
+        """
+        if self.next_version <= version:
+            return (self._waiting(version),)
+        numbers = self._batches(version)
+        lines = [line for number in numbers for line in ledger.lines(self.app_id, number)]
+        if not lines:
+            return (f"{self._name} has read version {version}, and which batch did is no longer known",)
+        return tuple(_dispositions(line) for line in lines)
+
+    @property
+    def app_id(self) -> str:
+        """The transaction id of the checkpoint's stream."""
+        return f"{self._name}/v{self.ref.version}/{self.ref.refresh}"
+
+    @property
+    def _name(self) -> str:
+        return f"{self.flow.pipeline.name}/{self.flow.flow.name}"
+
+    def _waiting(self, version: int) -> str:
+        batch = refusal.waiting_batch(self.layout, self.ref)
+        if batch is not None:
+            return f"{self._name} has not read version {version} yet: batch {batch} was refused and waits"
+        return f"{self._name} has not read version {version} yet"
+
+    def _batches(self, version: int) -> list[int]:
+        """The batches whose offsets include a version: from the table of progress, which keeps what Spark's log deletes."""
+        rows = query.query(
+            self.layout.ops(self.flow.pipeline.name, "progress"),
+            ("app_id", "batch_id", "start_offset", "end_offset", "recorded_at"),
+            _OFFSETS,
+            [self.app_id],
+        )
+        return sorted({row["batch_id"] for row in rows if _includes(row, version)})
+
+
+def _includes(row: dict[str, Any], version: int) -> bool:
+    end = json.loads(row["end_offset"])
+    start = json.loads(row["start_offset"]) if row["start_offset"] else None
+    # A first load reads all versions up to its own.
+    first = 0 if start is None or start.get("isStartingVersion") else int(start["reservoirVersion"])
+    last = int(end["reservoirVersion"]) - (int(end["index"]) < 0 and not end.get("isStartingVersion"))
+    return first <= version <= last
+
+
+def _dispositions(line: dict[str, Any]) -> str:
+    parts = [f"{rows:,} filtered by {rule}" for rule, rows in sorted(dict(line["filtered"] or {}).items())]
+    parts += [f"{line[name]:,} {name}" for name in ("deduplicated", "superseded") if line[name]]
+    read = f"batch {line['batch_id']} read it, among {count(line['read'], 'row')}"
+    if not parts:
+        return f"{read}, and all of them were written or quarantined"
+    if len(parts) == 1:
+        return (
+            f"{read}; it is in the number of those that were {parts[0].partition(' ')[2]}: {parts[0].partition(' ')[0]}"
+        )
+    return f"{read}; it is one of these: {', '.join(parts)}"

@@ -1,0 +1,122 @@
+"""Finds the record of a file's line or of a message in bronze, and says why it is not there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import RequestError
+from tidegate.ops import query
+from tidegate.spec import FileSource, KafkaSource
+from tidegate.trace import conditions
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.trace.lineage import Lineage, Step
+
+_ENTRY = ("_row_id", "level", "rules", "state", "quarantined_at")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The coordinates of a record."""
+
+    path: Path | None = None
+    line: int = 0
+    topic: str = ""
+    partition: int = 0
+    offset: int = 0
+
+    @classmethod
+    def of(cls, layout: Layout, file: str | None, line: int | None, offset: str | None) -> Record | None:
+        """From the options of the command; None if none is given.
+
+        Raises:
+            RequestError: They do not fit together.
+        """
+        if (file is None) != (line is None):
+            raise RequestError("--file and --line need each other.")
+        if offset is not None:
+            match = re.fullmatch(r"(.+)/(\d+)/(\d+)", offset)
+            if match is None or file is not None:
+                raise RequestError(f"--offset {offset!r} is not TOPIC/PARTITION/OFFSET, for example clicks/0/42.")
+            return cls(topic=match[1], partition=int(match[2]), offset=int(match[3]))
+        if file is None or line is None:
+            return None
+        path = Path(file)
+        # As bronze names it: absolute, without resolving links. A relative one is of this folder, or of the landing zone.
+        chosen = path.absolute() if path.is_absolute() or path.exists() else layout.landing_root / path
+        return cls(path=chosen, line=line)
+
+    def describe(self) -> str:
+        """For messages."""
+        return f"line {self.line} of {self.path}" if self.path else f"{self.topic}/{self.partition}/{self.offset}"
+
+
+def find(lineage: Lineage, record: Record) -> list[Step]:
+    """The record in every bronze table that has it, with what became of it.
+
+    Raises:
+        RequestError: No bronze table has it; the message says what is known of the file or the topic.
+    """
+    flows = [flow for flow in lineage.landing_flows() if _reads(lineage, flow, record)]
+    if not flows:
+        raise RequestError(f"no declared flow reads {record.path or f'topic {record.topic!r}'}.")
+    steps = [lineage.down(flow, row) for flow in flows for row in _rows(lineage, flow, record)]
+    if not steps:
+        raise RequestError(" ".join(_missing(lineage, flow, record) for flow in flows))
+    return steps
+
+
+def _reads(lineage: Lineage, flow: ResolvedFlow, record: Record) -> bool:
+    source = flow.flow.source
+    if isinstance(source, KafkaSource):
+        return source.topic == record.topic
+    return (
+        isinstance(source, FileSource)
+        and record.path is not None
+        and lineage.layout.landing(source.path) in record.path.parents
+    )
+
+
+def _rows(lineage: Lineage, flow: ResolvedFlow, record: Record) -> list[dict[str, Any]]:
+    """The rows of the record: several if the file was replaced and read again, or the topic was created again."""
+    if record.path is None:
+        name = conditions.literal(record.topic)
+        return lineage.find(flow, f"_topic = {name} AND _partition = {record.partition} AND _offset = {record.offset}")
+    path = conditions.literal(f"file://{record.path}")
+    rows = lineage.find(flow, f"_path = {path} AND _line_number = {record.line}")
+    # A line within a record: a record has line breaks in quotes.
+    before = lineage.find(flow, f"_path = {path} AND _line_number < {record.line} AND strpos(line, chr(10)) > 0")
+    return rows or [row for row in before if row["_line_number"] + row["line"].count("\n") >= record.line]
+
+
+def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
+    table = flow.flow.target.name
+    what = f"{table} has no record of {record.describe()}"
+    if record.path is None:
+        bounds = lineage.find(flow, f"_topic = {conditions.literal(record.topic)} AND _partition = {record.partition}")
+        newest = max((row["_offset"] for row in bounds), default=None)
+        known = (
+            "of that partition it has none"
+            if newest is None
+            else f"its newest rows of the partition are up to offset {newest}"
+        )
+        return f"{what}: {known}. tidegate lag {flow.pipeline.name} shows what is not read yet."
+    others = lineage.find(flow, f"_path = {conditions.literal(f'file://{record.path}')}")
+    if others:
+        return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
+    path = lineage.layout.quarantine(flow.pipeline.name, flow.flow.name)
+    names = [name for name in _ENTRY if name in query.columns(path)]
+    # starts_with: the id ends with the file's modification time.
+    where = f"level = 'file' AND starts_with(_row_id, {conditions.literal(f'{record.path}@')})"
+    entries = query.query(path, names, "FROM delta_table ORDER BY quarantined_at DESC LIMIT 1", where=where)
+    if entries:
+        rules = ", ".join(entries[0]["rules"])
+        return f"{what}: the file is in quarantine as a whole for {rules} ({entries[0]['state']})."
+    if record.path.exists():
+        return f"{what}: the file is not read yet. tidegate lag {flow.pipeline.name} shows what a run would read."
+    return f"{what}, and the file does not exist."
