@@ -10,9 +10,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate import registry
 from tidegate.schema.ddl import parse_ddl
-from tidegate.spec import ChangeFeed
+from tidegate.spec import ChangeFeed, FileSource
 
 Rows = Callable[..., DataFrame]
+OF_FILES = (
+    "'/landing/sample.csv' AS _path",
+    "TIMESTAMP '2026-01-05 10:00:00' AS _modified_at",
+    "CAST(map() AS MAP<STRING, STRING>) AS _partitions",
+)
+OF_MESSAGES = ("'key' AS _key", "TIMESTAMP '2026-01-05 10:00:00' AS _timestamp")
+"""Columns beside the fields that a transform may use, with made-up values."""
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +42,7 @@ def parsed(spark: SparkSession) -> Rows:
             "_origin",
             *(f"CAST({field.name} AS {field.type}) AS {field.name}" for field in fields),
             "_rescued",
+            *(OF_FILES if isinstance(source, FileSource) else OF_MESSAGES),
         )
 
     return make

@@ -67,6 +67,18 @@ def fields(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["id"], row["at"], row["amount"], row["note"]
 
 
+def test_a_transform_may_use_path_modification_time_and_folders_of_partitions(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    path = F.lit("file:///in/year=2024/kind=a/kind=b%20c/rate=50%/x=1.csv")
+    (row,) = read(parse.parse(bronze(spark, ("1", "id")).withColumn("_path", path), source()))
+    assert row["_path"] == "/in/year=2024/kind=a/kind=b%20c/rate=50%/x=1.csv"
+    assert row["_partitions"] == {"year": "2024", "kind": "b c", "rate": "50%"}
+    assert row["_modified_at"].astimezone(UTC) == EARLIER
+    (row,) = read(parse.parse(bronze(spark, ("1", "id")), source()))
+    assert row["_partitions"] == {}
+
+
 def test_csv_fields_are_assigned_by_the_header_of_their_file(spark: SparkSession) -> None:
     feed = bronze(
         spark,

@@ -292,7 +292,7 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     reserved = [
         column
         for column in output.columns
-        if column.startswith("_") and column not in (*_ALLOWED, "_rescued", "_key", "_timestamp")
+        if column.startswith("_") and column not in (*_ALLOWED, "_rescued", *parse.OF_FILES, *parse.OF_MESSAGES)
     ]
     if reserved:
         raise SpecError(

@@ -41,6 +41,10 @@ class Parsed:
     """Whether every record has a writer's schema. Fields of JSON without a schema are only known from the rows."""
 
 
+OF_FILES = ("_path", "_modified_at", "_partitions")
+"""Columns of a file's records that a transform may use, beside the fields."""
+OF_MESSAGES = ("_key", "_timestamp")
+"""The same of messages."""
 _HEADERS = "_headers"
 Lookup = Callable[[int], "WriterSchema | None"]
 """Returns a writer's schema by its id in messages; None if the registry does not have it."""
@@ -61,20 +65,21 @@ def parse(
         ``_row_id`` and ``_origin``. The fields of ``_origin``: ``at`` (the position that orders records), ``raw`` (the record
         as text), ``source`` (path and line, or topic, partition and offset, as JSON), ``broken`` (rules broken so far),
         ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
-        ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Kafka records also
-        have ``_key`` (text) and ``_timestamp``. A NULL value gives NULL fields; a transform can treat it as a delete.
+        ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Records of
+        topics also have `OF_MESSAGES`, those of files `OF_FILES`. A NULL value gives NULL fields; a transform can treat it as
+        a delete.
     """
     columns = parse_ddl("schema", source.schema)
     terms = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
         schemas = messages.referenced_schemas(feed, source.format, lookup) if lookup is not None else {}
         texts = _split_fields(_kafka_records(feed, source.format, schemas), source, columns, ("",))
-        rows = cast_fields(texts, columns, ("",), terms, extra=("_key", "_timestamp"), formats=source.formats)
+        rows = cast_fields(texts, columns, ("",), terms, extra=OF_MESSAGES, formats=source.formats)
         writers = messages.fields_of(schemas)
         return Parsed(rows=rows, writers=writers, writers_cover_all=source.format == "avro")
     records = _file_records(feed)
     texts = _split_fields(records, source, columns, source.null_values)
-    rows = cast_fields(texts, columns, source.null_values, terms, formats=source.formats)
+    rows = cast_fields(texts, columns, source.null_values, terms, extra=OF_FILES, formats=source.formats)
     return Parsed(rows=rows, writers_cover_all=source.format != "json")
 
 
@@ -142,6 +147,28 @@ def _file_records(feed: DataFrame) -> DataFrame:
         at.alias("_at"),
         coordinates.alias("_source"),
         "_ingested_at",
+        F.regexp_replace("_path", "^file://", "").alias("_path"),
+        "_modified_at",
+        _partitions().alias("_partitions"),
+    )
+
+
+def _partitions() -> SparkColumn:
+    """The folders ``name=value`` in a file's path, as a map; of a name that occurs twice, the inner folder."""
+    from pyspark.sql import functions as F
+
+    return F.expr(
+        """aggregate(
+            regexp_extract_all(_path, '([^/]+=[^/]*)/', 1),
+            CAST(map() AS MAP<STRING, STRING>),
+            (found, folder) -> map_concat(
+                map_filter(found, (name, value) -> name <> split_part(folder, '=', 1)),
+                map(
+                    split_part(folder, '=', 1),
+                    coalesce(try_url_decode(substring(folder, instr(folder, '=') + 1)), substring(folder, instr(folder, '=') + 1))
+                )
+            )
+        )"""
     )
 
 
