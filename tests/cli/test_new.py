@@ -147,3 +147,10 @@ def test_the_printed_commands_for_a_topic_work(project: Project, broker: Broker,
         subprocess.run([sys.executable, "-c", *shlex.split(script)], check=True)
     bronze = project.run("plan", name, "--flow", "bronze", "--json").json["flows"][0]
     assert (bronze["rows"], bronze["has_work"]) == (1, True)
+
+    drafted = project.run("new", "drafted", "--topic", name)
+    assert drafted.code == 0, drafted.err
+    declaration = (project.folder / "pipelines" / "drafted.py").read_text()
+    assert f'topic="{name}",' in declaration
+    assert 'keys=("order_id",),\n                sequence_by=("updated_at",),' in declaration
+    assert project.run("plan", "drafted", "--flow", "bronze", "--json").json["flows"][0]["rows"] == 1

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tidegate.cli import console, project, scaffold
 from tidegate.environment import Environment
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+
+if TYPE_CHECKING:
+    from tidegate.cli.draft import Draft
 
 
 def new(
@@ -17,21 +22,75 @@ def new(
         str, typer.Argument(metavar="NAME", help="A lower-case letter, then letters, digits and '_', at most 63.")
     ],
     source: Annotated[Literal["files", "kafka"], typer.Option(help="Where its rows land.")] = "files",
+    file: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Draft it from this file: CSV, JSON lines, Parquet or Avro."),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Draft it from the newest messages of this topic.")
+    ] = None,
 ) -> None:
     """Create a pipeline that is ready to run: its declaration, transforms, suite, DAG and tests.
 
-    With --source files it also lands a small sample with good and bad rows. Existing files are never overwritten.
+    With --from or --topic, schema, dialect, keys, order and the first suite are guessed from a sample, and the guesses are printed.
+    Without, it is about orders; with --source files it also lands a small sample with good and bad rows in the landing folder NAME.
+    Existing files are never overwritten. Starts no JVM.
     """
     scaffold.check_name(name)
     environment = project.read()
-    files = scaffold.files_of(environment, name, source)
+    if file is not None and topic is not None:
+        raise RequestError("--from and --topic exclude each other.")
+    drafted: Draft | None = None
+    if file is not None or topic is not None:
+        drafted, files = _drafted(environment, name, file, topic)
+    else:
+        files = scaffold.files_of(environment, name, source)
     scaffold.check_absent(name, files)
     scaffold.write(files)
+    if drafted is not None:
+        _print_guesses(drafted)
     for line in _created_lines(environment.project, files):
         console.echo(line)
     console.echo()
-    for line in _next_steps(environment, name, source):
+    for line in _next_steps(environment, name, source if drafted is None else "drafted"):
         console.echo(line)
+
+
+def _drafted(
+    environment: Environment, name: str, file: Path | None, topic: str | None
+) -> tuple[Draft, dict[Path, str | bytes]]:
+    """The draft from a file or a topic, and the files of the pipeline. A file outside of the landing zone is landed too."""
+    # Drafting imports readers of all formats, which `tidegate new` does not need otherwise.
+    from tidegate.cli import sample
+    from tidegate.cli.draft import Draft
+
+    layout = Layout.of(environment)
+    landed: dict[Path, bytes] = {}
+    if file is not None:
+        drafted = Draft.of(sample.of_file(file), of_topic=False)
+        place, target = scaffold.landing_place(layout, name, file)
+        if target is not None:
+            landed[target] = file.read_bytes()
+    else:
+        assert topic is not None
+        drafted = Draft.of(sample.of_topic(environment.kafka, topic), of_topic=True)
+        place = topic
+    texts = {
+        "pipelines": drafted.pipeline(name, place),
+        "spark_jobs": drafted.job(name),
+        "expectations": drafted.suite(name),
+        "tests": drafted.test(name),
+    }
+    return drafted, {**scaffold.drafted_files(environment, name, texts), **landed}
+
+
+def _print_guesses(drafted: Draft) -> None:
+    console.echo("Guessed from the sample; correct what is wrong:", style="bold")
+    for line in drafted.guesses():
+        console.echo(f"  {line}")
+    console.echo()
+    console.print_table(("field", "type", "column", "remark"), drafted.rows())
+    console.echo()
 
 
 def _created_lines(folder: Path, files: Iterable[Path]) -> Iterator[str]:
@@ -41,6 +100,8 @@ def _created_lines(folder: Path, files: Iterable[Path]) -> Iterator[str]:
 
 def _next_steps(environment: Environment, name: str, source: str) -> Iterator[str]:
     yield "Next:"
+    if source == "drafted":
+        yield f"  check the guesses    pipelines/{name}.py, expectations/{name}/silver.json (also tidegate expectations check {name})"
     if source == "kafka":
         yield f"  create the topic     {topic_command(environment.kafka, name)}"
         yield f"  send a first order   {message_command(environment.kafka, name)}"

@@ -38,23 +38,54 @@ def check_name(name: str) -> None:
         )
 
 
-def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str]:
+def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str | bytes]:
     """Path to contents of every file of a new pipeline, the landing file last."""
-    project = environment.project
-    templates = {
-        project / "pipelines" / f"{name}.py": f"{kind}/pipeline.py",
-        project / "spark_jobs" / f"{name}.py": "spark_job.py",
-        project / "expectations" / name / "__init__.py": "suites.py",
-        project / "expectations" / name / "silver.json": "suite.json",
-        project / "dags" / f"{name}.py": "dag.py",
-        project / "tests" / "spark_jobs" / f"test_{name}.py": "test.py",
+    texts = {
+        "pipelines": _render(f"{kind}/pipeline.py", name),
+        "spark_jobs": _render("spark_job.py", name),
+        "expectations": _render("suite.json", name),
+        "tests": _render("test.py", name),
     }
+    files = drafted_files(environment, name, texts)
     if kind == "files":
-        templates[Layout.of(environment).landing(name) / f"{name}_sample.csv"] = "files/sample.csv"
-    return {path: _render(template, name) for path, template in templates.items()}
+        sample = Layout.of(environment).landing(name) / f"{name}_sample.csv"
+        files[sample] = _render("files/sample.csv", name)
+    return files
 
 
-def check_absent(name: str, files: Mapping[Path, str]) -> None:
+def drafted_files(environment: Environment, name: str, texts: Mapping[str, str]) -> dict[Path, str | bytes]:
+    """Path to contents of the files in the project.
+
+    Args:
+        texts: Those of the declaration, the transforms, the suite and the tests, by folder.
+    """
+    project = environment.project
+    return {
+        project / "pipelines" / f"{name}.py": texts["pipelines"],
+        project / "spark_jobs" / f"{name}.py": texts["spark_jobs"],
+        project / "expectations" / name / "__init__.py": _render("suites.py", name),
+        project / "expectations" / name / "silver.json": texts["expectations"],
+        project / "dags" / f"{name}.py": _render("dag.py", name),
+        project / "tests" / "spark_jobs" / f"test_{name}.py": texts["tests"],
+    }
+
+
+def landing_place(layout: Layout, name: str, file: Path) -> tuple[str, Path | None]:
+    """The landing folder that the pipeline reads, and where a copy of the file is landed.
+
+    A file in the landing zone stays where it is; its pipeline reads its folder, without folders of partitions. Another one is
+    copied to the landing folder of the pipeline's name.
+    """
+    root = layout.landing_root.absolute()
+    folder = file.absolute().parent
+    while "=" in folder.name:
+        folder = folder.parent
+    if root in folder.parents:
+        return str(folder.relative_to(root)), None
+    return name, layout.landing(name) / file.name
+
+
+def check_absent(name: str, files: Mapping[Path, str | bytes]) -> None:
     """Refuse to overwrite a file, or to write another pipeline's table.
 
     Raises:
@@ -71,15 +102,15 @@ def check_absent(name: str, files: Mapping[Path, str]) -> None:
         )
 
 
-def write(files: Mapping[Path, str]) -> None:
+def write(files: Mapping[Path, str | bytes]) -> None:
     """Write all the files, or none; each appears under its final name in one step."""
     written: list[Path] = []
     try:
-        for path, text in files.items():
+        for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             # A job may read the landing folder at any moment; it ignores names that begin with a dot.
             draft = path.parent / f".{path.name}.draft"
-            draft.write_text(text, encoding="utf-8")
+            draft.write_bytes(content.encode() if isinstance(content, str) else content)
             os.link(draft, path)  # unlike a rename, it fails if the file exists meanwhile
             written.append(path)
             draft.unlink()

@@ -167,27 +167,51 @@ def message_bytes(
     Returns:
         The mean of up to 200 messages; None if none arrived in time.
     """
+    sizes = [_size(message) for message in _consume(bootstrap, topic, starts, _SAMPLE_MESSAGES, timeout, isolation)]
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def newest_values(
+    bootstrap: str, topic: str, limit: int, timeout: float = 10.0, isolation: str = "read_committed"
+) -> list[bytes | None]:
+    """The values of the newest messages, about as many from each partition, oldest first in each.
+
+    Commits nothing and joins no consumer group.
+
+    Raises:
+        SourceUnavailableError: The broker does not answer, or the topic does not exist.
+    """
+    bounds = offset_bounds(bootstrap, topic, timeout, isolation)
+    each = max(1, limit // max(1, len(bounds)))
+    starts = {partition: max(first, end - each) for partition, (first, end) in bounds.items() if end > first}
+    return [message.value() for message in _consume(bootstrap, topic, starts, limit, timeout, isolation)]
+
+
+def _consume(
+    bootstrap: str, topic: str, starts: Mapping[int, int], limit: int, timeout: float, isolation: str
+) -> list[Any]:
+    """Up to so many messages from given offsets; fewer if they do not arrive in time."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
     group = {"group.id": "tidegate-look", "enable.auto.commit": False, "isolation.level": isolation}
     consumer = Consumer({"bootstrap.servers": bootstrap, **group, **quiet})
-    sizes: list[int] = []
+    messages: list[Any] = []
     deadline = time.monotonic() + timeout
     try:
         for partition, offset in starts.items():
             # One partition at a time: else the partition that answers first would fill the sample.
             consumer.assign([TopicPartition(topic, partition, offset)])
-            count = max(1, _SAMPLE_MESSAGES // len(starts))
-            messages = consumer.consume(count, timeout=min(_SAMPLE_SECONDS, _remaining(deadline)))
-            sizes += [_size(message) for message in messages if message.error() is None]
-            if len(sizes) >= _SAMPLE_MESSAGES or time.monotonic() > deadline:
+            count = max(1, limit // len(starts))
+            received = consumer.consume(count, timeout=min(_SAMPLE_SECONDS, _remaining(deadline)))
+            messages += [message for message in received if message.error() is None]
+            if len(messages) >= limit or time.monotonic() > deadline:
                 break
     except KafkaException:
-        return None
+        return []
     finally:
         consumer.close()
-    return sum(sizes) / len(sizes) if sizes else None
+    return messages
 
 
 def _size(message: Any) -> int:

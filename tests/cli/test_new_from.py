@@ -1,0 +1,146 @@
+"""`tidegate new --from` drafts a pipeline from a file and says what it guessed. Its run: `tests/spark/test_drafted.py`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.cli.project import Project
+from tests.cli.test_new import ROOT
+from tidegate.expectations import suite_file
+
+GERMAN = (
+    "Order ID;order_no;Betrag;Tag;updated_at;aktiv\n"
+    "x;1;1.234,50;05.01.2026;2026-01-05T09:30:00Z;Y\n"
+    "x;2;2,50;06.01.2026;2026-01-05T09:31:00Z;N\n"
+    "x;3;NA;06.01.2026;2026-01-05T09:31:00Z;N\n"
+    "x;2;12,50;16.01.2026;2026-01-07T09:31:00Z;N\n"
+    "bad\n"
+)
+
+
+def sample(folder: Path, name: str, content: str | bytes) -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def declaration(project: Project) -> str:
+    return (project.folder / "pipelines" / "shop.py").read_text()
+
+
+def test_dialect_formats_keys_and_order_are_guessed_and_said(project: Project, tmp_path: Path) -> None:
+    result = project.run("new", "shop", "--from", sample(tmp_path, "orders.csv", GERMAN))
+    assert result.code == 0, result.err
+    declared = declaration(project)
+    assert 'dialect=Dialect(separator=";"),' in declared
+    assert 'formats=Formats(date="dd.MM.yyyy", decimal_comma=True, true=("Y",), false=("N",)),' in declared
+    assert 'null_values=("", "NA"),' in declared
+    assert 'keys=("order_no",),' in declared
+    assert 'sequence_by=("updated_at",),' in declared
+    assert "order_no INT NOT NULL,\n    Betrag DECIMAL(18,2),\n    Tag DATE," in declared
+    for line in (
+        "csv, separated by semicolon, with a header; all 4 records",
+        "key order_no: 3 of 4 records are different, with updated_at all",
+        "versions of a key are ordered by updated_at",
+        "1 record cannot be split: line 6",
+    ):
+        assert line in result.out
+    assert result.row("Order ID").endswith("as text from _rescued: a schema has no such name")
+    assert (project.folder / "landing" / "shop" / "orders.csv").read_text() == GERMAN
+    plan = project.run("plan", "shop", "--json").json["flows"]
+    assert [(flow["flow"], flow["has_work"]) for flow in plan] == [("bronze", True), ("silver", True)]
+    entries = suite_file.read_entries(project.folder / "expectations/shop/silver.json", "shop/silver")
+    assert {"betrag", "tag"} <= {entry["kwargs"].get("column") for entry in entries}
+
+
+def test_a_file_in_the_landing_zone_stays_there_and_folders_of_partitions_are_left_out(project: Project) -> None:
+    landed = sample(project.folder / "landing" / "clicks" / "year=2026", "1.csv", "id,at\n1,2026-01-01\n2,2026-01-02\n")
+    result = project.run("new", "shop", "--from", landed)
+    assert result.code == 0, result.err
+    assert 'path="clicks",' in declaration(project)
+    assert "landing" not in result.out
+    assert project.run("plan", "shop", "--json").json["flows"][0]["has_work"] is True
+
+
+def test_json_lines_have_nested_types(project: Project, tmp_path: Path) -> None:
+    lines = [{"id": "a", "who": {"age": 3}, "tags": ["x"]}, {"id": "b", "who": None, "tags": []}]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    assert project.run("new", "shop", "--from", sample(tmp_path, "x.jsonl", text)).code == 0
+    declared = declaration(project)
+    assert 'format="json",' in declared
+    assert "id STRING NOT NULL,\n    who STRUCT<age: INT>,\n    tags ARRAY<STRING>\n" in declared
+    assert 'keys=("id",),\n                sequence_by=("landed_at",),' in declared
+
+
+def test_a_parquet_file_has_its_own_types(project: Project, tmp_path: Path) -> None:
+    table = pyarrow.table({"id": [1, 2], "amount": pyarrow.array([1, 2], pyarrow.decimal128(9, 2))})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    result = project.run("new", "shop", "--from", str(tmp_path / "x.parquet"))
+    assert result.code == 0, result.err
+    assert "id BIGINT NOT NULL,\n    amount DECIMAL(9,2)\n" in declaration(project)
+
+
+def test_a_compressed_file_with_tabs_and_no_header_is_read(project: Project, tmp_path: Path) -> None:
+    text = "1\t2026-01-01\tx\n2\t2026-01-02\tx\n"
+    result = project.run("new", "shop", "--from", sample(tmp_path, "x.tsv.gz", gzip.compress(text.encode())))
+    assert result.code == 0, result.err
+    declared = declaration(project)
+    assert 'dialect=Dialect(separator="\\t", header=False),' in declared
+    assert 'glob="*.tsv.gz",' in declared
+    assert "column_1 INT NOT NULL,\n    column_2 DATE,\n    column_3 STRING\n" in declared
+
+
+def test_without_a_key_every_record_is_kept(project: Project, tmp_path: Path) -> None:
+    result = project.run("new", "shop", "--from", sample(tmp_path, "x.csv", "a,b\n1,x\n1,x\n"))
+    assert "no key: no field or pair of fields is different in all records, so silver keeps every record" in result.out
+    assert "keys=" not in declaration(project)
+    assert project.run("plan", "shop").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.csv", "", "cannot be read"),
+        ("x.csv", "a,b\n", "no record"),
+        ("x.json", "[1, 2]\n", "no record"),
+        ("x.parquet", "no", "cannot be read as parquet (corrupt_file)"),
+        ("x.csv", "A b,c-d\nx,y\nz,w\n", "no field of the sample has a name that a schema can have"),
+        ("x.csv", "aB,a_b\nx,y\nz,w\n", "would both be the column a_b"),
+    ],
+)
+def test_a_sample_without_a_meaning_is_refused(
+    project: Project, tmp_path: Path, name: str, content: str, words: str
+) -> None:
+    result = project.run("new", "shop", "--from", sample(tmp_path, name, content))
+    assert (result.code, words in result.err) == (64, True), result.err
+    assert not (project.folder / "pipelines" / "shop.py").exists()
+
+
+def test_options_that_do_not_fit_are_refused(project: Project, tmp_path: Path) -> None:
+    missing = project.run("new", "shop", "--from", str(tmp_path / "x.csv"))
+    assert (missing.code, "there is no such file" in missing.err) == (64, True), missing.err
+    both = project.run("new", "shop", "--from", "x.csv", "--topic", "clicks")
+    assert (both.code, "exclude each other" in both.err) == (64, True), both.err
+    away = project.run("new", "shop", "--topic", "clicks")
+    assert away.code == 75, "no broker answers"
+
+
+def test_drafted_files_pass_ruff(project: Project, tmp_path: Path) -> None:
+    assert project.run("new", "shop", "--from", sample(tmp_path, "orders.csv", GERMAN)).code == 0
+    (project.folder / "tidegate").symlink_to(ROOT / "tidegate")  # so that imports are sorted as in the real tree
+    shutil.copy(ROOT / "pyproject.toml", project.folder / "pyproject.toml")
+    files = ["pipelines/shop.py", "spark_jobs/shop.py", "tests/spark_jobs/test_shop.py"]
+    for check in (["check"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *check, "--no-cache", *files]
+        done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

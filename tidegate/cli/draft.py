@@ -1,0 +1,322 @@
+"""The declaration, transform, suite and test of a pipeline, drafted from a sample, and what was guessed for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from string import Template
+from typing import Any, Literal
+
+from tidegate.cli.sample import Sample
+from tidegate.errors import RequestError
+from tidegate.expectations.profile import Column, Profile
+from tidegate.expectations.proposal import propose
+from tidegate.formatting import count
+from tidegate.schema import inference
+from tidegate.schema.inference import Guess
+
+_KEY_NAME = re.compile(r"(^|_)(id|key|uuid|guid|number|no|nr|code)$")
+_ORDER_NAME = re.compile(r"(^|_)(updated|modified|changed|published|version|revision|sequence|seq|ts|timestamp)(_|$)")
+_EVENT_NAME = re.compile(r"(^|_)(created|ordered|occurred|event|day|date|time|at|on)(_|$)")
+_KEY_TYPES = ("STRING", "INT", "BIGINT", "DATE", "TIMESTAMP")
+_SHOWN_LINES = 5
+_LANDED = {False: "landed_at", True: "sent_at"}
+"""The column that orders versions where no field does: the file's modification time, or the message's timestamp."""
+_SOURCES = {False: ("FileSource", "path", "@daily"), True: ("KafkaSource", "topic", "*/10 * * * *")}
+_PROFILED: dict[str, Literal["text", "number", "day", "instant"]] = {
+    "STRING": "text",
+    **dict.fromkeys(("INT", "BIGINT", "DOUBLE", "DECIMAL"), "number"),
+    "DATE": "day",
+    "TIMESTAMP": "instant",
+}
+_EXAMPLES = {
+    **{"INT": "1", "BIGINT": "1", "DOUBLE": "1.5", "DECIMAL": "1", "BOOLEAN": "true"},
+    **{"DATE": "2026-01-05", "TIMESTAMP": "2026-01-05T09:30:00Z", "STRING": "a"},
+}
+"""A made-up text of each type; None for others."""
+
+
+def _template(name: str) -> Template:
+    folder = importlib.resources.files("tidegate.cli").joinpath("templates", "draft")
+    return Template(folder.joinpath(f"{name}.txt").read_text(encoding="utf-8"))
+
+
+_PIPELINE, _JOB, _TEST = (_template(name) for name in ("pipeline.py", "spark_job.py", "test.py"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field of the sample, and its column in silver."""
+
+    name: str
+    column: str
+    guess: Guess
+    values: Sequence[Any]
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether a schema can have it; the others are in ``_rescued``."""
+        return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """Everything that is guessed from a sample."""
+
+    sample: Sample
+    fields: tuple[Field, ...]
+    keys: tuple[str, ...]
+    """Columns of silver; empty if no columns tell the records apart."""
+    order: str
+    """The column that orders versions of a key; ``landed_at`` or ``sent_at`` where no field does; empty without keys."""
+    event_time: str
+    of_topic: bool
+    formats: inference.Spelling
+    why: tuple[str, ...]
+    """For people: what was guessed, and from what."""
+
+    @classmethod
+    def of(cls, sample: Sample, *, of_topic: bool) -> Draft:
+        """Guess from a sample.
+
+        Raises:
+            RequestError: Two fields would have the same column.
+        """
+        csv = sample.format == "csv"
+        formats = inference.spelling(sample.columns.values()) if csv else inference.Spelling()
+        fields = []
+        for name, values in sample.columns.items():
+            if name in sample.types:
+                guess = Guess(type=sample.types[name].upper(), why="the type in the file")
+            else:
+                guess = inference.of_texts(values, formats.values) if csv else inference.of_json(values)
+            each = Field(name=name, column=_column(name), guess=guess, values=values)
+            text = Guess(type="STRING", why="as text from _rescued: a schema has no such name")
+            fields.append(each if each.is_declared else dataclasses.replace(each, guess=text))
+        columns = [each.column for each in fields]
+        if len(set(columns)) < len(columns):
+            repeated = sorted({column for column in columns if columns.count(column) > 1})
+            raise RequestError(f"two fields of the sample would both be the column {', '.join(repeated)}; rename one.")
+        declared = [each for each in fields if each.is_declared]
+        if not declared:
+            raise RequestError(
+                "no field of the sample has a name that a schema can have: a letter, then letters, digits and '_'."
+            )
+        orders = _orders(declared)
+        keys, why_keys = _keys(declared, orders)
+        order = next((each.column for each in orders if each.column not in keys), "") if keys else ""
+        times = [each for each in declared if each.guess.type in ("DATE", "TIMESTAMP")]
+        named = [each for each in times if each.column != order and _EVENT_NAME.search(each.column)]
+        event_time = next((each.column for each in (*named, *times) if not _has_nulls(each)), "")
+        return cls(
+            sample=sample,
+            fields=tuple(fields),
+            keys=keys,
+            order=order or (_LANDED[of_topic] if keys else ""),
+            of_topic=of_topic,
+            event_time=event_time if keys else "",
+            formats=formats,
+            why=(*sample.notes, *formats.why, why_keys),
+        )
+
+    def guesses(self) -> Iterator[str]:
+        """What was guessed, one line each."""
+        yield from self.why
+        if self.keys:
+            named = any(each.column == self.order for each in self.fields)
+            origin = "" if named else ", because no field looks like a version: the last file or message wins"
+            yield f"versions of a key are ordered by {self.order}{origin}"
+        if self.event_time:
+            yield f"event time, for windows of backfills: {self.event_time}"
+        if len(self.sample.null_values) > 1:
+            yield f"texts that mean no value: {', '.join(map(repr, self.sample.null_values))}"
+        if self.sample.malformed:
+            yield f"{count(len(self.sample.malformed), 'record')} cannot be split: {_lines(self.sample.malformed)}"
+        for each in self.fields:
+            if each.guess.misfits:
+                lines = [self.sample.lines[index] for index in each.guess.misfits]
+                yield f"{each.name} is not always {each.guess.type}: {_lines(lines)}; such records go to quarantine"
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """A table of the fields: name, type, column, remark."""
+        return [(each.name, each.guess.type, each.column, self._remark(each)) for each in self.fields]
+
+    def _remark(self, each: Field) -> str:
+        parts = ["key"] if each.column in self.keys else []
+        parts += ["order"] if each.column == self.order else []
+        parts += ["event time"] if each.column == self.event_time else []
+        return ", ".join([*parts, *filter(None, [each.guess.why])])
+
+    def pipeline(self, name: str, place: str) -> str:
+        """The text of ``pipelines/<name>.py``.
+
+        Args:
+            place: The folder of the files, relative to the landing zone, or the topic.
+        """
+        source, first, schedule = _SOURCES[self.of_topic]
+        arguments: dict[str, Any] = {first: place}
+        if not self.of_topic:
+            arguments["format"] = self.sample.format
+        texts = [f"{argument}={_literal(value)}" for argument, value in arguments.items()] + ["schema=SCHEMA"]
+        imports = {"ChangeFeed", "Flow", "Gate", "Pipeline", "Table", source}
+        for kind, values in (("Dialect", self.sample.dialect), ("Formats", self.formats.values)):
+            if values:
+                imports.add(kind)
+                texts.append(f"{kind.lower()}={kind}({_arguments(values)})")
+        if self.sample.null_values != ("",):
+            texts.append(f"null_values={_literal(self.sample.null_values)}")
+        if self.sample.glob:
+            texts.append(f"glob={_literal(self.sample.glob)}")
+        table = [f'"silver.{name}"']
+        if self.keys:
+            table += [f"keys={_literal(self.keys)}", f"sequence_by={_literal((self.order,))}"]
+        if self.event_time:
+            table.append(f'event_time="{self.event_time}"')
+        fields = (
+            f"{each.name} {each.guess.type}{' NOT NULL' if each.column in (*self.keys, self.order) else ''}"
+            for each in self.fields
+            if each.is_declared
+        )
+        return _PIPELINE.substitute(
+            title=_title(name),
+            imports=", ".join(sorted(imports)),
+            fields=",\n    ".join(fields).replace("\\", "\\\\"),
+            name=name,
+            schedule=schedule,
+            source=source,
+            arguments="".join(f"                {text},\n" for text in texts),
+            table="".join(f"                {text},\n" for text in table),
+        )
+
+    def job(self, name: str) -> str:
+        """The text of ``spark_jobs/<name>.py``."""
+        selected = [_selected(each) for each in self.fields]
+        if self.order in _LANDED.values() and all(each.column != self.order for each in self.fields):
+            selected.append(f'F.col("{"_timestamp" if self.of_topic else "_modified_at"}").alias("{self.order}")')
+        return _JOB.substitute(name=name, columns="".join(f"        {each},\n" for each in selected))
+
+    def suite(self, name: str) -> str:
+        """The text of the first suite."""
+        profiles = [profile for each in self.fields if (profile := _profile(each)) is not None]
+        suite = propose(f"{name}/silver", profiles, self.keys, (self.order,) if self.order else ())
+        return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
+
+    def test(self, name: str) -> str:
+        """The text of ``tests/spark_jobs/test_<name>.py``, with a made-up record."""
+        declared = [each for each in self.fields if each.is_declared]
+        values = "".join(f"    {_literal(each.name)}: {_literal(_example(each.guess.type))},\n" for each in declared)
+        first = next((each for each in declared if each.column in self.keys), declared[0])
+        return _TEST.substitute(name=name, values=values, column=first.column)
+
+
+def _orders(fields: Sequence[Field]) -> list[Field]:
+    """The fields that may order versions of a key, the best first: instants and numbers with such a name, other instants."""
+    complete = [each for each in fields if not _has_nulls(each)]
+    named = [each for each in complete if _ORDER_NAME.search(each.column) and each.guess.type in (*_KEY_TYPES[1:],)]
+    instants = [each for each in complete if each.guess.type == "TIMESTAMP" and each not in named]
+    return [*named, *instants]
+
+
+def _keys(fields: Sequence[Field], orders: Sequence[Field]) -> tuple[tuple[str, ...], str]:
+    """The key, and why: a field or a pair of fields whose values occur once, or once per version."""
+    candidates = [each for each in fields if not _has_nulls(each) and each.guess.type in _KEY_TYPES]
+    candidates.sort(key=lambda each: (not _KEY_NAME.search(each.column), each in orders, fields.index(each)))
+    rows = len(fields[0].values)
+    singles = [(each,) for each in candidates if _KEY_NAME.search(each.column) or each not in orders]
+    pairs = [(one, two) for index, one in enumerate(candidates[:8]) for two in candidates[index + 1 : 8]]
+    for chosen in (*singles, *pairs):
+        distinct = len(set(zip(*(each.values for each in chosen), strict=True)))
+        columns = tuple(each.column for each in chosen)
+        if distinct == rows and (len(chosen) > 1 or _KEY_NAME.search(chosen[0].column) or chosen[0] is fields[0]):
+            return columns, f"key {', '.join(columns)}: {count(rows, 'record')}, all different"
+        versions = [each for each in orders if each not in chosen]
+        of_versions = versions and len(set(zip(*(each.values for each in (*chosen, versions[0])), strict=True))) == rows
+        if len(chosen) == 1 and _KEY_NAME.search(chosen[0].column) and of_versions:
+            return (
+                columns,
+                f"key {columns[0]}: {distinct:,} of {count(rows, 'record')} are different, with {versions[0].column} all",
+            )
+    return (), "no key: no field or pair of fields is different in all records, so silver keeps every record"
+
+
+def _profile(each: Field) -> Profile | None:
+    """What a suite can be proposed from; None for types that have no rule, and for days in another form."""
+    kind = _PROFILED.get(each.guess.type.partition("(")[0])
+    if kind is None:
+        return None
+    misfits = set(each.guess.misfits)
+    values = [value for index, value in enumerate(each.values) if value is not None and index not in misfits]
+    measured = [measure for value in values if (measure := _measure(kind, value)) is not None]
+    profile = Profile(
+        column=Column(name=each.column, kind=kind),
+        rows=len(each.values),
+        nulls=len(each.values) - len(values),
+        distinct=len(set(map(str, values))),
+        minimum=min(measured, default=None),
+        maximum=max(measured, default=None),
+    )
+    return dataclasses.replace(profile, choices=tuple(sorted(set(values)))) if profile.is_choice() else profile
+
+
+def _measure(kind: str, value: Any) -> Any:
+    try:
+        if kind == "text":
+            return float(len(value))
+        if kind == "number":
+            return float(value)
+        return date.fromisoformat(value[:10]) if kind == "day" else datetime.fromisoformat(value).replace(tzinfo=None)
+    except (TypeError, ValueError):
+        return None
+
+
+def _example(kind: str) -> str | None:
+    return _EXAMPLES.get(kind.partition("(")[0])
+
+
+def _selected(each: Field) -> str:
+    if not each.is_declared:
+        return f'F.col("_rescued")[{_literal(each.name)}].alias("{each.column}")'
+    return f'"{each.name}"' if each.name == each.column else f'F.col("{each.name}").alias("{each.column}")'
+
+
+def _has_nulls(each: Field) -> bool:
+    return bool(each.guess.misfits) or any(value is None for value in each.values)
+
+
+def _column(name: str) -> str:
+    """The column of a field: lower case with underscores, such as a key may be."""
+    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
+    column = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
+    return column if column[:1].isalpha() else f"field_{column}".rstrip("_")
+
+
+def _arguments(values: Any) -> str:
+    return ", ".join(f"{name}={_literal(value)}" for name, value in values.items())
+
+
+def _literal(value: Any) -> str:
+    """Python's literal with double quotes, as the formatter writes it."""
+    if isinstance(value, str):
+        return (
+            "'" + value + "'"
+            if '"' in value and "'" not in value and value.isprintable()
+            else json.dumps(value, ensure_ascii=False)
+        )
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_literal, value)) + ("," if len(value) == 1 else "") + ")"
+    return repr(value)
+
+
+def _lines(lines: Sequence[int]) -> str:
+    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
+    more = f" and {len(lines) - _SHOWN_LINES:,} more" if len(lines) > _SHOWN_LINES else ""
+    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()

@@ -1,0 +1,249 @@
+"""A sample of a file or a topic: its records, split into fields as a run splits them, and how they are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tidegate.errors import RequestError
+from tidegate.formatting import count
+from tidegate.probes import kafka
+from tidegate.spark.intake import delimited, raw_fields
+from tidegate.spark.intake.reader import FileReader
+from tidegate.spec import Dialect, FileFormat, FileSource
+
+RECORDS = 1_000
+"""Records of a sample."""
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+_NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "-", "\\N")
+"""Texts that mean that there is no value, in columns of other types."""
+_ENCODINGS = ("utf-8", "utf-16", "cp1252")
+_COMPRESSED = (".gz", ".bz2")
+
+
+@dataclass(kw_only=True)
+class Sample:
+    """Records of one source."""
+
+    format: str
+    columns: dict[str, list[Any]]
+    """Per field the values of all records: texts of CSV, decoded JSON of other formats, None for no value."""
+    lines: list[int]
+    """Per record the line in the file, or the number of the record."""
+    types: dict[str, str] = field(default_factory=dict)
+    """The types that the file itself has, for Parquet and Avro."""
+    dialect: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `Dialect` that are not the default."""
+    null_values: tuple[str, ...] = ("",)
+    glob: str = ""
+    malformed: list[int] = field(default_factory=list)
+    """Lines of records that cannot be split."""
+    notes: list[str] = field(default_factory=list)
+    """How it was read, for people."""
+    complete: bool = True
+
+
+def of_file(path: Path) -> Sample:
+    """The first records of a file.
+
+    Raises:
+        RequestError: It does not exist, has no record, or cannot be read as any format.
+    """
+    if not path.is_file():
+        raise RequestError(f"--from {path}: there is no such file.")
+    kind = _format(path)
+    sample = _delimited(path) if kind == "csv" else _objects(path, kind)
+    if not sample.lines or not sample.columns:
+        raise RequestError(f"--from {path}: no record of it can be read as {kind}.")
+    sample.glob = _glob(path, kind)
+    return sample
+
+
+def of_topic(bootstrap: str, topic: str) -> Sample:
+    """The newest messages of a topic.
+
+    Raises:
+        RequestError: It has no message whose value is a JSON object.
+        SourceError: The broker or the topic is unavailable.
+    """
+    values = kafka.newest_values(bootstrap, topic, RECORDS)
+    if not values:
+        raise RequestError(
+            f"--topic {topic}: it has no message yet; send one, or declare the fields by hand: tidegate new NAME --source kafka."
+        )
+    texts = [value.decode("utf-8", "replace") for value in values if value is not None]
+    sample = Sample(format="json", columns={}, lines=[])
+    _add_objects(sample, list(enumerate(texts, start=1)))
+    if not sample.lines:
+        raise RequestError(
+            f"--topic {topic}: none of {count(len(texts), 'value')} is a JSON object. Avro values are declared by hand: tidegate new NAME "
+            '--source kafka, then format="avro" and TIDEGATE_REGISTRY.'
+        )
+    sample.notes.append(f"{count(len(values), 'message')} of topic {topic}, the newest of each partition")
+    return sample
+
+
+def _format(path: Path) -> FileFormat:
+    name = path.name
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    suffix = Path(name).suffix.lower()
+    known: dict[str, FileFormat] = {
+        **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+        ".parquet": "parquet",
+        ".avro": "avro",
+        **dict.fromkeys((".csv", ".tsv"), "csv"),
+    }
+    if suffix in known:
+        return known[suffix]
+    with path.open("rb") as file:
+        return "json" if file.read(512).lstrip()[:1] == b"{" else "csv"
+
+
+def _glob(path: Path, kind: FileFormat) -> str:
+    """A glob for names such as this one; empty if the default of the format fits."""
+    from tidegate.probes.files import glob_pattern
+
+    default = FileSource(path="sample", format=kind, schema="a STRING").glob
+    if glob_pattern(default).fullmatch(path.name):
+        return ""
+    return f"*{''.join(path.suffixes[-2:])}" if path.suffix in _COMPRESSED else f"*{path.suffix}"
+
+
+def _read(
+    path: Path, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
+) -> tuple[FileReader, list[tuple[int, str]]]:
+    reader = FileReader(str(path), 0, kind, dialect, names)
+    return reader, list(islice(reader, RECORDS + 1))
+
+
+def _objects(path: Path, kind: FileFormat) -> Sample:
+    dialect: dict[str, Any] = {}
+    for encoding in _ENCODINGS if kind == "json" else _ENCODINGS[:1]:
+        reader, records = _read(path, kind, Dialect(encoding=encoding))
+        if reader.checked.problem is None or len(records) > RECORDS:
+            dialect = {} if encoding == "utf-8" else {"encoding": encoding}
+            break
+    else:
+        raise RequestError(f"--from {path}: it cannot be read as {kind} ({reader.checked.problem}).")
+    sample = Sample(format=kind, columns={}, lines=[], dialect=dialect, complete=len(records) <= RECORDS)
+    _add_objects(sample, records[:RECORDS])
+    if reader.header is not None:
+        sample.types = {name: kind for name, kind in json.loads(reader.header) if kind}
+    sample.notes.append(f"{kind}, {_extent(sample)}")
+    return sample
+
+
+def _add_objects(sample: Sample, records: Sequence[tuple[int, str]]) -> None:
+    objects = []
+    for line, text in records:
+        value: Any = None
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+        if isinstance(value, dict):
+            objects.append(value)
+            sample.lines.append(line)
+        else:
+            sample.malformed.append(line)
+    names = list(dict.fromkeys(name for each in objects for name in each))
+    sample.columns = {name: [each.get(name) for each in objects] for name in names}
+
+
+def _delimited(path: Path) -> Sample:
+    """The sample by the dialect with which most records have the same number of fields, and at least two."""
+    best: tuple[tuple[int, int], Sample] | None = None
+    for encoding in _ENCODINGS:
+        for separator in _SEPARATORS:
+            comment = "#" if separator != "#" and _begins_with_comment(path, encoding) else ""
+            changed = {
+                **({} if separator == "," else {"separator": separator}),
+                **({"comment": comment} if comment else {}),
+                **({} if encoding == "utf-8" else {"encoding": encoding}),
+            }
+            sample = _split(path, changed)
+            if sample is None:
+                continue
+            fit = (len(sample.lines) - len(sample.malformed) if len(sample.columns) > 1 else 0, len(sample.columns))
+            if best is None or fit > best[0]:
+                best = (fit, sample)
+        if best is not None:
+            break
+    if best is None:
+        raise RequestError(f"--from {path}: it cannot be read as text with separators.")
+    sample = best[1]
+    separator = _SEPARATORS[sample.dialect.get("separator", ",")]
+    header = (
+        "a header"
+        if sample.dialect.get("header", True)
+        else "no header, so that fields are named column_1, column_2, …"
+    )
+    sample.notes.append(f"csv, separated by {separator}, with {header}; {_extent(sample)}")
+    if "encoding" in sample.dialect:
+        sample.notes.append(
+            f"encoding {sample.dialect['encoding']}, because it is not UTF-8: check letters beyond ASCII"
+        )
+    return sample
+
+
+def _begins_with_comment(path: Path, encoding: str) -> bool:
+    reader = FileReader(str(path), 0, "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
+    first = next(iter(reader), (1, ""))[1]
+    return first.startswith("#")
+
+
+def _split(path: Path, changed: dict[str, Any]) -> Sample | None:
+    """The file's records by a dialect; None if it does not fit the file at all."""
+    dialect = Dialect(**changed)
+    reader, records = _read(path, "csv", dialect)
+    if (reader.checked.problem is not None and len(records) <= RECORDS) or not reader.header:
+        return None
+    names = raw_fields.header_names(reader.header, dialect)
+    first = delimited.splitter(dialect)
+    cells = [(line, split[0] if (split := first(text)) is not None else None) for line, text in records[:RECORDS]]
+    if not _is_header(names, [row for _, row in cells if row is not None]):
+        changed = {**changed, "header": False}
+        cells = [(1, names), *cells]
+        names = [f"column_{number}" for number in range(1, len(names) + 1)]
+    if not names or len(set(names)) < len(names):
+        return None
+    good = [(line, row) for line, row in cells if row is not None and len(row) == len(names)]
+    columns = {name: [row[index] for _, row in good] for index, name in enumerate(names)}
+    nulls = ("", *(text for text in _NULLS if any(_is_null(text, column) for column in columns.values())))
+    return Sample(
+        format="csv",
+        columns={name: [None if text in nulls else text for text in column] for name, column in columns.items()},
+        lines=[line for line, _ in good],
+        dialect=changed,
+        null_values=nulls,
+        malformed=[line for line, row in cells if row is None or len(row) != len(names)],
+        complete=len(records) <= RECORDS,
+    )
+
+
+def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first record names the fields: no cell is empty or a number, and it is not one more record of texts."""
+    if not all(names) or any(name[0].isdigit() or name[0] in "+-." for name in names):
+        return False
+    # A value that occurs again in its column is not a name.
+    return not any(
+        name in (row[index] for row in rows[:100] if len(row) == len(names)) for index, name in enumerate(names)
+    )
+
+
+def _is_null(text: str, column: Sequence[str]) -> bool:
+    """Whether a text stands for no value: it occurs, and the others are numbers, days or instants."""
+    from tidegate.schema import inference
+
+    if text not in column:
+        return False
+    others = [each for each in column if each and each not in _NULLS]
+    return bool(others) and inference.of_texts(others, inference.spelling([others]).values).type != "STRING"
+
+
+def _extent(sample: Sample) -> str:
+    return f"{'all' if sample.complete else 'the first'} {count(len(sample.lines), 'record')}"
