@@ -50,6 +50,7 @@ def record(path: Path, line: int, text: str) -> dict[str, Any]:
     return {
         "_row_id": f"{path}@1000#{line}",
         "line": text,
+        "_header": "order_id,amount",
         "_path": f"file://{path}",
         "_modified_at": datetime(2026, 1, 1, tzinfo=UTC),
         "_line_number": line,
@@ -125,11 +126,13 @@ def test_a_key_of_a_quarantined_record_is_found_by_its_text(lake: Project) -> No
 
 def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: Project) -> None:
     pipeline = orders()
-    write(lake, pipeline, "bronze", [record(lake.folder / "landing/orders/2.csv", 2, "A-3,0")], batch_id=1)
+    write(lake, pipeline, "bronze", [record(lake.folder / "landing/orders/2.csv", 2, "A-1,0")], batch_id=1)
     checkpoint = lake.checkpoint(pipeline, pipeline.flow("silver"))
     checkpoint.plan(0, offset(1)).commit(0)
     arguments = ("trace", "--file", "orders/2.csv", "--line", "2")
-    assert lake.run(*arguments).row("note ").strip() == "note     orders/silver has not read version 1 yet"
+    assert (
+        lake.run(*arguments).row("note ", "has not read").strip() == "note     orders/silver has not read version 1 yet"
+    )
 
     checkpoint.plan(1, offset(2)).commit(1)
     of_batch = {"flow": "silver", "app_id": "orders/silver/v1/0", "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}
@@ -150,7 +153,9 @@ def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: 
         filtered={"test": 2},
     )
     lake.record(pipeline, line)
-    note = lake.run(*arguments).row("note ").strip()
+    result = lake.run(*arguments)
+    assert result.row("silver.orders has order_id=A-1, as this record").endswith("/1.csv@1000#2")
+    note = result.row("note ", "batch 1").strip()
     assert note == "note     batch 1 read it, among 9 rows; it is one of these: 2 filtered by test, 1 superseded"
 
 

@@ -58,19 +58,19 @@ def new(
 
 def _drafted(
     environment: Environment, name: str, file: Path | None, topic: str | None
-) -> tuple[Draft, dict[Path, str | bytes]]:
+) -> tuple[Draft, dict[Path, str | Path]]:
     """The draft from a file or a topic, and the files of the pipeline. A file outside of the landing zone is landed too."""
     # Drafting imports readers of all formats, which `tidegate new` does not need otherwise.
     from tidegate.cli import sample
     from tidegate.cli.draft import Draft
 
     layout = Layout.of(environment)
-    landed: dict[Path, bytes] = {}
+    landed: dict[Path, Path] = {}
     if file is not None:
         drafted = Draft.of(sample.of_file(file), of_topic=False)
         place, target = scaffold.landing_place(layout, name, file)
         if target is not None:
-            landed[target] = file.read_bytes()
+            landed[target] = file
     else:
         assert topic is not None
         drafted = Draft.of(sample.of_topic(environment.kafka, topic), of_topic=True)

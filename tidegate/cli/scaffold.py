@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import keyword
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -38,8 +39,8 @@ def check_name(name: str) -> None:
         )
 
 
-def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str | bytes]:
-    """Path to contents of every file of a new pipeline, the landing file last."""
+def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str | Path]:
+    """Path to contents of every file of a new pipeline, the landing file last. Of one that is copied, the contents are its path."""
     texts = {
         "pipelines": _render(f"{kind}/pipeline.py", name),
         "spark_jobs": _render("spark_job.py", name),
@@ -53,7 +54,7 @@ def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str 
     return files
 
 
-def drafted_files(environment: Environment, name: str, texts: Mapping[str, str]) -> dict[Path, str | bytes]:
+def drafted_files(environment: Environment, name: str, texts: Mapping[str, str]) -> dict[Path, str | Path]:
     """Path to contents of the files in the project.
 
     Args:
@@ -85,7 +86,7 @@ def landing_place(layout: Layout, name: str, file: Path) -> tuple[str, Path | No
     return name, layout.landing(name) / file.name
 
 
-def check_absent(name: str, files: Mapping[Path, str | bytes]) -> None:
+def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:
     """Refuse to overwrite a file, or to write another pipeline's table.
 
     Raises:
@@ -102,7 +103,7 @@ def check_absent(name: str, files: Mapping[Path, str | bytes]) -> None:
         )
 
 
-def write(files: Mapping[Path, str | bytes]) -> None:
+def write(files: Mapping[Path, str | Path]) -> None:
     """Write all the files, or none; each appears under its final name in one step."""
     written: list[Path] = []
     try:
@@ -110,7 +111,10 @@ def write(files: Mapping[Path, str | bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             # A job may read the landing folder at any moment; it ignores names that begin with a dot.
             draft = path.parent / f".{path.name}.draft"
-            draft.write_bytes(content.encode() if isinstance(content, str) else content)
+            if isinstance(content, Path):
+                shutil.copyfile(content, draft)
+            else:
+                draft.write_text(content, encoding="utf-8")
             os.link(draft, path)  # unlike a rename, it fails if the file exists meanwhile
             written.append(path)
             draft.unlink()

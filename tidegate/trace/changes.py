@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from tidegate.ops import query, store
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from tidegate.layout import Layout
 
 _LINE = (
@@ -148,14 +150,37 @@ def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, s
         return History(changes=(), complete=True)
     wanted = [name for name in columns if name in query.column_names(table)]
     ranges = ledger.served(path, since, table.version())
+    complete = ranges == [(since, table.version())]
     changes: list[Change] = []
     for first, last in ranges:
-        feed = table.load_cdf(first, last, columns=[*wanted, *_FEED], predicate=where)
+        for rows in _feeds(table, first, last, wanted, where):
+            complete = complete and rows is not None
+            changes += [_change(path, row, wanted, ledger) for row in rows or ()]
+    return History(changes=tuple(changes), complete=complete)
+
+
+def _feeds(
+    table: DeltaTable, first: int, last: int, columns: Sequence[str], where: str
+) -> Iterator[list[dict[str, Any]] | None]:
+    """The changes of some versions, oldest first; None for one that cannot be read.
+
+    Such are those before the table was replaced with other types.
+    """
+    import duckdb
+    from deltalake.exceptions import DeltaError
+
+    try:
+        feed = table.load_cdf(first, last, columns=[*columns, *_FEED], predicate=where)
         with query.connect() as connection:
             connection.register("feed", feed)
-            rows = query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
-        changes += [_change(path, row, wanted, ledger) for row in rows]
-    return History(changes=tuple(changes), complete=ranges == [(since, table.version())])
+            yield query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
+    except (DeltaError, duckdb.Error):
+        if first == last:
+            yield None
+            return
+        middle = (first + last) // 2
+        yield from _feeds(table, first, middle, columns, where)
+        yield from _feeds(table, middle + 1, last, columns, where)
 
 
 def _change(path: Path, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> Change:

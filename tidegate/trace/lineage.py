@@ -13,6 +13,7 @@ from tidegate.ops import query, store
 from tidegate.spec.kinds import kind_of
 from tidegate.trace import conditions
 from tidegate.trace.changes import Change, History, Ledger, history
+from tidegate.trace.raw_record import fields_of
 from tidegate.trace.reading import Reading
 
 if TYPE_CHECKING:
@@ -213,7 +214,22 @@ class Lineage:
         reading = Reading.of(self.layout, flow)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)
-        return Step(state="not there", notes=reading.explain(written[-1].version, self._ledger(flow)), **shared)
+        notes = (*reading.explain(written[-1].version, self._ledger(flow)), *self._same_key(flow, table, source))
+        return Step(state="not there", notes=notes, **shared)
+
+    def _same_key(self, flow: ResolvedFlow, table: DeltaTable | None, source: Mapping[str, Any]) -> tuple[str, ...]:
+        """The row that has the key of a record, if the record has fields of the keys' names; a transform may change their values."""
+        fields = fields_of(source)
+        key = {name: fields[name] for name in flow.flow.target.keys if fields.get(name)}
+        if table is None or not key or len(key) < len(flow.flow.target.keys):
+            return ()
+        name = flow.flow.target.name
+        try:
+            rows, _ = self._rows(flow, table, conditions.where(table, name, key))
+        except RequestError:
+            return ()
+        shown = ", ".join(f"{column}={value}" for column, value in key.items())
+        return tuple(f"{name} has {shown}, as this record, of {row['_row_id']}" for row in rows[:1] if "_row_id" in row)
 
     def _made_of(self, flow: ResolvedFlow, table: DeltaTable, source: Mapping[str, Any]) -> str:
         """The rows of a flow's table that are made of a row of its source."""
