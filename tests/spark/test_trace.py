@@ -114,7 +114,7 @@ def test_rows_are_followed_up_and_down_through_the_whole_history_of_a_lake(
     assert record(orders, "1.json", 4).state == "present"
 
     # A swap: rows that the new code changes name the batch that built them in staging.
-    declare(columns=FILTERING.replace('"amount"', '(F.col("amount") * 2).alias("amount")'), version=2)
+    declare(columns=FILTERING.replace('"amount"', '(F.col("amount") * 2).alias("amount")', 1), version=2)
     orders.run("silver")
     (*_, swapped) = row(orders, "silver.orders", id="1").changes
     assert swapped.batch is not None and swapped.staged is not None
