@@ -24,18 +24,8 @@ if TYPE_CHECKING:
     from tidegate.spec import Table
 
 _ENTRY = (
-    *(
-        "level",
-        "rules",
-        "state",
-        "suite",
-        "suite_fingerprint",
-        "quarantined_at",
-        "attempts",
-        "changed_by",
-        "changed_at",
-    ),
-    *("reason", "_replay", "_app_id", "_batch_id", "_row_id", "source"),
+    *("_row_id", "source", "level", "rules", "state", "suite", "suite_fingerprint", "quarantined_at", "attempts"),
+    *("changed_by", "changed_at", "reason", "_replay", "_app_id", "_batch_id"),
 )
 _RECORD = ("_path", "_line_number", "_modified_at", "_topic", "_partition", "_offset", "_timestamp")
 """The coordinates of a record in bronze."""
@@ -122,16 +112,19 @@ class Lineage:
         rows, count = self._rows(self._writer(source), below, where)
         if not count:
             step = _noted(step, f"the rows that it was made of are no longer in {source}")
-        elif kind_of(flow.flow).has_groups and (reading := Reading.of(self.layout, flow)) is not None:
-            above = self._ledger(self._writer(source))
-            unread = history(self.layout.table(source), where, (), above, since=reading.next_version).changes
-            if unread:
-                versions = ", ".join(sorted({str(change.version) for change in unread}))
-                step = _noted(
-                    step, f"{step.flow} has not read changes of these rows yet (version {versions} of {source})"
-                )
+        if unread := self._unread(flow, source, where):
+            step = _noted(step, f"{step.flow} has not read changes of these rows yet (version {unread} of {source})")
         following = tuple(self._up(self._writer(source), below, each) for each in rows)
         return dataclasses.replace(step, next=following, next_count=count)
+
+    def _unread(self, flow: ResolvedFlow, source: str, where: str) -> str:
+        """The versions of the source that change rows of a group and that its flow has not read; empty if there are none."""
+        reading = Reading.of(self.layout, flow) if kind_of(flow.flow).has_groups else None
+        if reading is None:
+            return ""
+        ledger = self._ledger(self._writer(source))
+        past = history(self.layout.table(source), where, (), ledger, since=reading.next_version)
+        return ", ".join(map(str, sorted({change.version for change in past.changes})))
 
     def _step(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
         """A row of a table, with its changes and its quarantine entries."""
