@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.report import BatchRecord
-from tidegate.spec import Pipeline
+from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
 
 UNKNOWN = [
     (["silver.orders", "--key", "order_id=A-7"], "no quarantine entry of flow orders/silver mentions it"),
@@ -189,3 +189,28 @@ def test_a_record_whose_row_a_later_record_replaced_names_that_record(lake: Proj
     result = lake.run("trace", "--file", "orders/1.csv", "--line", "2")
     assert result.row("silver.orders").strip() == "silver.orders  order_id=A-1  removed"
     assert result.row("by a commit that is not Tidegate's")
+
+
+def test_the_tables_that_a_group_is_joined_with_are_named(lake: Project) -> None:
+    joined = ChangeFeed("silver.rates", on={"day": "day"})
+    gold = Flow(
+        name="gold",
+        sources=(ChangeFeed("silver.orders"), joined),
+        transform="orders:totals",
+        target=Table("gold.orders", keys=("order_id",)),
+    )
+    rates = Flow(
+        name="rates",
+        source=ChangeFeed("bronze.orders"),
+        transform="orders:rates",
+        target=Table("silver.rates", keys=("day",), sequence_by=("day",)),
+    )
+    declared = orders()
+    pipeline = lake.declare(Pipeline(name="orders", flows=(*declared.flows[:2], rates, gold)))
+    write(lake, pipeline, "gold", [{"order_id": "A-1", "total": 5}])
+    result = lake.run("trace", "gold.orders", "--key", "order_id=A-1")
+    assert result.code == 0, result.err
+    assert result.row("note ", "silver.rates").strip() == (
+        "note     orders/gold joins these rows with rows of silver.rates, which are not followed"
+    )
+    assert result.row("silver.orders", "order_id=A-1")

@@ -112,6 +112,8 @@ class Lineage:
         rows, count = self._rows(self._writer(source), below, where)
         if not count:
             step = _noted(step, f"the rows that it was made of are no longer in {source}")
+        if joined := ", ".join(each.table for each in flow.flow.sources[1:]):
+            step = _noted(step, f"{step.flow} joins these rows with rows of {joined}, which are not followed")
         if unread := self._unread(flow, source, where):
             step = _noted(step, f"{step.flow} has not read changes of these rows yet (version {unread} of {source})")
         following = tuple(self._up(self._writer(source), below, each) for each in rows)
