@@ -1,4 +1,7 @@
-"""Rows are followed up and down through a real lake: updates, filters, quarantine and replay, groups, a swap."""
+"""Rows are followed up and down through a real lake: updates, filters, quarantine and replay, groups, a swap.
+
+Nightly, because it runs eight flows. Per merge, single cases are tested by `tests/cli/test_trace.py` and `tests/trace`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tidegate.errors import RequestError
 from tidegate.trace.lineage import Lineage, Step
 from tidegate.trace.records import Record, find
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
 FILTERING = '"amount", F.when(F.col("amount") < 0, F.lit("negative")).alias("_filtered")'
 
