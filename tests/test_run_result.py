@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ def report(*flows: FlowReport, error: TidegateError | None = None, ended: bool =
         flows=list(flows),
         error=describe_error(error) if error is not None else None,
     )
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [(56, r"exit code 56 \(the process stood still, .* run again"), (52, "out of memory"), (70, "^exit code 70$")],
+)
+def test_an_exit_code_that_is_not_of_the_platform_is_explained(returned: int, text: str) -> None:
+    assert re.search(text, run_result.describe_exit(returned))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,14 @@ from tidegate.errors import EX_DATAERR, EX_SOFTWARE
 from tidegate.report import RunReport
 
 _LAST_LINES = 15
+_CAUSES = {
+    52: "Spark was out of memory",
+    56: "the process stood still, because it or its machine was suspended, or had no CPU time, for longer than Spark waits for "
+    "its own heartbeat; run again: a rerun continues where it ended, and writes nothing twice",
+    -9: "SIGKILL, possibly by the kernel because memory ran out",
+    137: "SIGKILL, possibly by the kernel because memory ran out",
+}
+"""Why a JVM ends with an exit code: `SparkExitCode` and `ExecutorExitCode` of Spark, and the numbers of signals."""
 
 
 def exit_code(report: RunReport | None, returned: int) -> int:
@@ -35,6 +43,17 @@ def exit_code(report: RunReport | None, returned: int) -> int:
 def crashed(report: RunReport | None) -> bool:
     """Whether the job ended without a final report."""
     return report is None or report.ended_at is None
+
+
+def is_of_spark(returned: int) -> bool:
+    """Whether a process ended with an exit code that explains more than its report, which it wrote while its JVM was gone."""
+    return returned in _CAUSES
+
+
+def describe_exit(returned: int) -> str:
+    """How the job's process ended: its exit code, with what that means where it is not Tidegate's own."""
+    cause = _CAUSES.get(returned)
+    return f"exit code {returned} ({cause})" if cause else f"exit code {returned}"
 
 
 def failed(report: RunReport) -> bool:

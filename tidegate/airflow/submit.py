@@ -118,7 +118,7 @@ class RunFlows(SparkSubmitOperator):
     def _end(self, error: Exception) -> str:
         """How the application ended, without the command, whose options fill a page."""
         code = self._hook.returncode if isinstance(self._hook, SubmitHook) else None
-        return f"The application ended with exit code {code}." if code else str(error)
+        return f"The application ended with {run_result.describe_exit(code)}." if code else str(error)
 
     def _find_connection(self) -> Connection:
         # Without a connection the provider would submit to YARN.

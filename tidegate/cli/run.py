@@ -120,7 +120,7 @@ def print_report(report: RunReport | None, returned: int, log: Path) -> None:
         for line in run_result.log_tail(log):
             console.echo(f"  {line}")
         console.print_error(
-            f"the job crashed: it ended with exit code {returned} and without a final report. Its log: {log}"
+            f"the job crashed: it ended without a final report and with {run_result.describe_exit(returned)}. Its log: {log}"
         )
         return
     for line in run_result.next_commands(report):
@@ -129,7 +129,7 @@ def print_report(report: RunReport | None, returned: int, log: Path) -> None:
     console.echo(f"{report.dag_id}: {report.parts.get('total', 0.0):.1f} s in the job ({parts})")
     if report.error is not None:
         console.print_error(f"{report.error['message']} (its log: {log})")
-    elif returned and not run_result.failed(report):
+    if returned and (run_result.is_of_spark(returned) or not run_result.failed(report)):
         console.print_error(
-            f"the report is complete, but the job's process ended with exit code {returned}; its log: {log}"
+            f"the report is complete, but the job's process ended with {run_result.describe_exit(returned)}; its log: {log}"
         )

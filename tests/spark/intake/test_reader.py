@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import os
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,22 @@ def test_a_bad_file_is_reported_with_its_problem_and_line(tmp_path: Path) -> Non
     assert read(tmp_path / "missing.csv")[2].problem == "vanished"
     os.mkfifo(tmp_path / "pipe.csv")
     assert read(tmp_path / "pipe.csv")[2].problem == "not_a_file"
+
+
+@pytest.mark.parametrize(
+    "pack", [lambda path: os.truncate(path, 100_000_000), lambda path: path.write_bytes(gzip.compress(bytes(100_000_000), 1))],
+    ids=["a line of 100 MB", "a gzip bomb of zeros"],
+)  # fmt: skip
+def test_an_endless_line_is_refused_without_being_read_into_memory(tmp_path: Path, pack: object) -> None:
+    path = tmp_path / ("a.csv" if "truncate" in pack.__code__.co_names else "a.csv.gz")  # type: ignore[attr-defined]
+    path.touch()
+    pack(path)  # type: ignore[operator]  # a function of the path
+    tracemalloc.start()
+    try:
+        assert read(path)[2].problem == "line_too_long"
+        assert tracemalloc.get_traced_memory()[1] < 5 * MAX_RECORD_LENGTH
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_line_of_exactly_the_maximum_length_passes(tmp_path: Path) -> None:
