@@ -1,9 +1,10 @@
-"""Atomic replacement of files: a reader sees the old or the new file, never a part of one."""
+"""Atomic changes of files and folders: a reader sees what was before or what is after, never a part of it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -28,3 +29,17 @@ def write_text(path: Path, text: str) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder as a whole: after an interruption it is there with all of its files, or not at all.
+
+    It is renamed first. What an interrupted removal leaves behind, under a hidden name, goes with the next one.
+
+    Raises:
+        OSError: It does not exist, or cannot be removed.
+    """
+    hidden = folder.with_name(f".{folder.name}.removed")
+    shutil.rmtree(hidden, ignore_errors=True)
+    folder.rename(hidden)
+    shutil.rmtree(hidden)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,29 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
     assert tables.version(spark, again.live) == 1, "Delta skips a known transaction"
     assert [(line["kind"], line["upserted"], line["deleted"]) for line in ledger(again)] == [("swap", 1, 2)]
     assert not swap.staging(again).exists()
+
+
+def test_a_crash_while_staging_is_removed_leaves_nothing_that_stops_the_next_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(spark, tmp_path, orders.SILVER, LIVE)
+    context = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
+
+    def crash(folder: Path, **_: Any) -> None:
+        """Removes the files of a folder in any order, as the operating system lists them, and dies on the way."""
+        if folder.exists():
+            next(folder.rglob("00000000000000000001.json")).unlink()
+            raise ConnectionError("simulated crash")
+
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(shutil, "rmtree", crash)
+        swap.swap_in(context)
+    assert not swap.staging(context).exists(), "the next run would take a part of the table for the table"
+    again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged())
+
+    swap.swap_in(again)
+
+    assert [(line["kind"], line["upserted"], line["deleted"]) for line in ledger(again)] == [("swap", 1, 2)]
 
 
 def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_number_is_accepted(

@@ -8,11 +8,11 @@ A flow that reads the feed opens its own next refresh when it reaches that commi
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidegate import atomic
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops.ledger import rows_read
 from tidegate.report import BatchRecord
@@ -96,7 +96,7 @@ def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
         ledger.record_batch(context, record)
         context.record_batch(record)
     # With those of earlier refreshes that were refused: nothing reads them again.
-    shutil.rmtree(folder.parent)
+    atomic.remove_folder(folder.parent)
     return context.doing(Stream())
 
 
