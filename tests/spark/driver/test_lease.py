@@ -46,6 +46,22 @@ def test_the_leases_are_released_when_the_work_fails(spark: Any, layout: Layout)
         assert None not in holders(layout)
 
 
+def test_no_lease_stays_held_when_the_name_of_the_holder_cannot_be_written(
+    spark: Any, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+        patched.setattr(lease, "write_owner", fail)
+        with lease.hold(spark, layout, BOTH, what="attempt a1 of flights"):
+            pytest.fail("a holder without a name")
+
+    assert holders(layout) == [None, None]
+    with lease.hold(spark, layout, BOTH, what="attempt a2 of flights"):
+        assert None not in holders(layout)
+
+
 def test_a_second_run_in_the_same_jvm_gets_no_lease_and_the_first_keeps_its_own(spark: Any, layout: Layout) -> None:
     with lease.hold(spark, layout, (TABLE,), what="attempt a1 of flights"):
         with (

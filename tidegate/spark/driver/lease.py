@@ -34,10 +34,12 @@ def hold(spark: SparkSession, layout: Layout, resources: tuple[str, ...], *, wha
     Raises:
         LeaseHeldError: Another process, or another thread of this one, holds one of them. Transient.
     """
+    jvm: Any = spark._jvm
     locks: list[tuple[str, Any, Any]] = []
     try:
         for resource in sorted(resources):
-            locks.append((resource, *_lock(spark, layout, resource, what)))
+            locks.append((resource, *_lock(spark, layout, resource)))
+            write_owner(layout, resource, what=what, pid=int(jvm.java.lang.ProcessHandle.current().pid()))
         yield
     finally:
         for resource, channel, lock in reversed(locks):
@@ -46,7 +48,7 @@ def hold(spark: SparkSession, layout: Layout, resources: tuple[str, ...], *, wha
             channel.close()
 
 
-def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tuple[Any, Any]:
+def _lock(spark: SparkSession, layout: Layout, resource: str) -> tuple[Any, Any]:
     path = layout.lease(resource)
     path.parent.mkdir(parents=True, exist_ok=True)
     jvm: Any = spark._jvm
@@ -61,5 +63,4 @@ def _lock(spark: SparkSession, layout: Layout, resource: str, what: str) -> tupl
     if lock is None:
         channel.close()
         raise LeaseHeldError(resource, describe_holder(layout, resource))
-    write_owner(layout, resource, what=what, pid=int(jvm.java.lang.ProcessHandle.current().pid()))
     return channel, lock
