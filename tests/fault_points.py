@@ -11,7 +11,7 @@ import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -68,6 +68,26 @@ def aborted(at: str, lake: Path, spark: Any, *, batch: int = 0) -> Iterator[None
         spark: The session of this process.
         batch: See `fault`.
     """
+    with aborting(lambda act: fault(at, act, batch=batch), lake, spark):
+        yield
+
+
+@contextmanager
+def aborting(
+    arm: Callable[[Callable[[Any], None]], AbstractContextManager[None]],
+    lake: Path,
+    spark: Any,
+    *,
+    must_abort: bool = True,
+) -> Iterator[None]:
+    """Abort the run in this context where ``arm`` says, and leave the lake as a kill would.
+
+    Args:
+        arm: A context in which the function that it is given is called at most once, where the run is to be aborted.
+        lake: The lake of the run.
+        spark: The session of this process.
+        must_abort: Fail if the run ended before.
+    """
     aborts: list[Abort] = []
     cached = spark._jsparkSession.sharedState().cacheManager()
     spark.catalog.clearCache()
@@ -76,17 +96,18 @@ def aborted(at: str, lake: Path, spark: Any, *, batch: int = 0) -> Iterator[None
 
         def abort(_context: Any) -> None:
             shutil.copytree(lake, copy, symlinks=True)
-            aborts.append(Abort(at))
+            aborts.append(Abort("the run was aborted here"))
             raise aborts[0]
 
-        with _abort_through_spark(aborts), fault(at, abort, batch=batch):
+        with _abort_through_spark(aborts), arm(abort):
             try:
                 yield
             except Abort as error:
                 assert error is aborts[0]
                 error.__traceback__ = None
             else:
-                raise AssertionError(f"the run ended without reaching {at}")
+                assert not must_abort, "the run ended before the step"
+                return
         assert not spark.streams.active, "the aborted query still runs"
         assert cached.isEmpty(), "the aborted batch left cached frames"
         shutil.rmtree(lake)

@@ -1,0 +1,34 @@
+"""A driver process of a history: one attempt at one request, which another process kills at any moment.
+
+Arguments: the folder with the edited files, the file that gets the process id of its JVM when the job begins, and the names of
+the request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from tests.chaos.driver import SMALL_DATA_CONF
+from tests.hunt.project import Project
+from tidegate.environment import Environment
+from tidegate.launch import submit_conf
+from tidegate.layout import Layout
+from tidegate.request import RunRequest, fresh_id
+from tidegate.spark.driver.session import build_session
+from tidegate.spark.job import run_job
+
+
+def main() -> None:
+    folder, marker, dag_id, run_key, request_id = sys.argv[1:]
+    environment = Environment.read()
+    Project(Path(folder), environment.project / "expectations", "").load()
+    project = dataclasses.replace(environment, project=Path(__file__).parents[2])
+    spark = build_session(project, "tidegate hunt", submit_conf(project, small=True) | SMALL_DATA_CONF)
+    Path(marker).write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
+    run_job(environment, RunRequest.read(Layout.of(environment), dag_id, run_key, request_id), fresh_id("a"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Generated histories of a whole pipeline, with faults; after each run a judge in plain Python computes all tables again.
+
+A failure prints its seed and what was done. ``HUNT_SEEDS=3,17`` runs these seeds, ``HUNT_STEPS=8`` sets the steps between two looks
+at the number of faults.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.hunt.history import Faults
+from tests.hunt.kills import Kills
+from tests.hunt.sources import Topic
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from devstack.broker import Broker
+    from tests.hunt.conftest import Begin
+
+pytestmark = [pytest.mark.jvm, pytest.mark.gx, pytest.mark.chaos]
+
+STEPS = int(os.environ.get("HUNT_STEPS", "14"))
+
+
+def seeds(*default: int) -> list[int]:
+    return [int(seed) for seed in os.environ.get("HUNT_SEEDS", "").split(",") if seed] or list(default)
+
+
+def test_the_judge_agrees_with_a_short_history_with_a_fault(begin: Begin) -> None:
+    history = begin(4, faults=Faults(share=1.0, attempts=1))
+    for _ in range(3):
+        history.log.append(history.source.add(history.rng))
+
+    history.increment()
+
+    assert len(history.faults.struck) == 1
+    assert history.judge.silver
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(*range(1, 17)))
+def test_the_judge_agrees_after_every_run_of_a_history_of_files_with_30_faults(seed: int, begin: Begin) -> None:
+    history = begin(seed, faults=Faults(share=0.8))
+    while len(history.faults.struck) < 30:
+        history.go_on(STEPS)
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(101, 102))
+def test_the_judge_agrees_after_every_run_of_a_history_of_a_topic_with_20_faults(
+    seed: int, begin: Begin, broker: Broker
+) -> None:
+    history = begin(seed, broker=broker, faults=Faults(share=0.7))
+    while len(history.faults.struck) < 20:
+        history.go_on(STEPS)
+
+
+@pytest.mark.nightly
+@pytest.mark.kafka
+def test_a_compacted_topic_is_read_without_what_it_lost(begin: Begin, broker: Broker) -> None:
+    history = begin(101, broker=broker)
+    topic = history.source
+    assert isinstance(topic, Topic)
+    topic.send_one_by_one(history.rng, 30)
+    history.increment()
+
+    topic.send_one_by_one(history.rng, 30)
+    topic.compact()
+    wait_until(lambda: len(topic.committed()) < 30, "the topic is compacted")
+    history.increment()
+
+    assert 30 < len(history.judge.bronze) < 60
+    history.reingest()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", seeds(201, 202, 203, 204, 205))
+def test_the_judge_agrees_after_every_run_of_a_history_with_12_real_kills(seed: int, begin: Begin) -> None:
+    history = begin(seed, kills=Kills(share=0.9))
+    while len(history.kills.done) < 12:
+        history.go_on(STEPS)
