@@ -13,9 +13,10 @@ from datetime import date
 from typing import Any
 
 from tests.deployment import Deployment
-from tests.hunt.judge import Change, Code, Judge
+from tests.hunt.judge import Change, Judge
 from tests.hunt.kills import Kills
 from tests.hunt.project import Project
+from tests.hunt.rules import Code
 from tests.hunt.sources import Files, Source
 from tests.hunt.strikes import Strike
 

@@ -1,7 +1,7 @@
 """What the tables of a history must hold, computed in plain Python from what was landed and what was done.
 
-Imports nothing of the product, and shares no code with it: the rules are those of docs/, written again. Delta tables are read
-with delta-rs. A `Judge` is told each thing that is done, in order; `Judge.differences` compares it with a lake.
+Imports nothing of the product, and shares no code with it: the rules are those of docs/, written again. A `Judge` is told each
+thing that is done, in order; `Judge.differences` compares it with a lake.
 
 The result of a history depends neither on how its input was cut into batches nor on interruptions. So the judge knows
 neither: it has one state per record, and totals where the ledger has one line per batch.
@@ -9,91 +9,14 @@ neither: it has one state per record, and totals where the ledger has one line p
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
-from deltalake import DeltaTable
-
-FIELDS = ("id", "at", "day", "amount", "op")
-BALANCES = {
-    "rows": ("read", ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read")),
-    "files": ("files_listed", ("files_opened", "files_quarantined", "files_already_read")),
-    "groups": ("groups", ("upserted", "deleted", "unchanged")),
-    "entries": ("read", ("closed",)),
-}
-BALANCES_OF = {
-    "recompute": ("groups",),
-    "swap": ("groups",),
-    "undo": ("groups",),
-    **dict.fromkeys(("waive", "expire", "retire", "retire_waived"), ("entries",)),
-}
-"""By kind of a ledger line; other lines balance rows, files and groups."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Code:
-    """What transform and suite do."""
-
-    factor: int = 1
-    """The transform multiplies ``amount`` by it."""
-    filtered: int = 6
-    """Ids that leave this remainder when divided by 7 are filtered."""
-    trap: int = 1000
-    """An ``amount`` on which the transform raises."""
-    highest: int = 500
-    """The highest ``amount`` that the suite accepts, after the transform."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record of a source, as its row of bronze."""
-
-    row_id: str
-    at: tuple[Any, ...]
-    """Its coordinates, which order records of one key with the same sequence."""
-    fields: Mapping[str, str | None] = field(default_factory=dict)
-    broken: str = ""
-    """The rule that it breaks as a whole, for example ``malformed_line``."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of silver."""
-
-    values: tuple[Any, ...]
-    """``at``, ``day``, ``amount``, ``ratio``."""
-    order: tuple[Any, ...]
-    deleted: bool
-    row_id: str
-
-
-@dataclass(frozen=True)
-class Output:
-    """What today's code makes of a record."""
-
-    rules: frozenset[str] = frozenset()
-    filtered: bool = False
-    key: int | None = None
-    """Also of records that are refused or filtered, unless the transform raises."""
-    day: date | None = None
-    row: Row | None = None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A quarantine entry."""
-
-    row_id: str
-    rules: frozenset[str]
-    state: str = "open"
-    level: str = "row"
-    checkpoint: tuple[int, int] = (1, 0)
+from tests.hunt.lake import Entry, entry_of, expected_rows, ledger_differences, rows, shown, stored_entries, stored_rows
+from tests.hunt.rules import Code, Output, Record, Row, newest, output, precedes
 
 
 @dataclass
@@ -102,52 +25,6 @@ class Change:
 
     rows: dict[int, tuple[Row | None, Row | None]] = field(default_factory=dict)
     entries: dict[int, tuple[Entry | None, Entry]] = field(default_factory=dict)
-
-
-def output(record: Record, code: Code) -> Output:
-    """The transform and the row rules, for one record."""
-    if record.broken:
-        return Output(frozenset({record.broken}))
-    typed: dict[str, Any] = {}
-    rules = set()
-    for name, read in (("id", whole), ("at", whole), ("day", day_of), ("amount", whole), ("op", str)):
-        text = record.fields.get(name)
-        typed[name] = None if text is None else read(text)
-        if text is not None and typed[name] is None:
-            rules.add(f"wrong_type({name})")
-    if record.fields.get("id") is None:
-        rules.add("required(id)")
-    number, at, day, amount = (typed[name] for name in ("id", "at", "day", "amount"))
-    key = number if number is not None and number >= 0 else None
-    if rules:
-        # Such a record bypasses the transform only where it raises; its key is that of its other fields.
-        return Output(frozenset(rules), key=None if amount == code.trap else key, day=day)
-    if amount == code.trap:
-        return Output(frozenset({"transform_error(DIVIDE_BY_ZERO)"}))
-    # Spark's remainder has the sign of the dividend.
-    filtered = math.fmod(number, 7) == code.filtered
-    if not filtered:
-        rules |= {f"null_{what}" for what, value in (("key(key)", key), ("sequence(at)", at)) if value is None}
-    deleted = typed["op"] == "delete"
-    made = None if amount is None else amount * code.factor
-    ratio = None if amount is None else int(1000 / (amount - code.trap))
-    if not (rules or filtered or deleted or made is None or 0 <= made <= code.highest):
-        rules.add("between(amount)")
-    if rules or filtered:
-        return Output(frozenset(rules), filtered, key, day)
-    order = (at, *record.at)
-    return Output(key=key, day=day, row=Row((at, day, made, ratio), order, deleted, record.row_id))
-
-
-def whole(text: str) -> int | None:
-    return int(text) if re.fullmatch("[+-]?[0-9]+", text) and abs(int(text)) < 2**31 else None
-
-
-def day_of(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text) if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) else None
-    except ValueError:
-        return None
 
 
 class Judge:
@@ -344,30 +221,7 @@ class Judge:
             missing, extra = Counter(wanted), Counter(actual)
             if missing != extra:
                 differences.append(f"{name}: - {shown(missing - extra)} + {shown(extra - missing)}")
-        return differences + self._ledger_differences(rows(lake / "_ops" / "hunt" / "ledger"))
-
-    def _ledger_differences(self, lines: list[dict[str, Any]]) -> list[str]:
-        differences = []
-        lines_of: Counter[Any] = Counter((line["app_id"], line["kind"] == "swap", line["batch_id"]) for line in lines)
-        differences += [f"ledger: {number} lines of {what}" for what, number in lines_of.items() if number > 1]
-        sums: dict[str, Counter[str]] = {}
-        for line in lines:
-            for balance in BALANCES_OF.get(line["kind"], ("rows", "files", "groups")):
-                total, parts = BALANCES[balance]
-                if count(line, total) != sum(count(line, part) for part in parts):
-                    differences.append(
-                        f"ledger: {line['app_id']} {line['batch_id']} ({line['kind']}) does not balance {balance}"
-                    )
-            if line["kind"] != "swap":
-                mine = sums.setdefault(line["app_id"], Counter())
-                for name in ("read", "quarantined", "filtered", "files_listed", "files_quarantined"):
-                    mine[name] += count(line, name)
-        for app_id, expected in self.totals.items():
-            actual = sums.get(app_id, Counter())
-            wrong = {name: (number, actual[name]) for name, number in expected.items() if actual[name] != number}
-            if wrong:
-                differences.append(f"ledger: {app_id} (expected, actual): {wrong}")
-        return differences
+        return differences + ledger_differences(rows(lake / "_ops" / "hunt" / "ledger"), self.totals)
 
     def _judge_new(self, records: Iterable[Record], code: Code) -> None:
         made = {record.row_id: output(record, code) for record in records}
@@ -397,57 +251,3 @@ class Judge:
     @staticmethod
     def _raises(each: Output) -> bool:
         return any(rule.startswith("transform_error") for rule in each.rules)
-
-
-def newest(outputs: Iterable[Output]) -> dict[int, Row]:
-    """The row with the highest order of each key."""
-    best: dict[int, Row] = {}
-    for each in outputs:
-        if each.row is not None and each.key is not None:
-            known = best.get(each.key)
-            if known is None or precedes(known.order, each.row.order):
-                best[each.key] = each.row
-    return best
-
-
-def precedes(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    return one < other
-
-
-def rows(table: Path) -> list[dict[str, Any]]:
-    """All rows of a table; none where there is no table."""
-    if not (table / "_delta_log").exists():
-        return []
-    rows_of_table: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    return rows_of_table
-
-
-def expected_rows(silver: Mapping[int, Row]) -> Iterable[tuple[Any, ...]]:
-    return ((key, *row.values, row.deleted, row.row_id) for key, row in silver.items())
-
-
-def stored_rows(table: Path) -> Iterable[tuple[Any, ...]]:
-    names = ("key", "at", "day", "amount", "ratio", "_deleted", "_row_id")
-    return (tuple(row[name] for name in names) for row in rows(table))
-
-
-def entry_of(entry: Entry) -> tuple[Any, ...]:
-    return (entry.row_id, tuple(sorted(entry.rules)), entry.state, entry.level, entry.checkpoint)
-
-
-def stored_entries(table: Path) -> Iterable[tuple[Any, ...]]:
-    for row in rows(table):
-        assert row["_in_hand"] is None, f"{row['_row_id']} is claimed"
-        checkpoint = (row["_checkpoint_version"], row["_refresh"])
-        yield (row["_row_id"], tuple(sorted(row["rules"])), row["state"], row["level"], checkpoint)
-
-
-def count(line: Mapping[str, Any], name: str) -> int:
-    value = line[name]
-    return sum(dict(value or {}).values()) if name == "filtered" else int(value or 0)
-
-
-def shown(rows: Mapping[Any, int], limit: int = 6) -> str:
-    listed = sorted(rows.items(), key=repr)
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return str([row if number == 1 else (number, row) for row, number in listed[:limit]]) + more

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.hunt.judge import Code
+from tests.hunt.rules import Code
 
 DECLARATION = """
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, RewriteLimits, Table, Thresholds
@@ -19,7 +19,7 @@ pipeline = Pipeline(
     name="hunt",
     rewrite_limits=RewriteLimits(deleted_share=1, quarantined_share=1),
     flows=(
-        Flow(name="bronze", source={source}, target=Table("bronze.hunt")),
+        Flow(name="bronze", source={source}, target=Table("bronze.hunt"), checkpoint_version={bronze}),
         Flow(
             name="silver",
             source=ChangeFeed("bronze.hunt"),
@@ -30,7 +30,11 @@ pipeline = Pipeline(
             checkpoint_version={version},
         ),
         Flow(
-            name="gold", source=ChangeFeed("silver.hunt"), transform="hunt:daily", target=Table("gold.hunt", keys=("day",))
+            name="gold",
+            source=ChangeFeed("silver.hunt"),
+            transform="hunt:daily",
+            target=Table("gold.hunt", keys=("day",)),
+            checkpoint_version={gold},
         ),
     ),
 )
@@ -65,10 +69,16 @@ class Project:
     expectations: Path
     source: str
     """The source of bronze, in Python."""
+    bronze: int = 1
+    """The checkpoint version of bronze."""
+    gold: int = 1
+    """The checkpoint version of gold."""
 
     def write(self, code: Code, version: int) -> None:
         files = {
-            self.folder / "pipelines" / "hunt.py": DECLARATION.format(source=self.source, version=version),
+            self.folder / "pipelines" / "hunt.py": DECLARATION.format(
+                source=self.source, version=version, bronze=self.bronze, gold=self.gold
+            ),
             self.folder / "spark_jobs" / "hunt.py": JOB.format(**vars(code)),
             self.expectations / "hunt" / "silver.json": suite(code),
         }

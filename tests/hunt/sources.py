@@ -17,7 +17,7 @@ import fastavro
 import pyarrow
 import pyarrow.parquet
 
-from tests.hunt.judge import FIELDS, Record
+from tests.hunt.rules import FIELDS, Record
 from tests.topics import delete_before
 
 if TYPE_CHECKING:
@@ -310,7 +310,8 @@ class Topic:
         from confluent_kafka.admin import AdminClient
 
         servers = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
-        described = AdminClient(servers).describe_topics(TopicCollection([self.name]))[self.name].result(60)
+        admin = AdminClient(servers)
+        described = admin.describe_topics(TopicCollection([self.name]))[self.name].result(60)
         source = f"{self.name}/{described.topic_id}"
         group = {
             "group.id": "judge",

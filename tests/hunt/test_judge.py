@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pyarrow
 import pytest
 from deltalake import write_deltalake
 
-from tests.hunt import judge
-from tests.hunt.judge import Code, Judge, Record
+from tests.hunt import judge, lake, rules
+from tests.hunt.judge import Judge
+from tests.hunt.rules import Code, Record
 
 CODE = Code()
 NEWEST = {"id": "1", "at": "5", "day": "2026-03-20", "amount": "10", "op": None}
@@ -30,17 +32,17 @@ def judged(*records: Record, code: Code = CODE) -> Judge:
     return own
 
 
-def test_the_judge_imports_nothing_of_the_product() -> None:
-    tree = ast.parse(Path(judge.__file__).read_text())
-    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    modules += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
-    assert {module.partition(".")[0] for module in modules} == {
-        *("__future__", "math", "re", "collections", "dataclasses", "datetime", "pathlib", "typing", "deltalake")
-    }
+@pytest.mark.parametrize("module", [judge, lake, rules])
+def test_the_judge_imports_nothing_of_the_product(module: Any) -> None:
+    tree = ast.parse(Path(module.__file__).read_text())
+    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    known = {"tests.hunt.lake", "tests.hunt.rules", "deltalake", *sys.stdlib_module_names}
+    assert {name for name in names if name not in known and name.partition(".")[0] not in known} == set()
 
 
 @pytest.mark.parametrize(
-    ("fields", "rules"),
+    ("fields", "broken"),
     [
         ({}, set()),
         ({"id": None}, {"required(id)"}),
@@ -53,8 +55,8 @@ def test_the_judge_imports_nothing_of_the_product() -> None:
         ({"amount": "1000", "day": "March"}, {"wrong_type(day)"}),
     ],
 )
-def test_the_rules_of_a_record(fields: dict[str, Any], rules: set[str]) -> None:
-    assert judge.output(record(1, **fields), CODE).rules == rules
+def test_the_rules_of_a_record(fields: dict[str, Any], broken: set[str]) -> None:
+    assert rules.output(record(1, **fields), CODE).rules == broken
 
 
 def test_the_highest_order_of_a_key_wins_and_a_delete_keeps_it() -> None:
@@ -122,13 +124,16 @@ def test_a_lake_without_a_row_with_one_too_many_or_with_another_value_differs(tm
 
 def test_a_ledger_line_that_is_missing_or_twice_or_unbalanced_is_a_difference(tmp_path: Path) -> None:
     own = judged(record(1), record(2, amount="600"))
-    counts = dict.fromkeys({n for total, parts in judge.BALANCES.values() for n in (total, *parts)} - {"filtered"}, 0)
+    counts = dict.fromkeys({n for total, parts in lake.BALANCES.values() for n in (total, *parts)} - {"filtered"}, 0)
     bronze = {**counts, "app_id": "hunt/bronze/v1/0", "kind": "append", "batch_id": 0, "read": 2, "written": 2}
     bronze |= {"files_listed": 1, "files_opened": 1, "filtered": None}
     silver = {**counts, "app_id": "hunt/silver/v1/0", "kind": "upsert", "batch_id": 0, "read": 2}
     silver |= {"written": 1, "quarantined": 1, "filtered": None}
 
-    assert own._ledger_differences([bronze, silver]) == []
-    assert len(own._ledger_differences([bronze, silver, silver])) == 2
-    assert len(own._ledger_differences([bronze])) == 1
-    assert len(own._ledger_differences([bronze, {**silver, "deduplicated": 1}])) == 1
+    def differences(lines: list[dict[str, Any]]) -> list[str]:
+        return lake.ledger_differences(lines, own.totals)
+
+    assert differences([bronze, silver]) == []
+    assert len(differences([bronze, silver, silver])) == 2
+    assert len(differences([bronze])) == 1
+    assert len(differences([bronze, {**silver, "deduplicated": 1}])) == 1
