@@ -52,12 +52,12 @@ def test_no_lease_stays_held_when_the_name_of_the_holder_cannot_be_written(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("no space left on device")
 
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space") as failed:
         patched.setattr(lease, "write_owner", fail)
         with lease.hold(spark, layout, BOTH, what="attempt a1 of flights"):
             pytest.fail("a holder without a name")
 
-    assert holders(layout) == [None, None]
+    assert holders(layout) == [None, None], f"held as long as a traceback lives: {failed.traceback}"
     with lease.hold(spark, layout, BOTH, what="attempt a2 of flights"):
         assert None not in holders(layout)
 
