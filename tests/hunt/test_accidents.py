@@ -56,22 +56,56 @@ def test_gold_follows_a_restored_silver_and_a_full_refresh_brings_the_rows_back(
     history.full_refresh()
 
 
-@pytest.mark.parametrize("flow", ["silver", "gold"])
-def test_a_table_that_was_deleted_by_hand_is_named_and_derived_again_by_a_new_version(flow: str, begin: Begin) -> None:
+def test_a_reingest_adds_what_a_restored_bronze_lacks_and_no_row_changes(begin: Begin) -> None:
+    history = begin(3)
+    versions: list[int] = []
+    two_increments(history, lambda: versions.append(newest(history, "bronze")))
+    silver = dict(history.judge.silver)
+    restore(history, "bronze", versions[0])
+
+    report = history.deployment.run("hunt", mode="reingest")
+
+    assert [flow.error for flow in report.flows] == [None] * 3
+    assert not [
+        line
+        for line in history.judge.differences(history.deployment.environment.lake)
+        if line[:6] in ("bronze", "silver")
+    ]
+    assert history.judge.silver == silver
+
+
+def raise_version(history: History, flow: str) -> None:
+    if flow == "silver":
+        history.version = 2
+    else:
+        setattr(history.project, flow, 2)
+    history.project.write(history.code, history.version)
+
+
+@pytest.mark.parametrize(
+    ("deleted", "below"), [("bronze", "silver"), ("silver", "gold"), ("gold", None)], ids=["bronze", "silver", "gold"]
+)
+def test_a_table_that_was_deleted_by_hand_is_named_and_new_versions_derive_it_again(
+    deleted: str, below: str | None, begin: Begin
+) -> None:
     history = begin(3)
     two_increments(history)
-    shutil.rmtree(table(history, flow))
+    shutil.rmtree(table(history, deleted))
     history.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
-    report = history.deployment.run("hunt")
-
-    error = report.flow(flow).error
+    error = history.deployment.run("hunt").flow(deleted).error
     assert error is not None
     assert error["kind"] == "CheckpointCorruptError"
     assert "Restore the table, or set checkpoint_version=2" in error["message"]
-    if flow == "silver":
-        history.new_version()
-    else:
-        history.project.gold = 2
-        history.project.write(history.code, history.version)
-        history.increment()
+    raise_version(history, deleted)
+    if below is not None:
+        error = history.deployment.run("hunt").flow(below).error
+        assert error is not None
+        assert f"table {deleted}.hunt no longer has the changes that the checkpoint reads next" in error["message"]
+        raise_version(history, below)
+
+    report = history.deployment.run("hunt")
+    assert [flow.error for flow in report.flows] == [None] * 3
+    if "silver" in (deleted, below):
+        history.judge.derive_again(history.code, (2, 0))
+    assert history.judge.differences(history.deployment.environment.lake) == []
