@@ -312,7 +312,8 @@ class Topic:
         servers = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
         admin = AdminClient(servers)
         described = admin.describe_topics(TopicCollection([self.name]))[self.name].result(60)
-        source = f"{self.name}/{described.topic_id}"
+        # The client writes the id in base64, Kafka in base64 for addresses.
+        source = f"{self.name}/{str(described.topic_id).translate(str.maketrans('+/', '-_'))}"
         group = {
             "group.id": "judge",
             "enable.auto.commit": False,
