@@ -115,7 +115,7 @@ def wrote(name, rows, version):
     flow = report.flow(name)
     flow.batches.append(batch)
     flow.state, flow.target_version = "done", version
-    line = {{k: v for k, v in vars(batch).items() if k not in ("filtered", "rules")}}
+    line = {{k: v for k, v in vars(batch).items() if k != "rules" and not isinstance(v, dict)}}
     ledger = layout.ops(dag_id, "ledger")
     ledger.parent.mkdir(parents=True, exist_ok=True)
     write_deltalake(str(ledger), pyarrow.Table.from_pylist([line]), mode="append")
