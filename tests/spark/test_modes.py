@@ -99,14 +99,13 @@ def message(kind: str, record: dict[str, str], schema_id: int) -> bytes:
 
 
 def of_files(spark: Any, folder: Path, kind: FileFormat) -> DataFrame:
-    from pyspark.sql import functions as F
-
     path = folder / f"orders.{kind}"
     path.write_bytes(content(kind))
     source = FileSource(path="orders", format=kind, schema=SCHEMA)
-    landed = landing.read_files(spark, [(str(path), path.stat().st_mtime_ns // 1_000_000)], source, [])
+    modified_ms = path.stat().st_mtime_ns // 1_000_000
+    landed = landing.read_files(spark, [(str(path), modified_ms)], source, landing.Batch(0, modified_ms), [])
     assert [file.problem for file in landed.files] == [None]
-    return landed.rows(spark, landed.files).withColumn("_ingested_at", F.current_timestamp())
+    return landed.rows(spark, landed.files)
 
 
 def of_messages(spark: Any, kind: str, schema_id: int) -> DataFrame:

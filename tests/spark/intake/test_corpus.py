@@ -24,7 +24,6 @@ SCHEMA = "id STRING, a STRING, b STRING, c STRING"
 def test_rows_of_five_hundred_files_are_as_written_and_bad_files_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from pyspark.sql import functions as F
 
     rng = random.Random(23)
     written: Counter[tuple[str, ...]] = Counter()
@@ -46,9 +45,9 @@ def test_rows_of_five_hundred_files_are_as_written_and_bad_files_are_refused(
     source = FileSource(path="orders", format="csv", schema=SCHEMA)
     persisted: list[DataFrame] = []
 
-    landed = landing.read_files(spark, files, source, persisted)
+    landed = landing.read_files(spark, files, source, landing.Batch(0, 5), persisted)
     good = [file for file in landed.files if file.problem is None]
-    rows = landed.rows(spark, good).withColumn("_ingested_at", F.current_timestamp()).persist()
+    rows = landed.rows(spark, good).persist()
     parsed = parse.parse(rows, source).rows.collect()
     count = rows.count()
     for frame in (rows, *persisted):

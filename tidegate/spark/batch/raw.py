@@ -27,8 +27,6 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         batch: Only its session is used: see `tidegate.spark.intake.landing`.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.
     """
-    from pyspark.sql import functions as F
-
     source = context.flow.source
     assert isinstance(source, FileSource)
     spark, listed = batch.sparkSession, context.work.listed_files(context, batch_id)
@@ -37,17 +35,14 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     unread = _unread_files(context, spark, listed, batch_id)
     skipped = _skipped_files(context, unread)
     opened = sorted((path, modified) for path, modified in unread.items() if path not in skipped)
-    landed = landing.read_files(spark, opened, source, context.persisted)
+    stamp = landing.Batch(batch_id, context.work.planned_ms(context, batch_id))
+    landed = landing.read_files(spark, opened, source, stamp, context.persisted)
     checked = [*landed.files, *skipped.values()]
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
         good, failed = _apply_earlier_split(context, spark, batch_id, checked)
-    rows = landed.rows(spark, good).select(
-        "*",
-        F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))).alias("_ingested_at"),
-        F.lit(batch_id).cast("bigint").alias("_batch_id"),
-    )
+    rows = landed.rows(spark, good)
     count = sum(file.records for file in good)
     rules: dict[str, int] = {}
     for file in failed:

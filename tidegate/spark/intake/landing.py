@@ -26,16 +26,28 @@ if TYPE_CHECKING:
 
 LINES = (
     "_row_id string, line string, _header string, _dialect string, _path string, _size bigint, _modified_at timestamp, "
-    "_line_number bigint"
+    "_line_number bigint, _ingested_at timestamp, _batch_id bigint"
 )
-"""The columns of a bronze table of files, without those that the batch adds."""
+"""The columns of a bronze table of files."""
 
 _CONTENT_COLUMNS = (
     "_file_id string, line string, _header string, _path string, _size bigint, _modified_ms bigint, _line_number bigint, "
-    "_checked string"
+    "_ingested_ms bigint, _batch_id bigint, _checked string"
 )
 _MAX_BATCH_CHARACTERS = 4 * 1024 * 1024
 _MAX_BATCH_RECORDS = 20_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The values that all rows of a batch have in common.
+
+    Python writes them into the rows. As literals of a query they would be constants of its generated code, which Spark would
+    compile again for every batch.
+    """
+
+    number: int
+    ingested_ms: int
 
 
 @dataclass(frozen=True)
@@ -68,11 +80,13 @@ class FileBatch:
             "_size",
             F.timestamp_millis("_modified_ms").alias("_modified_at"),
             "_line_number",
+            F.timestamp_millis("_ingested_ms").alias("_ingested_at"),
+            "_batch_id",
         )
 
 
 def read_files(
-    spark: SparkSession, files: list[tuple[str, int]], source: FileSource, persisted: list[DataFrame]
+    spark: SparkSession, files: list[tuple[str, int]], source: FileSource, batch: Batch, persisted: list[DataFrame]
 ) -> FileBatch:
     """Read every file completely, once, on the executors.
 
@@ -88,10 +102,10 @@ def read_files(
     listed = local.from_rows(spark, files, "path string, modified_ms bigint")
     kind, dialect, names = source.format, source.dialect, [column.name for column in source.columns]
 
-    def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        for batch in batches:
-            for file in batch.to_pylist():
-                yield from arrow_batches(FileReader(file["path"], file["modified_ms"], kind, dialect, names))
+    def read(listings: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        for listing in listings:
+            for file in listing.to_pylist():
+                yield from arrow_batches(FileReader(file["path"], file["modified_ms"], kind, dialect, names), batch)
 
     frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)
     persisted.append(frame)
@@ -111,15 +125,15 @@ def stored_dialect(source: FileSource) -> str | None:
     return json_codec.encode(stored) if stored else None
 
 
-def arrow_batches(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
-    """The records of one file in batches of bounded size; the last row holds the result of the check."""
+def arrow_batches(reader: FileReader, batch: Batch) -> Iterator[pyarrow.RecordBatch]:
+    """The records of one file in Arrow batches of bounded size; the last row holds the result of the check."""
     import pyarrow as pa
 
     numbers: list[int] = []
     texts: list[str] = []
     characters = 0
 
-    def batch(checked: str | None = None) -> pyarrow.RecordBatch:
+    def arrow_batch(checked: str | None = None) -> pyarrow.RecordBatch:
         # All rows are of one file. Dictionary arrays would be smaller, but Spark does not accept them from Python.
         file, count = reader.checked, len(texts)
         columns = {
@@ -130,6 +144,8 @@ def arrow_batches(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
             "_size": pa.array([file.size] * count, pa.int64()),
             "_modified_ms": pa.array([file.modified_ms] * count, pa.int64()),
             "_line_number": pa.array(numbers, pa.int64()),
+            "_ingested_ms": pa.array([batch.ingested_ms] * count, pa.int64()),
+            "_batch_id": pa.array([batch.number] * count, pa.int64()),
             "_checked": pa.array([checked] * count, pa.string()),
         }
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
@@ -139,12 +155,12 @@ def arrow_batches(reader: FileReader) -> Iterator[pyarrow.RecordBatch]:
         texts.append(text)
         characters += len(text) + len(reader.header or "")
         if characters >= _MAX_BATCH_CHARACTERS or len(texts) == _MAX_BATCH_RECORDS:
-            yield batch()
+            yield arrow_batch()
             numbers, texts, characters = [], [], 0
     if texts:
-        yield batch()
+        yield arrow_batch()
     numbers, texts = [0], [""]
-    yield batch(json_codec.encode(reader.checked))
+    yield arrow_batch(json_codec.encode(reader.checked))
 
 
 def glob_escaped(path: str) -> str:

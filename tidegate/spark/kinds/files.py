@@ -59,7 +59,7 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     by_id = {f"{file.path}@{file.modified_ms}": (file.path, file.modified_ms) for file in landed}
     compared = by_id.keys() & (rows_by_id.keys() | _listed(context, pins))
     expected = sorted(by_id[each] for each in compared - quarantine.file_ids(context, pins.entries_version))
-    content = landing.read_files(context.spark, expected, source, context.persisted)
+    content = landing.read_files(context.spark, expected, source, landing.Batch(0, 0), context.persisted)
     unreadable = {file.file_id for file in content.files if file.problem is not None}
     compared -= unreadable
     ids = local.from_rows(context.spark, [(each,) for each in sorted(compared)], "_file_id string")
