@@ -257,7 +257,7 @@ def test_the_columns_of_bronze_and_quarantine_are_those_of_the_code() -> None:
     def names(ddl: str) -> list[str]:
         return re.findall(r"(\w+) (?:string|bigint|timestamp|array<string>)", ddl)
 
-    assert columns_of("Bronze of files") == [*names(LINES), "_ingested_at", "_batch_id"]
+    assert columns_of("Bronze of files") == names(LINES)
     assert columns_of("Quarantine")[: len(names(REFUSED))] == names(REFUSED)
 
 
