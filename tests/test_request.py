@@ -114,13 +114,20 @@ def test_the_request_of_a_replay_is_for_one_flow_and_is_read_back_unchanged(layo
 
 
 def test_the_request_of_a_verification_is_a_dry_run_of_one_flow_and_is_read_back_unchanged(layout: Layout) -> None:
-    request = RunRequest.of_verification(FLIGHTS, "silver", "cli__1", requested_by="ada", limit=5, keys=["carrier=UA"])
+    request = RunRequest.of_verification(FLIGHTS, "silver", "cli__1", requested_by="ada", limit=5, keys=["flight_id=7"])
     assert (request.mode, request.flows, request.dry_run) == ("verify", ("silver",), True)
     assert RunRequest.read(layout, "flights", request.run_key, request.write(layout)) == request
     with pytest.raises(RequestError, match="limit=0"):
         RunRequest.of_verification(FLIGHTS, "silver", "cli__1", requested_by="ada", limit=0)
     with pytest.raises(RequestError, match="'carrier' is not allowed; write column=value"):
         RunRequest.of_verification(FLIGHTS, "silver", "cli__1", requested_by="ada", limit=5, keys=["carrier"])
+    with pytest.raises(
+        RequestError, match=r"'carrier' is not allowed; rows of 'silver.flights' are compared by flight_id"
+    ):
+        RunRequest.of_verification(FLIGHTS, "silver", "cli__1", requested_by="ada", limit=5, keys=["carrier=UA"])
+    assert RunRequest.of_verification(
+        FLIGHTS, "bronze", "cli__1", requested_by="ada", limit=5, keys=["_row_id=a.csv@1#1"]
+    ).keys
 
 
 def test_a_backfill_covers_whole_days_of_the_pipelines_time_zone() -> None:

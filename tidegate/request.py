@@ -161,13 +161,20 @@ class RunRequest:
         """The request to compare the table of one flow with its sources. It is a dry run: it writes nothing.
 
         Raises:
-            RequestError: An unknown flow, a limit below 1, or a key that is not ``<column>=<value>``.
+            RequestError: An unknown flow, a limit below 1, or a key that is not ``<column>=<value>`` of a column by which rows are
+                compared.
         """
         if limit < 1:
             raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
         if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
             raise RequestError(f"key={bad[0]!r} is not allowed; write column=value, for example id=7")
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        target = pipeline.flow(flow).target
+        compared = target.keys or ("_row_id",)
+        if other := [name for key in keys if (name := key.partition("=")[0]) not in compared]:
+            raise RequestError(
+                f"key {other[0]!r} is not allowed; rows of {target.name!r} are compared by {', '.join(compared)}"
+            )
         return dataclasses.replace(request, mode="verify", limit=limit, keys=tuple(keys), dry_run=True)
 
     def selected(self, pipeline: Pipeline) -> tuple[Flow, ...]:

@@ -48,6 +48,11 @@ class RunKind:
     rewrites: str = "{table} ({rows}), where the result differs"
     """What may change, for plans: with ``{table}``, the number of its ``{rows}``, and ``{keys}``, those in the window."""
 
+    @property
+    def judges(self) -> bool:
+        """Whether rows are derived and judged; if not, it depends neither on the suite nor on what its flow reads next."""
+        return self.derives and not self.verifies
+
 
 def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
     table = event_time_table(flow)

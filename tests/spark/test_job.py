@@ -50,6 +50,19 @@ def test_if_no_flow_can_run_no_session_starts_and_the_report_has_the_errors(orde
     assert written["ended_at"] and written["parts"]["total"] >= 0
 
 
+def test_a_verification_does_not_depend_on_what_its_flow_reads_next(orders: Orders) -> None:
+    environment = orders.deployment.environment
+    flows = resolution.load("orders", environment.project).flows
+    request = dataclasses.replace(orders.deployment.request("orders"), mode="verify")
+    job = _Job(environment, request, "a1")
+    job.report.flows = [FlowReport(flow=each.flow.name, target="", checkpoint_version=1) for each in flows]
+
+    job._preflight(flows)
+
+    assert job.blocked == {}, "its landing folder does not exist"
+    assert [flow.lag_before for flow in job.report.flows] == [None] * 3
+
+
 def test_a_flow_is_blocked_only_by_its_upstream_flow(orders: Orders) -> None:
     environment = orders.deployment.environment
     flows = resolution.load("orders", environment.project).flows

@@ -117,7 +117,7 @@ class _Job:
 
     def _load_suites(self, flows: tuple[ResolvedFlow, ...]) -> threading.Thread | None:
         """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
-        judges = RUNS[self.request.mode].derives and not RUNS[self.request.mode].verifies
+        judges = RUNS[self.request.mode].judges
         judged = [each for each in flows if judges and each.suite is not None and each.flow.name not in self.blocked]
         if not judged:
             return None
@@ -159,7 +159,7 @@ class _Job:
                     self.switched_off[each.flow.name] = override
                     continue
                 checkpoint.check_compatible(self.layout, each)
-                if RUNS[self.request.mode].derives:
+                if RUNS[self.request.mode].judges:
                     flow_report.lag_before = lag.measure(self.environment, each).to_json()
             except TidegateError as error:
                 self.blocked[each.flow.name] = error
@@ -252,7 +252,7 @@ class _Job:
     def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
         from tidegate.status import lag
 
-        if not RUNS[self.request.mode].derives:
+        if not RUNS[self.request.mode].judges:
             return
         try:
             flow_report.lag_after = lag.measure(self.environment, resolved).to_json()
@@ -269,7 +269,7 @@ class _Job:
         ref = checkpoint.current(self.layout, pipeline, flow)
         flow_report.refresh = ref.refresh
         gate, derives = None, RUNS[self.request.mode].derives
-        if derives and not RUNS[self.request.mode].verifies and flow.gate is not None:
+        if RUNS[self.request.mode].judges and flow.gate is not None:
             lake = LakeContext(self.layout, pipeline.name, flow.name)
             gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
         return FlowContext(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +32,15 @@ from tests.spark.test_topics import Clicks
 from tidegate import json_codec
 from tidegate.errors import RequestError, SinkConflictError, SourceError
 from tidegate.quarantine.selection import Selection
-from tidegate.report import FlowReport
+from tidegate.report import BatchRecord, FlowReport
+from tidegate.spark.batch import ledger
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.kinds import kind
+from tidegate.spark.kinds.kind import Sides
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import replay
-from tidegate.spark.reprocessing.verify import verify
+from tidegate.spark.reprocessing.verify import compare, verify
 from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.verification import DifferingRow, Verification
 
@@ -51,6 +55,12 @@ ITEMS = Flow(
     name="items",
     source=ChangeFeed("bronze.orders"),
     target=Table("silver.items", keys=("id", "part"), replace_by=("id",), sequence_by=("at",)),
+)
+HISTORY = Flow(
+    name="history",
+    source=ChangeFeed("bronze.orders"),
+    transform="orders:clean",
+    target=Table("silver.history", keys=("id",), sequence_by=("at",), history="scd2"),
 )
 LOG = Flow(name="log", source=ChangeFeed("bronze.orders"), transform="orders:clean", target=Table("silver.log"))
 
@@ -69,6 +79,11 @@ def clean_or_deleted(rows: DataFrame) -> DataFrame:
 def numbered(rows: DataFrame) -> DataFrame:
     """An order without id is number 9."""
     return clean_or_deleted(rows.selectExpr("* EXCEPT (id)", "coalesce(id, 9) AS id"))
+
+
+def without_zero(rows: DataFrame) -> DataFrame:
+    """An order of no amount has no time, which breaks a rule."""
+    return rows.selectExpr("* EXCEPT (at)", "IF(amount = 0, NULL, at) AS at")
 
 
 def parts(rows: DataFrame) -> DataFrame:
@@ -148,8 +163,25 @@ def test_rows_that_someone_changed_are_named_by_key_and_column(place: Path) -> N
     result, rows = verified(silver(place), limit=1)
     assert (result.missing, len(rows)) == (2, 1), "all are counted, one is named"
     assert differences(silver(place), keys=("id=2",)) == {("missing", 2, ())}
-    with pytest.raises(RequestError, match=r"'day' is not allowed; rows of 'silver\.orders' are compared by id"):
-        verified(silver(place), keys=("day=1",))
+    assert differences(silver(place), keys=("id=02",)) == {("missing", 2, ())}, "as a value of the column's type"
+    with pytest.raises(RequestError, match=r"'x' is no int, the type of column 'id' of 'silver\.orders'"):
+        verified(silver(place), keys=("id=x",))
+
+
+def test_other_code_that_made_rows_of_the_present_checkpoint_is_named(place: Path) -> None:
+    context = silver(place)
+    by_hand(context).delete("id = 2")
+
+    def notes(app_id: str) -> list[str]:
+        line = BatchRecord(flow="silver", batch_id=9, app_id=app_id, kind="upsert", read=1, written=1)
+        ledger.record_batch(context, dataclasses.replace(line, code_fingerprint="earlier"))
+        context.report.notes.clear()
+        verified(context)
+        return context.report.notes
+
+    assert notes("orders/silver/v1/1") == [], "of another refresh of the checkpoint"
+    (note,) = notes(context.app_id)
+    assert "was edited after it made some of the rows" in note
 
 
 def test_a_row_that_is_in_the_table_twice_is_unexpected_once(place: Path) -> None:
@@ -186,6 +218,59 @@ def test_records_of_bronze_are_compared_with_the_files_that_are_still_as_they_we
         ("missing", '3"}', ()),
     ]
     assert result.not_compared == {"of files that are no longer landed": 2, "of files that were changed since": 2}
+
+
+def test_a_history_is_compared_version_by_version(place: Path) -> None:
+    history = added(place, HISTORY, clean)
+    run_flow(history)
+    assert counts(verified(history)[0]) == (8, 0, 0, 0)
+    by_hand(history).update({"valid_to": "NULL"}, predicate="id = 3 AND at = 3")
+
+    _, rows = verified(history)
+
+    assert [(row.effect, row.key, row.columns) for row in rows] == [("different", '{"id":3,"at":3}', ("valid_to",))]
+
+
+def test_batches_that_changed_no_row_count_as_read(place: Path) -> None:
+    by_hand(context_of(place, orders.BRONZE)).delete("line LIKE '%\"id\": 6%'")
+    run_flow(silver(place))
+    backfill_as("b1", silver(place))
+    for file in (silver(place).checkpoint / "offsets").glob("*0*"):
+        # Spark removes the files of a batch that is older than the last hundred.
+        file.unlink()
+
+    result, rows = verified(silver(place))
+
+    assert result.source == "bronze.orders at version 1"
+    assert [(row.effect, row.key) for row in rows] == [("unexpected", '{"id":6}')]
+
+
+def test_a_lost_checkpoint_of_an_earlier_refresh_does_not_stop_the_verification_of_bronze(place: Path) -> None:
+    bronze = context_of(place, orders.BRONZE, mode="reingest")
+    run_flow(bronze, before=refresh_once)
+    shutil.rmtree(bronze.checkpoint)
+
+    assert counts(verified(bronze)[0]) == (8, 0, 0, 0)
+
+
+def test_sums_are_the_same_up_to_nine_digits_and_a_sum_that_is_no_number_is_not_any_number(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F
+
+    context = orders.flow_context(spark, tmp_path, orders.GOLD)
+    values = [1.0, 1.0, math.nan, math.nan, math.inf, math.inf, math.inf, 5.0]
+    others = [1.0 + 1e-12, 1.1, math.nan, 5.0, math.inf, 5.0, -math.inf, math.nan]
+    # A column may have the name of one that the comparison adds.
+    expected, actual = (
+        spark.createDataFrame(list(enumerate(each)), "day int, columns double") for each in (values, others)
+    )
+
+    sides = Sides(expected=expected, actual=actual, keys=("day",), source="", sums=True)
+    _, rows = compare(context, 0, sides, F.lit(True))
+
+    assert [json.loads(row.key)["day"] for row in rows] == [1, 3, 5, 6, 7]
+    assert {row.columns for row in rows} == {("columns",)}
 
 
 @pytest.mark.nightly
@@ -245,6 +330,25 @@ def test_an_increment_of_the_source_changes_nothing_until_the_flow_has_read_it(p
         verified(gold)
     run_flow(gold)
     assert not verified(gold)[0].differs
+
+
+@pytest.mark.nightly
+def test_a_row_is_compared_again_when_a_change_after_the_one_in_quarantine_has_passed(place: Path) -> None:
+    def increment(name: str, *record: int) -> FlowContext:
+        land(place, name, (2, *record))
+        context = context_of(place, orders.LATEST, without_zero)
+        for each in (context_of(place, orders.BRONZE), silver(place), context):
+            run_flow(each)
+        return context
+
+    increment("bad.json", 8, 0)
+    latest = increment("good.json", 9, 5)
+    by_hand(latest).update({"amount": "7"}, predicate="id = 2")
+    assert differences(latest) == {("different", 2, ("amount",))}
+
+    latest = increment("bad_again.json", 10, 0)
+    result, _ = verified(latest)
+    assert (counts(result), list(result.not_compared.values())) == ((5, 0, 0, 0), [1])
 
 
 def test_a_flow_that_has_written_nothing_or_a_part_of_an_undo_is_refused(place: Path) -> None:

@@ -274,6 +274,13 @@ def changed_key() -> SparkColumn:
     return F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "")
 
 
+def changed_version() -> SparkColumn:
+    """The commit version in a `change_id`."""
+    from pyspark.sql import functions as F
+
+    return F.regexp_extract("_row_id", r"\|([0-9]+)\|(insert|update_postimage|delete)$", 1).try_cast("bigint")
+
+
 def change_id(keys: tuple[str, ...]) -> SparkColumn:
     """The ``_row_id`` of a change: key, commit version and change type."""
     from pyspark.sql import functions as F

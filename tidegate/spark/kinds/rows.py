@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import RequestError
 from tidegate.runs import event_time
-from tidegate.spark.batch import rows, transform_errors
+from tidegate.spark.batch import histories, rows, transform_errors
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.intake import parse, source_records, sources
 from tidegate.spark.kinds.kind import Kind, Sides
@@ -153,6 +153,8 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     judged = rows.judge_rows(context, feed, _NO_BATCH, Decision(quarantined=True, written=False))
     actual = tables.read(context.spark, context.live, pins.version)
     expected = actual.limit(0) if judged is None else judged.written
+    if target.history and judged is not None:
+        expected = histories.with_versions(context, expected)
     left: dict[str, int] = {}
     if not is_parsed:
         expected, actual, left = _of_present_rows(context, pins, expected, actual, judged)

@@ -1,7 +1,8 @@
 """Pins the versions that a verification compares, so that commits of other jobs do not change what it reads.
 
-The table's own transactions say which batch of which checkpoint it holds last, and the offset log of that checkpoint says what
-this batch read of the source. So table and source are pinned together without a lease.
+The table's own transactions say which batch of which checkpoint it holds last. Batches that the checkpoint committed after it, up
+to that version of the table, changed no row. The offset log of the checkpoint says what the last of them read of the source. So
+table and source are pinned together without a lease.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pendulum
 from tidegate import identity
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import RequestError, SinkConflictError, SourceError
+from tidegate.errors import CheckpointCorruptError, RequestError, SinkConflictError, SourceError
 from tidegate.probes import delta
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.work import Work
@@ -44,7 +45,7 @@ class Pins(Work):
     version: int
     """Of the flow's table."""
     batches: Mapping[CheckpointRef, int]
-    """The last batch that this version holds, by checkpoint of the flow."""
+    """The last batch that had been read when the table had this version, by checkpoint of the flow."""
     source_versions: Mapping[str, int]
     """Of each source table: what the last batch had read, the first source first; none for a landing flow."""
     entries_version: int | None
@@ -78,8 +79,17 @@ class Pins(Work):
         entries = quarantine.refused_in_backfill(context, spark, self.entries_version)
         if context.resolved.landing is not None:
             return entries
-        derived = F.concat_ws("|", parse.changed_key(), F.lit(str(self.source_version)), F.lit("insert"))
-        return entries.select(derived.alias("_row_id"), "rules").groupBy("_row_id").agg(F.first("rules").alias("rules"))
+        key, changed = parse.changed_key().alias("_key"), parse.changed_version()
+        made = tables.read(spark, context.live, self.version).select(key, changed.alias("_made"))
+        newest = entries.groupBy(key).agg(F.first("rules").alias("rules"), F.max(changed).alias("_changed"))
+        passed = made.groupBy("_key").agg(F.max("_made").alias("_made"))
+        # A later change of the row than the one in quarantine made what the table has.
+        refused = newest.join(passed.where("_made IS NOT NULL"), "_key", "left").where(
+            "_made IS NULL OR _made < _changed"
+        )
+        return refused.select(
+            F.concat_ws("|", "_key", F.lit(str(self.source_version)), F.lit("insert")).alias("_row_id"), "rules"
+        )
 
 
 def pin(context: FlowContext) -> FlowContext:
@@ -93,13 +103,10 @@ def pin(context: FlowContext) -> FlowContext:
     flow, name = context.flow, context.pipeline.name
     if not tables.exists(context.live):
         raise _never_written(context)
-    version, entries_version, transactions = _stable_versions(context)
-    batches = {
-        ref: batch for app_id, batch in transactions.items() if (ref := checkpoint.ref_of(app_id, name, flow.name))
-    }
+    version, entries_version, transactions, batches = _stable_versions(context)
     if not batches:
         raise _never_written(context)
-    ref = max(batches, key=lambda each: (each.version, each.refresh))
+    ref = max(batches, key=_age)
     if flow.target.keys and ref.version != flow.checkpoint_version:
         raise RequestError(
             f"flow {flow.name!r}: table {flow.target.name!r} was written by v{ref.version}, and v{flow.checkpoint_version} is not "
@@ -118,13 +125,36 @@ def pin(context: FlowContext) -> FlowContext:
     return pinned.doing(pins, context.spark.newSession())
 
 
-def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, int]]:
-    """The versions of table and quarantine, and the table's transactions, with no commit between the readings."""
+def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, int], dict[CheckpointRef, int]]:
+    """The versions of table and quarantine, the table's transactions and `Pins.batches`, with no commit between the readings."""
     while True:
         before = _versions(context)
         transactions = tables.transactions(context.spark, context.live)
+        batches = _batches(context, transactions)
         if _versions(context) == before:
-            return *before, transactions
+            return *before, transactions, batches
+
+
+def _batches(context: FlowContext, transactions: Mapping[str, int]) -> dict[CheckpointRef, int]:
+    names = (context.pipeline.name, context.flow.name)
+    written = {ref: batch for app_id, batch in transactions.items() if (ref := checkpoint.ref_of(app_id, *names))}
+    batches = {}
+    for ref, batch in written.items():
+        folder = ref.path(context.layout)
+        try:
+            last = max(batch, progress.read(folder).last_committed or 0)
+            progress.planned_batch(folder, last)
+        except CheckpointCorruptError:
+            if ref == max(written, key=_age):
+                raise
+            # That of an earlier version or refresh is not needed any more, and may be lost.
+            continue
+        batches[ref] = last
+    return batches
+
+
+def _age(ref: CheckpointRef) -> tuple[int, int]:
+    return ref.version, ref.refresh
 
 
 def _versions(context: FlowContext) -> tuple[int, int | None]:

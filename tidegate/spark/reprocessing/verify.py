@@ -7,6 +7,7 @@ The rows are derived by the flow's own steps 1 and 2, from the version of the so
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from functools import reduce
@@ -18,6 +19,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import store
 from tidegate.spark.driver.failures import translate
+from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing.pins import Pins, pin
 from tidegate.verification import EFFECTS, DifferingRow, Verification
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 _SAME = 1e-9
 """The relative difference up to which sums of floating-point numbers are the same: they depend on the order of the rows."""
-_NUMBER, _IS = "_copy", "_is"
+_NUMBER, _IS, _DIFFERING = "_copy", "_is", "_differing"
 
 
 def verify(context: FlowContext) -> None:
@@ -46,13 +48,14 @@ def verify(context: FlowContext) -> None:
         own = pin(dataclasses.replace(context, gate=None))
         assert isinstance(own.work, Pins)
         try:
+            wanted = _wanted(own)
             sides = own.kind.sides(own, own.work)
-            context.report.verification, rows = compare(own, own.work.version, sides)
+            context.report.verification, rows = compare(own, own.work.version, sides, wanted)
         finally:
             own.release()
         names = (context.pipeline.name, context.run_key, context.attempt, context.flow.name)
         json_codec.write(context.layout.differences(*names), rows)
-        if rows and _has_other_code(context):
+        if rows and _has_other_code(own):
             context.report.notes.append(
                 f"transform {context.flow.transform!r} was edited after it made some of the rows: a backfill or a full refresh "
                 "derives them again"
@@ -67,19 +70,21 @@ def verify(context: FlowContext) -> None:
         context.report.seconds = round(time.monotonic() - started, 3)
 
 
-def compare(context: FlowContext, version: int, sides: Sides) -> tuple[Verification, list[DifferingRow]]:
+def compare(
+    context: FlowContext, version: int, sides: Sides, wanted: Column
+) -> tuple[Verification, list[DifferingRow]]:
     """Join both sides by key, and compare all columns; one that a side lacks is NULL there.
 
     Args:
-        context: The flow; its request has the limit of the rows that are named, and the keys that are compared.
+        context: The flow; its request has the limit of the rows that are named.
         version: The version of the table.
         sides: Both sides.
+        wanted: A condition on the keys of the rows that are compared.
     """
     from pyspark.sql import functions as F
 
     names = dict.fromkeys((*sides.expected.columns, *sides.actual.columns))
     columns = [name for name in names if name not in (*sides.keys, *sides.ignored)]
-    wanted = _wanted(context, sides)
     expected, actual = (
         _comparable(rows.where(wanted), other, sides.keys, columns)
         for rows, other in ((sides.expected, sides.actual), (sides.actual, sides.expected))
@@ -92,12 +97,12 @@ def compare(context: FlowContext, version: int, sides: Sides) -> tuple[Verificat
     effect = (
         F.when(F.col(f"a.{_IS}").isNull(), F.lit("missing"))
         .when(F.col(f"e.{_IS}").isNull(), F.lit("unexpected"))
-        .when(F.size("columns") > 0, F.lit("different"))
+        .when(F.size(_DIFFERING) > 0, F.lit("different"))
         .otherwise(F.lit("equal"))
     )
     key = F.struct(*[F.coalesce(F.col(f"e.`{name}`"), F.col(f"a.`{name}`")).alias(name) for name in sides.keys])
-    rows = joined.withColumn("columns", differing).select(
-        effect.alias("effect"), F.to_json(key, {"ignoreNullFields": "false"}).alias("key"), "columns"
+    rows = joined.withColumn(_DIFFERING, differing).select(
+        effect.alias("effect"), F.to_json(key, {"ignoreNullFields": "false"}).alias("key"), _DIFFERING
     )
     rows = rows.persist()
     context.persisted.append(rows)
@@ -113,24 +118,26 @@ def compare(context: FlowContext, version: int, sides: Sides) -> tuple[Verificat
     )
     return result, [
         DifferingRow(
-            effect=row["effect"], key=row["key"], columns=tuple(row["columns"]) if row["effect"] == "different" else ()
+            effect=row["effect"], key=row["key"], columns=tuple(row[_DIFFERING]) if row["effect"] == "different" else ()
         )
         for row in (named if limit is None else named.limit(limit)).collect()
     ]
 
 
-def _wanted(context: FlowContext, sides: Sides) -> Column:
-    """The condition on the keys that the request names; raises `RequestError` for another column."""
+def _wanted(context: FlowContext) -> Column:
+    """The condition on the keys that the request names; raises `RequestError` for a value that the column cannot have."""
     from pyspark.sql import functions as F
 
-    condition = F.lit(True)
+    condition, types = F.lit(True), dict(tables.read(context.spark, context.live).dtypes)
     for each in context.request.keys:
-        name, _, value = each.partition("=")
-        if name not in sides.keys:
+        name, _, text = each.partition("=")
+        value = F.lit(text).try_cast(types[name])
+        if context.spark.range(1).where(value.isNull()).count():
             raise RequestError(
-                f"key {name!r} is not allowed; rows of {context.flow.target.name!r} are compared by {', '.join(sides.keys)}"
+                f"key {each!r} is not allowed: {text!r} is no {types[name]}, the type of column {name!r} of "
+                f"{context.flow.target.name!r}"
             )
-        condition &= F.col(f"`{name}`").cast("string") == value
+        condition &= F.col(f"`{name}`") == value
     return condition
 
 
@@ -163,14 +170,18 @@ def _same(name: str, rows: DataFrame, sides: Sides) -> Column:
     left, right = F.col(f"e.`{name}`"), F.col(f"a.`{name}`")
     same = left.eqNullSafe(right)
     if sides.sums and dict(rows.dtypes)[name] in ("float", "double"):
-        near = F.abs(left - right) <= F.lit(_SAME) * F.greatest(F.abs(left), F.abs(right))
+        # Spark's NaN is greater than infinity.
+        larger = F.greatest(F.abs(left), F.abs(right))
+        near = (larger < F.lit(math.inf)) & (F.abs(left - right) <= F.lit(_SAME) * larger)
         same |= F.coalesce(near, F.lit(False))
     return same
 
 
 def _has_other_code(context: FlowContext) -> bool:
-    """Whether verdicts of the flow name another fingerprint of its transform's module; without a gate there are none."""
+    """Whether the present checkpoint, or a backfill of it, wrote rows with another fingerprint of the transform's module."""
     present = context.resolved.code_fingerprint()
-    path = context.layout.ops(context.pipeline.name, "verdicts")
-    sql = f"SELECT DISTINCT code_fingerprint FROM delta_table WHERE flow = '{context.flow.name}'"
-    return any(line["code_fingerprint"] != present for line in store.select(path, sql))
+    ids = f"'{context.ref.app_id}', '{context.ref.windows_app_id}'"
+    sql = f"SELECT * FROM delta_table WHERE app_id IN ({ids}) AND written + upserted > 0"
+    lines = store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)
+    # A ledger of an earlier release has no such column.
+    return any(line.get("code_fingerprint") not in (None, present) for line in lines)
