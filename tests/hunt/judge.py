@@ -51,7 +51,10 @@ class Judge:
         new = list(records)
         self.bronze.update({record.row_id: record for record in new})
         self.unread += new
-        self.files += [Entry(name, frozenset({rule}), level="file") for name, rule in bad_files.items()]
+        checkpoint = (1, self.bronze_refresh)
+        self.files += [
+            Entry(name, frozenset({rule}), level="file", checkpoint=checkpoint) for name, rule in bad_files.items()
+        ]
         if not self.bronze_refresh:
             self._add("hunt/bronze/v1/0", read=len(new), files_listed=files, files_quarantined=len(bad_files))
 
