@@ -312,15 +312,15 @@ class TableDiffersError(TidegateError):
         flow: The flow's name.
         target: The name of its table.
         counts: What differs, as a phrase.
+        remedy: What makes the table right again, as a sentence.
     """
 
     exit_code = EX_DIFFERS
 
-    def __init__(self, flow: str, target: str, counts: str) -> None:
+    def __init__(self, flow: str, target: str, counts: str, remedy: str) -> None:
         super().__init__(
             f"flow {flow!r}: table {target!r} differs from its sources: {counts}. The differences are of someone who wrote to the table, "
-            "of edited code, or of a bug: `tidegate ledger` has the commits of Tidegate, the table's history all. A backfill or "
-            "a full refresh derives rows again"
+            f"of edited code, or of a bug: `tidegate ledger` has the commits of Tidegate, the table's history all. {remedy}"
         )
         self.flow = flow
         self.target = target

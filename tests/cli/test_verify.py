@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.project import Project, orders
+from tidegate.cli.verify import _remedy
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,10 @@ def test_what_cannot_be_verified_exits_with_64(project: Project, arguments: tupl
     result = project.run("verify", "orders", *arguments)
     assert (result.code, message in result.err) == (64, True), result.err
     assert not list((project.layout.lake / "reports").glob("**/*.request.json")), "no request is stored"
+
+
+@pytest.mark.parametrize(
+    ("flow", "remedy"), [(0, "A reingest adds files and messages"), (1, "A backfill or a full refresh derives rows")]
+)
+def test_the_remedy_for_a_table_that_differs_is_one_that_applies_to_its_flow(flow: int, remedy: str) -> None:
+    assert remedy in _remedy(orders().flows[flow])

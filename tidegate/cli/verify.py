@@ -15,7 +15,7 @@ from tidegate.layout import Layout
 from tidegate.planning.extent import Extent, rows_and_bytes, with_size
 from tidegate.report import FlowReport, RunReport, now
 from tidegate.request import RunRequest
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import ChangeFeed, Flow, Pipeline
 from tidegate.verification import DifferingRow
 
 
@@ -75,7 +75,15 @@ def verify(
             console.echo(f"… {more:,} more; --limit names more rows")
     if result.differs:
         counts = f"{result.missing:,} missing, {result.unexpected:,} unexpected, {result.different:,} different"
-        raise TableDiffersError(flow, chosen.target.name, counts)
+        raise TableDiffersError(flow, chosen.target.name, counts, _remedy(chosen))
+
+
+def _remedy(flow: Flow) -> str:
+    if flow.target.keys:
+        return "A backfill or a full refresh derives rows again"
+    if isinstance(flow.source, ChangeFeed):
+        return "No command derives rows of a table without keys again: restore an earlier version of it, or correct it by hand"
+    return "A reingest adds files and messages of which the table has nothing; for others, restore an earlier version of the table"
 
 
 def _with_size(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> RunRequest:
