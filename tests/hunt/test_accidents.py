@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,22 +57,47 @@ def test_gold_follows_a_restored_silver_and_a_full_refresh_brings_the_rows_back(
     history.full_refresh()
 
 
-def test_a_reingest_adds_what_a_restored_bronze_lacks_and_no_row_changes(begin: Begin) -> None:
+def test_a_reingest_adds_what_a_restored_bronze_lacks_and_no_row_changes_but_refused_records_get_a_second_entry(
+    begin: Begin,
+) -> None:
     history = begin(3)
+    history.code = replace(history.code, highest=0)
+    history.project.write(history.code, history.version)
     versions: list[int] = []
-    two_increments(history, lambda: versions.append(newest(history, "bronze")))
-    silver = dict(history.judge.silver)
+    kept: set[str] = set()
+
+    def remember() -> None:
+        versions.append(newest(history, "bronze"))
+        kept.update(history.judge.bronze)
+
+    two_increments(history, remember)
+    judge, silver = history.judge, dict(history.judge.silver)
     restore(history, "bronze", versions[0])
 
-    report = history.deployment.run("hunt", mode="reingest")
+    assert errors(history.deployment.run("hunt", mode="reingest")) == [None] * 3
 
-    assert [flow.error for flow in report.flows] == [None] * 3
-    assert not [
-        line
-        for line in history.judge.differences(history.deployment.environment.lake)
-        if line[:6] in ("bronze", "silver")
-    ]
-    assert history.judge.silver == silver
+    again = [entry for entry in judge.entries if entry.row_id not in kept]
+    assert again
+    judge.entries += again
+    assert differences_of_rows(history) == []
+    assert judge.silver == silver
+
+    history.code = replace(history.code, highest=1_000_000)
+    history.project.write(history.code, history.version)
+    assert errors(history.deployment.try_run(history.deployment.replay_request("silver", "hunt"))) == [None]
+    judge.replay(history.code)
+    assert any(entry.state == "replayed" for entry in judge.entries[-len(again) :])
+    assert differences_of_rows(history) == [], "a replay closes both entries of a record"
+
+
+def errors(report: Any) -> list[Any]:
+    return [flow.error for flow in report.flows]
+
+
+def differences_of_rows(history: History) -> list[str]:
+    """Without those of gold, which may not have read them, and of the ledger, which counts a record each time that it is read."""
+    differences = history.judge.differences(history.deployment.environment.lake, gold=False)
+    return [line for line in differences if not line.startswith("ledger")]
 
 
 def raise_version(history: History, flow: str) -> None:
