@@ -34,6 +34,7 @@ class Record:
     at: tuple[Any, ...]
     """Its coordinates, which order records of one key with the same sequence."""
     fields: Mapping[str, str | None] = field(default_factory=dict)
+    """Empty for a message without value: all its fields are NULL, and none is required."""
     broken: str = ""
     """The rule that it breaks as a whole, for example ``malformed_line``."""
 
@@ -72,7 +73,7 @@ def output(record: Record, code: Code) -> Output:
         typed[name] = None if text is None else read(text)
         if text is not None and typed[name] is None:
             rules.add(f"wrong_type({name})")
-    if record.fields.get("id") is None:
+    if record.fields and record.fields.get("id") is None:
         rules.add("required(id)")
     number, at, day, amount = (typed[name] for name in ("id", "at", "day", "amount"))
     key = number if number is not None and number >= 0 else None
@@ -82,7 +83,7 @@ def output(record: Record, code: Code) -> Output:
     if amount == code.trap:
         return Output(frozenset({"transform_error(DIVIDE_BY_ZERO)"}))
     # Spark's remainder has the sign of the dividend.
-    filtered = math.fmod(number, 7) == code.filtered
+    filtered = number is not None and math.fmod(number, 7) == code.filtered
     if not filtered:
         rules |= {f"null_{what}" for what, value in (("key(key)", key), ("sequence(at)", at)) if value is None}
     deleted = typed["op"] == "delete"

@@ -339,11 +339,13 @@ class Topic:
 
 
 def record_of(source: str, partition: int, message: Any) -> Record:
-    """A message as a row of bronze; its value is one JSON object, or broken."""
+    """A message as a row of bronze; its value is one JSON object, or broken, or it has none."""
     offset = int(message.offset())
     row_id, at = f"{source}/{partition}/{offset}", (message.timestamp()[1], partition, offset)
+    if message.value() is None:
+        return Record(row_id, at)
     try:
-        values = json.loads(message.value() or b"")
+        values = json.loads(message.value())
     except ValueError:
         return Record(row_id, at, broken="malformed_json")
     return Record(row_id, at, {name: None if values.get(name) is None else str(values[name]) for name in FIELDS})
