@@ -33,7 +33,7 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 DECLARATION = '''"""A declaration of a test."""
 
 from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, KafkaSource
-from tidegate.spec import Pipeline, RewriteLimits, Table, Thresholds
+from tidegate.spec import Pipeline, RewriteLimits, Table, Thresholds, TimeWindows
 
 pipeline = {pipeline!r}
 '''

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.report import BatchRecord
-from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec import ChangeFeed, Flow, Pipeline, Table, TimeWindows
 
 UNKNOWN = [
     (["silver.orders", "--key", "order_id=A-7"], "no quarantine entry of flow orders/silver mentions it"),
@@ -124,6 +124,13 @@ def test_a_key_of_a_quarantined_record_is_found_by_its_text(lake: Project) -> No
     assert "these quarantine entries have the same text somewhere in their record" in result.out
 
 
+def test_a_record_that_makes_no_version_of_a_history_is_unchanged(lake: Project) -> None:
+    row = {"order_id": "A-3", "_deleted": True, "_change": "unchanged", "_row_id": "a#1", "_batch_id": 0}
+    path = lake.layout.table("silver.orders")
+    write_deltalake(str(path), pyarrow.Table.from_pylist([row]), mode="append", schema_mode="merge")
+    assert lake.run("trace", "silver.orders", "--key", "order_id=A-3").row("A-3", "unchanged")
+
+
 def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: Project) -> None:
     pipeline = orders()
     write(lake, pipeline, "bronze", [record(lake.folder / "landing/orders/2.csv", 2, "A-1,0")], batch_id=1)
@@ -191,26 +198,88 @@ def test_a_record_whose_row_a_later_record_replaced_names_that_record(lake: Proj
     assert result.row("by a commit that is not Tidegate's")
 
 
-def test_the_tables_that_a_group_is_joined_with_are_named(lake: Project) -> None:
-    joined = ChangeFeed("silver.rates", on={"day": "day"})
-    gold = Flow(
-        name="gold",
-        sources=(ChangeFeed("silver.orders"), joined),
-        transform="orders:totals",
-        target=Table("gold.orders", keys=("order_id",)),
-    )
-    rates = Flow(
-        name="rates",
-        source=ChangeFeed("bronze.orders"),
-        transform="orders:rates",
-        target=Table("silver.rates", keys=("day",), sequence_by=("day",)),
-    )
+def at(hour: int, minute: int) -> datetime:
+    return datetime(2026, 1, 1, hour, minute, tzinfo=UTC)
+
+
+@pytest.fixture
+def visits(lake: Project) -> Project:
+    """Two orders of Ada, in a session and in overlapping windows, with the rates of their day."""
     declared = orders()
-    pipeline = lake.declare(Pipeline(name="orders", flows=(*declared.flows[:2], rates, gold)))
-    write(lake, pipeline, "gold", [{"order_id": "A-1", "total": 5}])
-    result = lake.run("trace", "gold.orders", "--key", "order_id=A-1")
-    assert result.code == 0, result.err
-    assert result.row("note ", "silver.rates").strip() == (
-        "note     orders/gold joins these rows with rows of silver.rates, which are not followed"
+    sliding = TimeWindows(time="at", length="1 hour", every="30 minutes")
+    targets = {
+        "sessions": Table("gold.sessions", keys=("customer", "started_at"), replace_by=("customer",)),
+        "hours": Table("gold.hours", keys=("customer", "window_start"), windows=sliding),
+    }
+    silver = ChangeFeed("silver.orders")
+    gold = [Flow(name=name, source=silver, transform="orders:totals", target=each) for name, each in targets.items()]
+    rates = Table("silver.rates", keys=("currency",), sequence_by=("currency",))
+    gold += [
+        Flow(name="rates", source=ChangeFeed("bronze.orders"), transform="orders:rates", target=rates),
+        Flow(
+            name="worth",
+            sources=(silver, ChangeFeed("silver.rates", on={"paid_in": "currency"})),
+            transform="orders:totals",
+            target=Table("gold.worth", keys=("customer",)),
+        ),
+    ]
+    pipeline = lake.declare(Pipeline(name="orders", flows=(*declared.flows[:2], *gold)))
+    shared = {"_deleted": False, "customer": "ada", "paid_in": "EUR"}
+    first = {"order_id": "A-8", "amount": 1, "at": at(10, 10), "_row_id": "a#1", "_batch_id": 1} | shared
+    second = {"order_id": "A-9", "amount": 1, "at": at(10, 40), "_row_id": "a#2", "_batch_id": 1} | shared
+    path = lake.layout.table("silver.orders")
+    write_deltalake(str(path), pyarrow.Table.from_pylist([first, second]), mode="append", schema_mode="merge")
+    write(lake, pipeline, "sessions", [{"customer": "ada", "started_at": at(10, 10), "orders": 2}])
+    windows = ((at(9, 30), 1), (at(10, 0), 2), (at(10, 30), 1), (None, 1))
+    write(
+        lake,
+        pipeline,
+        "hours",
+        [{"customer": "ada", "window_start": start, "orders": number} for start, number in windows],
     )
-    assert result.row("silver.orders", "order_id=A-1")
+    row = {"currency": "EUR", "rate": 1.5, "_deleted": False, "_row_id": "rates.csv@1#2", "_batch_id": 0}
+    write(lake, pipeline, "rates", [row])
+    write(lake, pipeline, "worth", [{"customer": "ada", "worth": 3.0}])
+    return lake
+
+
+def test_a_session_and_a_window_are_followed_to_their_rows(visits: Project) -> None:
+    def made_of(*arguments: str) -> list[str]:
+        result = visits.run("trace", *arguments, "--json")
+        assert result.code == 0, result.err
+        (step,) = result.json["steps"]
+        return [each["key"]["order_id"] for each in step["next"]]
+
+    session = ("gold.sessions", "--key", "customer=ada", "--key", "started_at=2026-01-01T10:10:00Z")
+    assert made_of(*session) == ["A-8", "A-9"]
+    assert visits.run("trace", *session).row("note", "all rows of one customer are computed together")
+    hours = ("gold.hours", "--key", "customer=ada", "--key")
+    assert made_of(*hours, "window_start=2026-01-01T09:30:00Z") == ["A-8"]
+    assert made_of(*hours, "window_start=2026-01-01T10:30:00Z") == ["A-9"]
+    assert made_of(*hours, "window_start") == [], "no order is without time"
+
+
+def test_a_group_is_followed_to_the_rows_that_are_joined(visits: Project) -> None:
+    result = visits.run("trace", "gold.worth", "--key", "customer=ada")
+    assert result.code == 0, result.err
+    assert [line.strip().split("  ")[0] for line in result.out.splitlines() if "present" in line] == [
+        *("gold.worth", "silver.orders", "silver.orders", "silver.rates"),
+    ]
+    assert result.row("row ", "rate=1.5")
+
+
+def test_a_record_is_followed_to_its_sessions_windows_and_joins(visits: Project) -> None:
+    """That of the rate belongs to the groups of the orders that were paid in it."""
+    pipeline = orders()
+    for line, row_id in ((8, "a#1"), (9, "rates.csv@1#2")):
+        append(
+            visits.layout.table(pipeline.flow("bronze").target.name),
+            [{**record(visits.folder / "landing/orders/1.csv", line, "x"), "_row_id": row_id}],
+        )
+    result = visits.run("trace", "--file", "orders/1.csv", "--line", "8")
+    assert result.code == 0, result.err
+    assert result.row("gold.sessions", "present") and result.row("gold.worth", "present")
+    assert "it made 2 rows of gold.hours" in result.out
+    rate = visits.run("trace", "--file", "orders/1.csv", "--line", "9")
+    assert rate.row("2 rows of silver.orders belong to it, this is of the first")
+    assert rate.row("gold.worth", "customer=ada", "present")

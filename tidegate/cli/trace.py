@@ -92,7 +92,7 @@ def _lines(step: Step, depth: int, word: str) -> Iterator[tuple[int, str, str]]:
             "",
             f"{word}     {formatting.count(step.next_count, 'row')} of {step.next[0].table}; the first {len(step.next)}:",
         )
-    for each in step.next:
+    for each in (*step.next, *step.joined):
         yield from _lines(each, depth + 1, word)
 
 
@@ -161,4 +161,5 @@ def _json(step: Step) -> dict[str, Any]:
             for entry in step.entries
         ],
         "next": [_json(each) for each in step.next],
+        "joined": [_json(each) for each in step.joined],
     }

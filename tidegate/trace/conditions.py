@@ -51,6 +51,15 @@ def _equals(name: str, column: str, kind: str, value: Any) -> str:
     return f"{quoted(column)} = arrow_cast({literal(text(value))}, '{arrow}')"
 
 
+def within(table: DeltaTable, name: str, column: str, start: datetime, end: datetime) -> str:
+    """The condition that a timestamp column is at ``start`` or later, and before ``end``; raises as `where`."""
+    kind = {field.name: str(field.type.type) for field in table.schema().fields}.get(column)
+    if kind is None:
+        raise RequestError(f"table {name!r} has no column {column!r}.")
+    first, last = (f"arrow_cast({literal(text(moment))}, '{_ARROW[kind]}')" for moment in (start, end))
+    return f"{quoted(column)} >= {first} AND {quoted(column)} < {last}"
+
+
 def of_change(table: DeltaTable, row_id: str, keys: Sequence[str]) -> str:
     """The condition for the row of a keyed table of whose change a row is made.
 

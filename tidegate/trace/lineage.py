@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import formatting
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import query, store
-from tidegate.spec.kinds import kind_of
-from tidegate.trace import conditions
+from tidegate.trace import conditions, groups
 from tidegate.trace.changes import Change, History, Ledger, history
 from tidegate.trace.raw_record import fields_of
 from tidegate.trace.reading import Reading
@@ -43,7 +42,8 @@ class Step:
     key: Mapping[str, Any]
     """The columns that identify the row: keys, or the coordinates of a record."""
     state: str
-    """``present``, ``deleted`` (a tombstone), ``replaced`` (a later record has the key), ``removed``, ``quarantined``, ``not there``."""
+    """``present``, ``deleted`` (a tombstone), ``unchanged`` (of a history), ``replaced`` (a later record has the key), ``removed``,
+    ``quarantined``, ``not there``."""
     row: Mapping[str, Any] | None = None
     changes: tuple[Change, ...] = ()
     """Oldest first, without pre-images."""
@@ -53,6 +53,8 @@ class Step:
     next: tuple[Step, ...] = ()
     next_count: int = 0
     """How many rows ``next`` is the beginning of."""
+    joined: tuple[Step, ...] = ()
+    """Rows of the other sources of its flow that are joined with those of ``next``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,16 +114,28 @@ class Lineage:
         rows, count = self._rows(self._writer(source), below, where)
         if not count:
             step = _noted(step, f"the rows that it was made of are no longer in {source}")
-        if joined := ", ".join(each.table for each in flow.flow.sources[1:]):
-            step = _noted(step, f"{step.flow} joins these rows with rows of {joined}, which are not followed")
+        if flow.flow.kind.has_groups and flow.flow.target.child_keys:
+            step = _noted(step, f"all rows of one {_scope(flow.flow.target)} are computed together")
         if unread := self._unread(flow, source, where):
             step = _noted(step, f"{step.flow} has not read changes of these rows yet (version {unread} of {source})")
         following = tuple(self._up(self._writer(source), below, each) for each in rows)
-        return dataclasses.replace(step, next=following, next_count=count)
+        joined = tuple(self._joined(flow, rows))
+        return dataclasses.replace(step, next=following, next_count=count, joined=joined)
+
+    def _joined(self, flow: ResolvedFlow, rows: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+        """The rows of the other sources of a flow that are joined with these rows of the first one."""
+        for feed in flow.flow.sources[1:]:
+            writer, table = self._writer(feed.table), self._table(feed.table)
+            found: dict[str, Mapping[str, Any]] = {}
+            for where in {groups.of_joined(feed, table, row): None for row in rows}:
+                if where is not None:
+                    found |= {repr(self._key(writer, each)): each for each in self._rows(writer, table, where)[0]}
+            for each in list(found.values())[: self.shown]:
+                yield self._up(writer, table, each)
 
     def _unread(self, flow: ResolvedFlow, source: str, where: str) -> str:
         """The versions of the source that change rows of a group and that its flow has not read; empty if there are none."""
-        reading = Reading.of(self.layout, flow) if kind_of(flow.flow).has_groups else None
+        reading = Reading.of(self.layout, flow) if flow.flow.kind.has_groups else None
         if reading is None:
             return ""
         ledger = self._ledger(self._writer(source))
@@ -140,7 +154,7 @@ class Lineage:
             table=name,
             flow=_name(flow),
             key=key,
-            state="deleted" if row.get("_deleted") else "present",
+            state=_state(row),
             row=row,
             changes=changes,
             entries=tuple(self._entries(flow, sorted(filter(None, ids)))),
@@ -149,10 +163,8 @@ class Lineage:
 
     def _source_condition(self, flow: ResolvedFlow, source: Table, table: DeltaTable, row: Mapping[str, Any]) -> str:
         """The rows of the source table of which a row is made."""
-        if kind_of(flow.flow).has_groups:
-            where = conditions.where(table, source.name, {key: row[key] for key in flow.flow.target.keys})
-            alive = "NOT coalesce(_deleted, false)" if "_deleted" in query.column_names(table) else "true"
-            return f"{where} AND {alive}"
+        if flow.flow.kind.has_groups:
+            return groups.of_group(flow.flow.target, table, source.name, row)
         if flow.landing is not None:
             return conditions.where(table, source.name, {"_row_id": row["_row_id"]})
         return conditions.of_change(table, row["_row_id"], source.keys)
@@ -180,8 +192,26 @@ class Lineage:
     def _followed(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
         """A row, with what each flow that reads its table made of it."""
         step = self._step(flow, table, row)
-        following = tuple(self._down(reader, row, step.changes) for reader in self._readers(flow))
+        name = flow.flow.target.name
+        following = tuple(
+            self._down(reader, row, step.changes)
+            if reader.flow.source_tables[0] == name
+            else self._down_joined(reader, name, row)
+            for reader in self._readers(flow)
+        )
         return dataclasses.replace(step, next=following, next_count=len(following))
+
+    def _down_joined(self, flow: ResolvedFlow, source: str, row: Mapping[str, Any]) -> Step:
+        """A group that a flow computes with a row of another source than its first one."""
+        feed = next(each for each in flow.flow.sources if each.table == source)
+        first = flow.flow.source_tables[0]
+        table = self._table(first)
+        rows, count = self._rows(self._writer(first), table, groups.of_first(feed, table, first, row))
+        if not rows:
+            notes = (f"no row of {first} belongs to it",)
+            return Step(table=flow.flow.target.name, flow=_name(flow), key={}, state="not there", notes=notes)
+        belongs = f"{formatting.count(count, 'row')} of {first} belong to it"
+        return _noted(self._down(flow, rows[0], ()), belongs + (", this is of the first" if count > 1 else ""))
 
     def _down(self, flow: ResolvedFlow, source: Mapping[str, Any], written: Sequence[Change]) -> Step:
         """What a flow made of a row of its source table.
@@ -197,9 +227,12 @@ class Lineage:
             rows, count = self._rows(flow, table, where)
             if rows:
                 more = f"it made {formatting.count(count, 'row')} of {name}; this is the first"
+                if flow.flow.kind.has_groups and flow.flow.target.child_keys:
+                    of = f"one {_scope(flow.flow.target)}, which are computed together"
+                    more = f"{name} has {formatting.count(count, 'row')} of {of}; this is the first"
                 step = self._followed(flow, table, rows[0])
                 return _noted(step, more) if count > 1 else step
-            if not kind_of(flow.flow).has_groups:
+            if not flow.flow.kind.has_groups:
                 past = self._history(flow, where, flow.flow.target.keys).changes
                 own = [change for change in past if change.kind in ("insert", "update_postimage")]
                 if own:
@@ -228,8 +261,8 @@ class Lineage:
 
     def _made_of(self, flow: ResolvedFlow, table: DeltaTable, source: Mapping[str, Any]) -> str:
         """The rows of a flow's table that are made of a row of its source."""
-        if kind_of(flow.flow).has_groups:
-            return conditions.where(table, flow.flow.target.name, {key: source[key] for key in flow.flow.target.keys})
+        if flow.flow.kind.has_groups:
+            return groups.of_row(flow.flow.target, table, source)
         if flow.landing is not None:
             return conditions.where(table, flow.flow.target.name, {"_row_id": source["_row_id"]})
         return conditions.of_key([source[key] for key in flow.source_keys])
@@ -266,7 +299,7 @@ class Lineage:
         raise RequestError(f"no flow writes a table {name!r}; the tables are: {tables}.")
 
     def _readers(self, flow: ResolvedFlow) -> list[ResolvedFlow]:
-        return [each for each in self._flows() if each.writer is not None and each.writer.target == flow.flow.target]
+        return [each for each in self._flows() if flow.flow.target.name in each.flow.source_tables]
 
     def _table(self, name: str) -> DeltaTable:
         table = store.open_table(self.layout.table(name))
@@ -325,6 +358,17 @@ class Lineage:
 
 def _name(flow: ResolvedFlow) -> str:
     return f"{flow.pipeline.name}/{flow.flow.name}"
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """That of a row of a table; one of a history that makes no version is ``_deleted`` as well."""
+    if row.get("_change") == "unchanged":
+        return "unchanged"
+    return "deleted" if row.get("_deleted") else "present"
+
+
+def _scope(target: Table) -> str:
+    return ", ".join(target.scope)
 
 
 def _noted(step: Step, *notes: str) -> Step:

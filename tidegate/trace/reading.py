@@ -96,12 +96,19 @@ class Reading:
 
 
 def _includes(row: dict[str, Any], version: int) -> bool:
-    end = json.loads(row["end_offset"])
-    start = json.loads(row["start_offset"]) if row["start_offset"] else None
+    start, end = (_first(json.loads(row[name] or "null")) for name in ("start_offset", "end_offset"))
+    if end is None:
+        return False
     # A first load reads all versions up to its own.
     first = 0 if start is None or start.get("isStartingVersion") else int(start["reservoirVersion"])
     last = int(end["reservoirVersion"]) - (int(end["index"]) < 0 and not end.get("isStartingVersion"))
     return first <= version <= last
+
+
+def _first(offset: Any) -> Any:
+    """The offset of the first source, where it is a list of those of several (`tidegate.ops.metrics.QueryProgress`)."""
+    value = offset[0] if isinstance(offset, list) else offset
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def _dispositions(line: dict[str, Any]) -> str:
