@@ -191,6 +191,10 @@ def test_each_of_several_sources_has_a_writer_and_readers(project: Path) -> None
     assert pipeline.pipeline.upstream_of(joined) == (SILVER,)
     assert pipeline.pipeline.reads_external(joined), "another pipeline writes gold.reports"
     assert resolved(project, REPORTS, trips).flows[0].readers == ("trips/joined",)
+    raw = replace(BRONZE, name="raw", target=Table("bronze.raw"))
+    unparsed = replace(joined, sources=(sources[0], ChangeFeed("bronze.raw", on={"id": "id"})))
+    error = resolved(project, replace(TRIPS, flows=(raw, unparsed, *TRIPS.flows))).flow("joined").error
+    assert "its source 'bronze.raw' has no keys: its records are not parsed yet" in str(error)
     with pytest.raises(SpecError, match=r"no declared flow writes its source table 'gold\.reports'"):
         resolved(project, trips)
 

@@ -29,11 +29,12 @@ def check(folder: Path, code: str, *sources: str) -> None:
     [
         'trips.sparkSession.read.format("delta").load("/lake/tables/silver/weather")',
         'SparkSession.builder.getOrCreate().table("weather")',
-        'SparkSession.getActiveSession().sql("SELECT 1")',
+        'trips.sparkSession.sql("SELECT * FROM delta.`/lake/tables/silver/weather`")',
+        "trips.sparkSession.sql(QUERY)",
         'trips.join(lookup(trips.sparkSession), "hour")',
         'trips.join(WEATHER, "hour")',
         'DeltaTable.forPath(trips.sparkSession, "/lake").toDF()',
-        'trips.sparkSession.createDataFrame(pandas.read_csv("/weather.csv"))',
+        'trips.sparkSession.createDataFrame(pandas.read_parquet("/weather"))',
         "trips.join(latest(trips), 'hour')",
     ],
 )
@@ -41,18 +42,21 @@ def test_a_transform_that_reads_a_table_in_another_way_is_refused(tmp_path: Path
     code = f"""
 spark = SparkSession.active()
 WEATHER = spark.read.parquet("/weather")
+QUERY = "CREATE TEMPORARY VIEW weather USING delta OPTIONS (path '/weather')"
 
 def lookup(session):
     return session.table("weather")
 
 def latest(trips):
     mine = trips.sparkSession
-    return mine.sql("SELECT * FROM weather")
+    return mine.table("weather")
 
 def join(trips):
     return {body}
 """
-    with pytest.raises(SpecError, match=r"line \d+ reads a table in another way .*Add it to the flow: sources="):
+    with pytest.raises(
+        SpecError, match=r"line \d+ reads a table in another way .* add it as sources=.* join in the flow"
+    ):
         check(tmp_path, code)
 
 
@@ -62,11 +66,17 @@ def join(trips):
         'trips.join(trips.sparkSession.createDataFrame([(1, "AA")], "id int, name string"), "id")',
         'trips.where(trips.table == "x").select(trips["read"])',
         'trips.withColumn("read", F.expr("sql"))',
+        'trips.sparkSession.sql("SELECT * FROM {trips} WHERE id > 1", trips=trips)',
+        'trips.join(trips.sparkSession.createDataFrame(pandas.read_csv(Path(__file__).with_name("names.csv"))), "id")',
+        'trips.join(F.broadcast(trips.sparkSession.createDataFrame(list(csv.reader(open("names.csv"))), "id string")), "id")',
+        "made(trips).table",
     ],
 )
 def test_other_code_is_accepted(tmp_path: Path, body: str) -> None:
     """Also a function of the module that the transform does not use."""
-    check(tmp_path, f"def other(spark):\n    return spark.table('x')\n\n\ndef join(trips):\n    return {body}\n")
+    made = "def made(trips):\n    names = trips.sparkSession.createDataFrame([(1,)])\n    return names.table\n\n\n"
+    other = "def other(spark):\n    return spark.table('x')\n\n\n"
+    check(tmp_path, f"{other}{made}def join(trips):\n    return {body}\n")
 
 
 def test_the_parameters_of_a_transform_of_several_sources_are_their_names(tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ def _resolve_flow(
         for table, each in zip(flow.source_tables, writers, strict=True):
             if each is None:
                 raise SpecError(_NO_WRITER.format(table) + f", or correct {', '.join(unloadable)}")
+        _check_keyed(flow, writers)
         _check_scope(flow, writer)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
@@ -200,6 +201,15 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
     if writer is not None and not writer.target.keys and isinstance(writer.source, ChangeFeed):
         raise SpecError(f"{where}: its source {table!r} is neither a bronze table nor keyed; give it keys")
     return writer
+
+
+def _check_keyed(flow: Flow, writers: Sequence[Flow | None]) -> None:
+    """Check that no one of several sources is a bronze table, whose records are not parsed."""
+    if flow.sources and (raw := [each.target.name for each in writers if each is not None and not each.target.keys]):
+        raise SpecError(
+            f"its source {raw[0]!r} has no keys: its records are not parsed yet. Read the table of the flow that parses it; of several "
+            "sources each has keys"
+        )
 
 
 def _check_scope(flow: Flow, writer: Flow | None) -> None:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import symtable
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tidegate.errors import SpecError
 
-_READS = frozenset({"read", "readStream", "sql", "table"})
+_READS = frozenset({"read", "readStream", "table"})
 """What reads a table, of a session."""
 _SESSIONS = frozenset({"SparkSession", "sparkSession", "getActiveSession", "getOrCreate", "newSession", "active"})
 """Names in expressions that give a session."""
-_READERS = frozenset({"DeltaTable", "forName", "forPath", "read_csv", "read_json", "read_parquet", "read_delta"})
+_READERS = frozenset({"DeltaTable", "forName", "forPath", "read_parquet", "read_delta", "scan_parquet", "scan_delta"})
 """What reads a table without a session."""
+_FORMAT = r"(?:delta|parquet|csv|json|orc|avro|text|binaryfile)"
+_PATH_IN_SQL = re.compile(rf"\b{_FORMAT}\s*\.\s*`|\bUSING\s+{_FORMAT}\b", re.IGNORECASE)
+"""SQL that reads a table by its path. Other SQL can only name views of the transform's own rows: the lake has no catalog."""
 
 
 def file_of(transform: str) -> Path | None:
@@ -84,14 +88,16 @@ def _check_reads(transform: str) -> None:
     nodes = list(_reached(module, function))
     sessions = {"session", "spark"}
     for _, node in nodes:
-        if isinstance(node, ast.Assign) and _names(node.value) & _SESSIONS:
+        if isinstance(node, ast.Assign) and _is_session(node.value):
             sessions |= {name for target in node.targets for name in _names(target)}
     for reached, node in nodes:
         if read := _table_read(node, sessions):
             raise SpecError(
                 f"transform {transform!r}: spark_jobs/{reached}.py line {getattr(node, 'lineno', 0)} reads a table in another way "
-                f"than by a source of its flow ({read}): a change of that table would not change the result. Add it to the flow: "
-                "sources=(…, ChangeFeed(<table>, on={…})), and take it as a parameter"
+                f"than by a source of its flow ({read}): a change of that table would not change the result. In a flow whose target "
+                "has keys alone, add it as sources=(…, ChangeFeed(<table>, on={…})) and take it as a parameter. A flow with "
+                "sequence_by has one source: join in the flow that reads its table. Rows that belong to the code may be made with "
+                "createDataFrame"
             )
 
 
@@ -141,6 +147,13 @@ def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str,
     return {name: each for each in body for name in _assigned(each)}, imported
 
 
+def _is_session(value: ast.expr) -> bool:
+    """Whether an expression may give a session, and not what one of its methods returns."""
+    if isinstance(value, ast.Call):
+        return _last_name(value.func) in _SESSIONS
+    return bool(_names(value) & _SESSIONS)
+
+
 def _table_read(node: ast.AST, sessions: Collection[str]) -> str | None:
     """What a node reads, as it is written; None if it reads nothing."""
     if isinstance(node, ast.Attribute) and node.attr in _READS:
@@ -148,6 +161,8 @@ def _table_read(node: ast.AST, sessions: Collection[str]) -> str | None:
             return ast.unparse(node)
     elif isinstance(node, ast.Call) and _last_name(node.func) in _READERS:
         return ast.unparse(node.func)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATH_IN_SQL.search(node.value):
+        return "SQL with a path"
     return None
 
 

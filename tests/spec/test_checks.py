@@ -94,7 +94,11 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),
     (variant_of(FEED), "max_files_per_trigger", (0, None)),
     (variant_of(FEED), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
-    (variant_of(FEED), "on", (None, ("at",), {"at": "1st"}, {"_at": "at"}, {"at": 5})),
+    (
+        variant_of(FEED),
+        "on",
+        (None, ("at",), {"at": "1st"}, {"_at": "at"}, {"at": 5}, {"from_zone": "zone", "to_zone": "zone"}),
+    ),
     (
         lambda **fields: Flow(name="gold", transform="trips:join", target=RECOMPUTED, **fields),
         "sources",

@@ -206,6 +206,14 @@ class ChangeFeed:
                 self.on,
                 "{<column of the first source>: <column of this table>}, as in {'tail': 'id'}",
             )
+        if len(set(self.on.values())) < len(self.on):
+            raise FieldError(
+                "ChangeFeed",
+                "on",
+                self.on,
+                "each column of this table once, because a row must equal all of them; to join a table twice, copy it with a flow "
+                "without transform",
+            )
         check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
         _check_size(self, self.max_bytes_per_trigger)
 
