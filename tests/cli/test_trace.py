@@ -202,9 +202,8 @@ def at(hour: int, minute: int) -> datetime:
     return datetime(2026, 1, 1, hour, minute, tzinfo=UTC)
 
 
-@pytest.fixture
-def visits(lake: Project) -> Project:
-    """Two orders of Ada, in a session and in overlapping windows, with the rates of their day."""
+def visiting() -> Pipeline:
+    """Sessions, windows and a join of orders."""
     declared = orders()
     sliding = TimeWindows(time="at", length="1 hour", every="30 minutes")
     targets = {
@@ -223,7 +222,13 @@ def visits(lake: Project) -> Project:
             target=Table("gold.worth", keys=("customer",)),
         ),
     ]
-    pipeline = lake.declare(Pipeline(name="orders", flows=(*declared.flows[:2], *gold)))
+    return Pipeline(name="orders", flows=(*declared.flows[:2], *gold))
+
+
+@pytest.fixture
+def visits(lake: Project) -> Project:
+    """Two orders of Ada, in a session and in overlapping windows, with the rates of their day."""
+    pipeline = lake.declare(visiting())
     shared = {"_deleted": False, "customer": "ada", "paid_in": "EUR"}
     first = {"order_id": "A-8", "amount": 1, "at": at(10, 10), "_row_id": "a#1", "_batch_id": 1} | shared
     second = {"order_id": "A-9", "amount": 1, "at": at(10, 40), "_row_id": "a#2", "_batch_id": 1} | shared
@@ -283,3 +288,20 @@ def test_a_record_is_followed_to_its_sessions_windows_and_joins(visits: Project)
     rate = visits.run("trace", "--file", "orders/1.csv", "--line", "9")
     assert rate.row("2 rows of silver.orders belong to it, this is of the first")
     assert rate.row("gold.worth", "customer=ada", "present")
+
+
+def test_the_batch_that_read_a_row_of_a_group_that_is_gone_is_named(visits: Project) -> None:
+    """Positions of a flow with several sources are lists."""
+    pipeline = visiting()
+    DeltaTable(str(visits.layout.table("gold.worth"))).delete()
+    append(
+        visits.layout.table("bronze.orders"),
+        [{**record(visits.folder / "landing/orders/1.csv", 8, "x"), "_row_id": "a#1"}],
+    )
+    visits.checkpoint(pipeline, pipeline.flow("worth")).plan(0, offset(9)).commit(0)
+    read = {"flow": "worth", "app_id": "orders/worth/v1/0", "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    ends = json.dumps([offset(9), None])
+    append(visits.layout.ops("orders", "progress"), [{**read, "batch_id": 0, "start_offset": None, "end_offset": ends}])
+    result = visits.run("trace", "--file", "orders/1.csv", "--line", "8")
+    assert result.code == 0, result.err
+    assert result.row("batch 0 read it; the transform made no row of its group")

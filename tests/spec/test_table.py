@@ -55,6 +55,7 @@ def test_the_first_sequence_column_is_a_key_of_a_history() -> None:
         ({"keys": ("valid_to",), "sequence_by": ("at",)}, "keys"),
         ({"keys": ("id",), "sequence_by": ("at",), "untracked": ("id",)}, "keys"),
         ({"keys": ("id",), "sequence_by": ("at",), "history": "scd1"}, "history"),
+        ({"keys": ("id",), "sequence_by": ("at",), "event_time": "valid_from"}, "event_time"),
         ({"keys": ("id",), "sequence_by": ("at",), "history": None, "untracked": ("note",)}, "untracked"),
     ],
 )

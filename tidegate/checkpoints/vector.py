@@ -1,8 +1,8 @@
 """The vector of a batch: the version of each source table at which a flow with several sources reads them.
 
 Spark logs the positions in all change feeds before it runs a batch, so a rerun has the same vector, and no later batch has an
-earlier one. The first source begins with its snapshot, the others with the version that they had when the checkpoint began:
-it is noted beside the checkpoint, because Spark asks for it again until the first batch is committed.
+earlier one. The first source begins with its snapshot, the others with the changes after the version that they had when the
+checkpoint began: it is noted beside the checkpoint, because Spark asks for it again until it has read a change of them.
 """
 
 from __future__ import annotations

@@ -86,6 +86,9 @@ class Table:
             raise FieldError(owner, "untracked", self.untracked, "only together with history")
         if self.history and (both := {*self.keys, *self.sequence_by} & {*self.untracked, *INTERVAL}):
             raise FieldError(owner, "keys", tuple(sorted(both)), "not valid_from, valid_to or an untracked column")
+        if self.history and self.event_time in INTERVAL:
+            allowed = f"a column that the transform returns, as {self.sequence_by[0]!r}, with which a version begins"
+            raise FieldError(owner, "event_time", self.event_time, allowed)
         if self.history and self.sequence_by[0] not in self.keys:
             object.__setattr__(self, "keys", (*self.keys, self.sequence_by[0]))
         if self.history and not self.scope:

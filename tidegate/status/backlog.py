@@ -132,8 +132,8 @@ def of_tables(
     Args:
         feeds: The first is read from its whole table on.
         committed: The last committed batch.
-        starts: The version from which each other table is read (`tidegate.checkpoints.vector`); empty before the checkpoint
-            begins, which is then at the newest version.
+        starts: The version after which each other table is read (`tidegate.checkpoints.vector`); empty before the checkpoint
+            begins, which is then the newest version.
 
     Raises:
         TidegateError: As `of_table`.
@@ -146,8 +146,8 @@ def of_tables(
         path = layout.table(feed.table)
         newest = delta.current_version(path)
         if position is None and number and newest is not None:
-            start = starts.get(feed.table, newest + 1)
-            position = DeltaPosition(table_id=delta.table_id(path), version=start, index=-1, of_snapshot=False)
+            first = starts.get(feed.table, newest) + 1
+            position = DeltaPosition(table_id=delta.table_id(path), version=first, index=-1, of_snapshot=False)
         backlogs.append(_of_position(path, feed, position))
         if newest is None:
             # Nothing is read before all tables exist.

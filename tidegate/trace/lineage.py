@@ -126,11 +126,11 @@ class Lineage:
         """The rows of the other sources of a flow that are joined with these rows of the first one."""
         for feed in flow.flow.sources[1:]:
             writer, table = self._writer(feed.table), self._table(feed.table)
-            found: dict[str, Mapping[str, Any]] = {}
+            joined: dict[str, Mapping[str, Any]] = {}
             for where in {groups.of_joined(feed, table, row): None for row in rows}:
                 if where is not None:
-                    found |= {repr(self._key(writer, each)): each for each in self._rows(writer, table, where)[0]}
-            for each in list(found.values())[: self.shown]:
+                    joined |= {repr(self._key(writer, each)): each for each in self._rows(writer, table, where)[0]}
+            for each in list(joined.values())[: self.shown]:
                 yield self._up(writer, table, each)
 
     def _unread(self, flow: ResolvedFlow, source: str, where: str) -> str:

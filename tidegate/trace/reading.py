@@ -67,6 +67,9 @@ class Reading:
         lines = [line for number in numbers for line in ledger.lines(self.app_id, number)]
         if not lines:
             return (f"{self._name} has read version {version}, and which batch did is no longer known",)
+        if self.flow.flow.kind.has_groups:
+            last = lines[-1]["batch_id"]
+            return (f"batch {last} read it; the transform made no row of its group, or a later change removed it",)
         return tuple(_dispositions(line) for line in lines)
 
     @property

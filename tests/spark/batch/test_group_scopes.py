@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.resolved import resolved_flow
 from tests.spark import flow_context
 from tests.spark.flow_context import GOLD, changes, plan_batch, table, write_table
 from tidegate.errors import LedgerImbalanceError, SpecError
@@ -21,7 +22,7 @@ from tidegate.spark.batch import micro_batch, time_windows
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.kinds.groups import KIND
-from tidegate.spec import Table, TimeWindows
+from tidegate.spec import ChangeFeed, Pipeline, Table, TimeWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,6 +205,13 @@ def test_windows_that_do_not_overlap_contain_their_beginning_and_not_their_end(
     assert [tuple(row) for row in made.collect()] == [(start, 0) for start in starts]
     with pytest.raises(SpecError, match="no column 'at', which its time windows need"):
         time_windows.with_windows(context, rows.toDF("other"))
+    with pytest.raises(SpecError, match="column 'at' of its source is of type date, and time windows need a TIMESTAMP"):
+        time_windows.with_windows(context, rows.selectExpr("CAST(at AS DATE) AS at"))
+    again = Table("gold.orders", keys=("window_start",), windows=TimeWindows(time="window_start", length="1 day"))
+    days = flow_context.flow_context(spark, tmp_path, dataclasses.replace(GOLD, target=again))
+    hours_of_days = time_windows.with_windows(days, time_windows.with_windows(context, rows).drop("at", "_window"))
+    starts = ["2026-03-02 00:00:00"] * 3 + ["1969-12-31 00:00:00", None]
+    assert [row[0] for row in hours_of_days.selectExpr("CAST(window_start AS STRING)").collect()] == starts
 
 
 @pytest.mark.parametrize(
@@ -233,6 +241,26 @@ def test_the_groups_are_those_of_duckdb_however_the_clicks_are_cut(
     run(context, states, ("write_target", "record_batch"))
 
     assert stored(context) == expected(query, state)
+
+
+def test_rows_of_a_scope_of_groups_may_have_null_in_the_other_keys(gold: Make) -> None:
+    """A flow that reads them counts them: only scopes of records keep tombstones."""
+    per_user = dataclasses.replace(
+        GOLD, name="top", source=ChangeFeed("gold.orders"), target=Table("gold.top", keys=("user",))
+    )
+    pipeline = Pipeline(name="orders", flows=(flow_context.BRONZE, flow_context.SILVER, SESSIONS, per_user))
+    context = dataclasses.replace(
+        gold(), resolved=resolved_flow(per_user, pipeline), transform=lambda rows: rows.groupBy("user").count()
+    )
+    assert context.source_table is not None
+    sessions_of_users = (("ada", None), ("ada", at(0)), ("bob", None))
+    write_table(context.source_table, "user string, started_at timestamp", *sessions_of_users)
+
+    fed = changes(context.spark, "user string, started_at timestamp", *sessions_of_users, version=0)
+    result = split_groups(context, fed, 0, NEW)
+
+    assert result is not None
+    assert (result.prepared.read, result.prepared.groups) == (3, 2)
 
 
 def test_rows_outside_the_scopes_and_repeated_keys_are_refused(gold: Make) -> None:

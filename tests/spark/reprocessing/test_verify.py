@@ -62,6 +62,17 @@ HISTORY = Flow(
     transform="orders:clean",
     target=Table("silver.history", keys=("id",), sequence_by=("at",), history="scd2"),
 )
+KEPT = Flow(
+    name="kept",
+    source=ChangeFeed("bronze.orders"),
+    target=Table("silver.kept", keys=("id",), sequence_by=("at",), history="scd2", untracked=("day",)),
+)
+RANKED = Flow(
+    name="ranked",
+    source=ChangeFeed("silver.orders"),
+    transform="orders:ranked",
+    target=Table("gold.ranked", keys=("amount", "id"), replace_by=("amount",)),
+)
 LOG = Flow(name="log", source=ChangeFeed("bronze.orders"), transform="orders:clean", target=Table("silver.log"))
 
 
@@ -91,6 +102,11 @@ def parts(rows: DataFrame) -> DataFrame:
     return rows.selectExpr(
         "*", "explode_outer(slice(sequence(1, 3), 1, CAST(least(3, amount DIV 10) AS INT))) AS part"
     ).selectExpr("*", "part IS NULL AS _deleted")
+
+
+def ranked(rows: DataFrame) -> DataFrame:
+    """Orders of the same amount, numbered."""
+    return rows.selectExpr("amount", "id", "row_number() OVER (PARTITION BY amount ORDER BY id) AS rank")
 
 
 def daily(rows: DataFrame) -> DataFrame:
@@ -278,15 +294,17 @@ def test_tables_that_only_runs_wrote_have_no_difference(place: Path) -> None:
     code, gold = clean_or_deleted, context_of(place, orders.GOLD, daily)
     latest = context_of(place, orders.LATEST)
     items, log = added(place, ITEMS, parts), added(place, LOG, clean)
+    kept, scoped = added(place, KEPT, code), added(place, RANKED, ranked)
+    others = (gold, latest, items, log, kept, scoped)
 
     def increment(name: str, *records: tuple[int | None, int, int]) -> None:
         land(place, name, *records)
         run_flow(context_of(place, orders.BRONZE))
-        for each in (silver(place, code), gold, latest, items, log):
+        for each in (silver(place, code), *others):
             run_flow(each)
 
     def differing(transform: Callable[[DataFrame], DataFrame] = code) -> dict[str, Verification]:
-        every = (context_of(place, orders.BRONZE), silver(place, transform), gold, latest, items, log)
+        every = (context_of(place, orders.BRONZE), silver(place, transform), *others)
         result = {each.flow.name: verified(each)[0] for each in every}
         return {name: each for name, each in result.items() if each.differs}
 
@@ -299,7 +317,7 @@ def test_tables_that_only_runs_wrote_have_no_difference(place: Path) -> None:
     assert differing() == {}, "after its undo"
 
     replay.replay_entries(silver(place, numbered), Selection())
-    for each in (gold, latest):
+    for each in (gold, latest, scoped):
         run_flow(each)
     assert differing(numbered) == {}, "after a replay"
     assert ("unexpected", 9, ()) in differences(silver(place, code)), "the code without which the entry breaks a rule"

@@ -34,7 +34,7 @@ def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
         records: All records of some keys, at most one per key and time; those that delete have ``_deleted``.
 
     Raises:
-        SpecError: The records lack an untracked column, or have one of those that are added.
+        SpecError: The records lack an untracked column, have one of those that are added, or have one that cannot be compared.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -92,4 +92,11 @@ def _tracked(context: FlowContext, records: DataFrame) -> list[str]:
     if reserved := [name for name in INTERVAL if name in records.columns]:
         raise SpecError(f"{where} returns {', '.join(reserved)}, which a history computes; name it otherwise")
     ignored = {*target.keys, *target.sequence_by, *target.untracked}
-    return [name for name in records.columns if not name.startswith("_") and name not in ignored]
+    tracked = [name for name in records.columns if not name.startswith("_") and name not in ignored]
+    kinds = dict(records.dtypes)
+    if maps := [name for name in tracked if "map<" in kinds[name]]:
+        raise SpecError(
+            f"{where} returns {', '.join(maps)} with a map, which cannot be compared with the version before; return it as JSON (to_json), "
+            "or name it in untracked"
+        )
+    return tracked

@@ -33,7 +33,10 @@ def without_tombstones(context: FlowContext, feed: DataFrame) -> DataFrame:
     A backfill of groups has a feed of their keys only, from which it left tombstones out.
     """
     writer = context.resolved.writer
-    if writer is None or not writer.target.replace_by or not set(writer.target.child_keys) <= set(feed.columns):
+    # Scopes of groups have none: they are always computed from all rows.
+    if writer is None or not (writer.target.replace_by and writer.target.sequence_by):
+        return feed
+    if not set(writer.target.child_keys) <= set(feed.columns):
         return feed
     return feed.where(has_child_key(writer.target))
 

@@ -17,7 +17,7 @@ def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
     """Each row once per window that contains it, with ``window_start`` and ``_window``, 0 for the first; all rows without windows.
 
     Raises:
-        SpecError: The rows lack the column of the time.
+        SpecError: The rows lack the column of the time, or it has another type.
     """
     from pyspark.sql import functions as F
 
@@ -29,11 +29,17 @@ def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
             f"flow {context.flow.name!r}: its source has no column {windows.time!r}, which its time windows need; "
             "correct time=… in the declaration"
         )
+    if (kind := dict(rows.dtypes)[windows.time]) != "timestamp":
+        raise SpecError(
+            f"flow {context.flow.name!r}: column {windows.time!r} of its source is of type {kind}, and time windows need a TIMESTAMP; "
+            "make one in the flow that writes the source, or name another column in time=…"
+        )
     seconds, every = F.unix_seconds(windows.time), windows.every_seconds
     last = seconds - F.pmod(seconds, F.lit(every))
     starts = F.sequence(last, last - windows.length_seconds + every, F.lit(-every))
     # NULL is a group like any other: rows without time are kept.
-    exploded = rows.drop(WINDOW_START).select("*", F.posexplode_outer(starts).alias("_window", WINDOW_START))
+    placed = rows.withColumn("_starts", starts).drop(WINDOW_START)
+    exploded = placed.select("*", F.posexplode_outer("_starts").alias("_window", WINDOW_START)).drop("_starts")
     return exploded.withColumns(
         {WINDOW_START: F.timestamp_seconds(WINDOW_START), "_window": F.coalesce("_window", F.lit(0))}
     )

@@ -40,7 +40,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     )
     parts = []
     for number, feed in enumerate(context.flow.feeds):
-        changes = sources.changes_of(context, feed, starts[feed.table] if number else None)
+        changes = sources.changes_of(context, feed, starts[feed.table] + 1 if number else None)
         columns = feed.on or {key: key for key in context.flow.target.scope}
         values = F.struct(*[F.col(theirs).alias(ours) for ours, theirs in columns.items()])
         rows = changes if number else scopes.without_tombstones(context, changes)

@@ -172,8 +172,11 @@ def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
         return {names[0]: _readable(context, names[0], planned.delta, planned.delta.pin)}
     positions = planned.delta_positions(len(names))
     pinned = vector.of_batch(context.layout, context.ref, batch_id, names)
+    # A batch reads a newer version in place of one that VACUUM took, and later batches read none before it.
+    read = tables.source_versions(context.spark, context.live, context.ref.app_id)
     return {
-        name: _readable(context, name, position, pinned[name]) for name, position in zip(names, positions, strict=True)
+        name: _readable(context, name, position, max(pinned[name], read.get(name, 0)))
+        for name, position in zip(names, positions, strict=True)
     }
 
 
