@@ -197,6 +197,10 @@ def test_a_batch_without_changes_has_no_split(gold: Callable[..., FlowContext]) 
     set_source(context, (1, 1, 10))
 
     assert split_groups(context, changes(context.spark, ORDERS), 0, NEW) is None
+    with pytest.raises(
+        SpecError, match=r"its source 'silver\.orders' has no column day, which is a key of 'gold\.orders'"
+    ):
+        split_groups(context, changes(context.spark, "id int"), 0, NEW)
 
 
 def test_a_version_that_the_log_no_longer_has_is_read_from_the_newest_one(gold: Callable[..., FlowContext]) -> None:

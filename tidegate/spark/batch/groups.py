@@ -114,10 +114,19 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
 
 
 def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | None:
-    """The groups, or scopes, of a feed: their keys, ``_change_type`` and ``_commit_version``; None without rows."""
+    """The groups, or scopes, of a feed: their keys, ``_change_type`` and ``_commit_version``; None without rows.
+
+    Raises:
+        SpecError: The source lacks a key.
+    """
     from pyspark.sql import functions as F
 
     keys = context.flow.target.scope
+    if missing := [key for key in keys if key not in batch.columns]:
+        raise SpecError(
+            f"flow {context.flow.name!r}: its source {context.flow.source_tables[0]!r} has no column {', '.join(missing)}, which is a "
+            f"key of {context.flow.target.name!r}; declare other keys, or make the column in the flow that writes the source"
+        )
     feed = batch.groupBy(*keys).agg(
         F.max("_commit_version").alias("_version"),
         F.count_if((F.col("_change_type") != "update_preimage") & time_windows.is_first(batch)).alias("_read"),
