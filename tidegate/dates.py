@@ -32,6 +32,11 @@ def midnight(day: object, timezone: str = "UTC") -> pendulum.DateTime:
     raise ValueError("is not a date; write it as YYYY-MM-DD, for example 2026-03-01")
 
 
+def moment(milliseconds: int | None) -> datetime.datetime | None:
+    """An instant in UTC from milliseconds since 1970; None stays None."""
+    return None if milliseconds is None else datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+
+
 def literal(moment: datetime.datetime, *, zone: bool = True) -> str:
     """An instant as an SQL literal for delta-rs.
 

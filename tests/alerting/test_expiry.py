@@ -44,6 +44,12 @@ def test_the_estimate_follows_the_rate_at_which_the_first_offset_moved(
     assert remaining == (None if hours is None else hours * HOUR)
 
 
+@pytest.mark.parametrize(("kept", "hours"), [(2, 2), (9, 7), (-1, 0)], ids=["age-first", "rate-first", "due"])
+def test_the_earlier_of_both_estimates_counts(kept: int, hours: int) -> None:
+    assert expiry.time_to_expiry(plans(0, 10, 20), {0: 30}, {0: 100}, NOW, NOW + kept * HOUR) == hours * HOUR
+    assert expiry.time_to_expiry([], {}, {0: 100}, NOW, NOW + kept * HOUR) == max(kept, 0) * HOUR
+
+
 def test_the_worst_partition_with_unread_messages_counts() -> None:
     moved = [
         PlannedLag(at=NOW - n * HOUR, behind=1, rows=1, first_offsets={0: 30 - 10 * n, 1: 30 - 10 * n})

@@ -316,7 +316,7 @@ def test_a_pipeline_that_follows_another_is_warned_by_the_interval_of_that_one(
 @pytest.mark.nightly
 @pytest.mark.jvm
 @pytest.mark.kafka
-def test_the_alert_opens_when_retention_has_deleted_segments_and_ends_when_the_rest_is_read(
+def test_the_alert_opens_before_retention_deletes_unread_messages_and_afterwards_the_gap_is_named(
     clicks: Clicks, broker: Broker, topic: str
 ) -> None:
     retained = f"{topic}-retained"
@@ -331,16 +331,31 @@ def test_the_alert_opens_when_retention_has_deleted_segments_and_ends_when_the_r
     clicks.project.layout.topic("clicks", "bronze", 1).unlink()
     clicks.note(retained)
 
-    def opened() -> set[str]:
+    def opened() -> dict[str, str]:
         named = [("clicks", resolved(clicks.pipeline()))]
         (alerts,) = evaluation.evaluate_pipelines(clicks.environment, named, pendulum.now("UTC"))
-        return {alert.rule for each in alerts.findings for alert in each.alerts if alert.rule == "expiring"}
+        rules = ("expiring", "unreadable")
+        return {alert.rule: alert.message for each in alerts.findings for alert in each.alerts if alert.rule in rules}
 
-    for hours, first in ((8.5, 5), (7.5, 10)):
-        plans.record(clicks.project.layout, "clicks", [clicks.measure()])
-        assert opened() == set(), "no rate can be computed from fewer than two deletions"
+    def retain(hours: float) -> None:
         topics.configure(broker, retained, retention_ms=str(round(hours * 3_600_000)))
-        wait_until(lambda first=first: clicks.measure().first_offsets == {0: first}, "the broker deletes a segment")
-    assert opened() == {"expiring"}
-    clicks.project.checkpoint("bronze", dag="clicks").run(2, {retained: {"0": 25}})
-    assert opened() == set()
+
+    def first_offset() -> int:
+        return kafka.offset_bounds(broker.bootstrap, retained)[0][0]
+
+    assert opened() == {}, "the topic keeps all messages"
+    retain(12.5)
+    assert opened() == {}, "no unread message is older than half of the retention"
+    retain(9.5)
+    wait_until(lambda: bool(opened()), "the setting has arrived")
+    assert opened()["expiring"].startswith("the topic will delete unread messages in ~3 h 2")
+    assert "the topic will delete unread messages in ~3 h 2" in clicks.measure().reason
+    assert first_offset() == 0, "nothing was deleted yet"
+
+    retain(5.5)
+    wait_until(lambda: first_offset() == 20, "the broker deletes segments")
+    assert list(opened()) == ["unreadable"]
+    assert "accept-gap clicks bronze 0:15-19" in opened()["unreadable"]
+    clicks.accept_gap({0: (15, 19)})
+    assert opened() == {}, "what is left is new"
+    assert clicks.measure().ahead == "offsets 0:20-24"

@@ -176,10 +176,11 @@ def lag_growing(case: Case) -> str | None:
 def expiring(case: Case) -> str | None:
     """When a topic deletes messages that are not read."""
     _check_readable(case)
+    snapshot = case.observation
     remaining = expiry.time_to_expiry(
-        case.observation.plans, case.observation.first_offsets, case.observation.unread, case.now
+        snapshot.plans, snapshot.first_offsets, snapshot.unread, case.now, snapshot.unread_until
     )
-    allowed = expiry.limit(case.limit, case.observation.interval_seconds)
+    allowed = expiry.limit(case.limit, snapshot.interval_seconds)
     if remaining is None or remaining >= allowed:
         return None
     return f"the topic will delete unread messages in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"

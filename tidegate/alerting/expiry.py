@@ -1,7 +1,8 @@
-"""Estimates when a topic deletes unread messages, from how its first offsets have moved so far. Pure functions.
+"""Estimates when a topic deletes unread messages. Pure functions.
 
-A broker deletes whole segments, so the first offset of a partition moves in jumps. At least two jumps are needed for an
-estimate.
+By the age of the first unread message and the topic's retention time; and from how its first offsets have moved so far, which also
+covers a retention by size. A broker deletes whole segments, so the first offset of a partition moves in jumps. At least two jumps
+are needed for the second estimate.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ _INTERVAL_SECONDS = 8 * 3600.0
 
 
 def time_to_expiry(
-    plans: Sequence[PlannedLag], first_offsets: Mapping[int, int], unread: Mapping[int, int], now: datetime
+    plans: Sequence[PlannedLag],
+    first_offsets: Mapping[int, int],
+    unread: Mapping[int, int],
+    now: datetime,
+    unread_until: datetime | None = None,
 ) -> timedelta | None:
     """Estimated time until the first unread message is deleted; None if unknown, or if the topic deletes nothing.
 
@@ -30,12 +35,14 @@ def time_to_expiry(
         first_offsets: Partition to its first offset now.
         unread: Partition to the next offset to read, without the partitions that are read to the end.
         now: The time of `first_offsets`.
+        unread_until: Up to when the topic's retention time keeps all unread messages; None if that is unknown or far off.
     """
     recent = _since(plans, now)
     estimates = (
         _of_partition(recent, each, first_offsets.get(each, behind), behind, now) for each, behind in unread.items()
     )
-    return min((each for each in estimates if each is not None), default=None)
+    by_age = None if unread_until is None else max(unread_until - now, timedelta(0))
+    return min((each for each in (*estimates, by_age) if each is not None), default=None)
 
 
 def limit(runs: int, interval_seconds: float | None) -> timedelta:

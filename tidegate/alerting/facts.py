@@ -129,5 +129,7 @@ class Observation:
     """Only for a topic: partition to its first offset now."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """Only for a topic: partition to the next offset to read, without the partitions that are read to the end."""
+    unread_until: datetime | None = None
+    """Only for a topic: up to when its retention keeps all unread messages; None also if that is far off."""
     switched_off: bool = False
     """Whether a person switched the flow off; then a growing lag is expected."""

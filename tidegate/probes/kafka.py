@@ -6,13 +6,12 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.errors import SourceError, SourceUnavailableError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
@@ -20,6 +19,8 @@ _POLL_SECONDS = 0.1
 
 _SAMPLE_MESSAGES = 200
 _SAMPLE_SECONDS = 1.0
+_LONGEST_RETENTION_MS = 10 * 366 * 86_400_000
+"""Ten years. Without a limit, a time that is computed from it may overflow."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero id in Kafka's notation: brokers before 2.8 have no topic ids."""
 
@@ -115,14 +116,49 @@ def is_compacted(bootstrap: str, topic: str, timeout: float = 5.0) -> bool:
         SourceError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
+    return "compact" in _settings(bootstrap, topic, timeout)["cleanup.policy"]
+
+
+def unread_until(
+    bootstrap: str, topic: str, unread: Mapping[int, int], timeout: float = 5.0, isolation: str = "read_uncommitted"
+) -> datetime | None:
+    """Up to when the topic's retention certainly keeps all unread messages.
+
+    A broker deletes a segment when its newest message is older than ``retention.ms``, so no message sooner than that.
+
+    Args:
+        unread: Partition to the offset that is read next, for partitions with unread messages.
+
+    Returns:
+        None if the topic deletes no message for its age, if all unread messages are younger than half of the retention, or if the
+        broker does not say.
+    """
+    try:
+        settings = _settings(bootstrap, topic, timeout)
+        milliseconds = int(settings.get("retention.ms", "-1"))
+        if milliseconds < 0 or "delete" not in settings.get("cleanup.policy", ""):
+            return None
+        retention = timedelta(milliseconds=min(milliseconds, _LONGEST_RETENTION_MS))
+        young = _offsets_at(bootstrap, topic, datetime.now(UTC) - retention / 2, timeout, isolation)
+    except (SourceError, SourceUnavailableError):
+        # Reading a topic does not imply the permission to read its settings.
+        return None
+    old = {partition: offset for partition, offset in unread.items() if offset < young.get(partition, offset)}
+    sent = [message.timestamp()[1] for message in _consume(bootstrap, topic, old, len(old), timeout, isolation)]
+    # A message of Kafka before 0.10 has no timestamp.
+    return datetime.fromtimestamp(min(sent) / 1000, UTC) + retention if sent and min(sent) > 0 else None
+
+
+def _settings(bootstrap: str, topic: str, timeout: float) -> dict[str, str]:
+    """The settings of a topic; errors as of `describe`."""
     from confluent_kafka import admin
 
     kinds: Any = admin  # its stubs lack both classes
 
-    def request(client: AdminClient, topic: str, deadline: float) -> bool:
+    def request(client: AdminClient, topic: str, deadline: float) -> dict[str, str]:
         resource = kinds.ConfigResource(kinds.ResourceType.TOPIC, topic)
         settings = client.describe_configs([resource], request_timeout=_remaining(deadline))[resource]
-        return "compact" in str(settings.result(_remaining(deadline))["cleanup.policy"].value)
+        return {name: str(entry.value) for name, entry in settings.result(_remaining(deadline)).items()}
 
     return _with_client(bootstrap, topic, timeout, request)
 

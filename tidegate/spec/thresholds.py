@@ -57,7 +57,8 @@ class Thresholds:
     """The lag at the start of a run has grown this many times in a row."""
     expiry_runs: int | None = 3
     """Only for topics: the topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
-    interval without a cron schedule), at the rate at which its beginning has moved so far."""
+    interval without a cron schedule): by its retention time, once the first unread message is older than half of it, or at the
+    rate at which its beginning has moved so far."""
     quarantine_share: float | None = 0.05
     """A larger share of the last run's rows (or files) was quarantined, 0 to 1."""
     quarantine_rows: int | None = None

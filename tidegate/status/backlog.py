@@ -57,6 +57,8 @@ class Backlog:
     """For a topic: partition to the first offset that the broker still has."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """For a topic: partition to the offset that is read next, for partitions with unread messages."""
+    unread_until_ms: int | None = None
+    """For a topic: up to when its retention keeps all unread messages (`tidegate.probes.kafka.unread_until`)."""
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate import fingerprints, json_codec, states
+from tidegate import dates, fingerprints, json_codec, states
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, lease, overrides, progress, refusal, rewrite, vector
 from tidegate.errors import SourceUnavailableError, TidegateError
@@ -92,6 +92,9 @@ class Lag:
     """For a topic: partition to the first offset that the broker still has."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """For a topic: partition to the offset that is read next, for partitions with unread messages."""
+    unread_until_ms: int | None = None
+    """For a topic: up to when its retention keeps all unread messages, in milliseconds since 1970; None if that is far off or
+    unknown."""
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
     error: TidegateError | None = None
@@ -238,6 +241,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         ignored=pending.ignored,
         first_offsets=pending.first_offsets,
         unread=pending.unread,
+        unread_until_ms=pending.unread_until_ms,
         unread_since_ms=pending.unread_since_ms,
     )
 
@@ -446,16 +450,17 @@ def _expiry_warning(layout: Layout, resolved: ResolvedFlow, pending: Backlog) ->
         return ""
     now = pendulum.now("UTC")
     remaining = expiry.time_to_expiry(
-        plans.read(layout, pipeline.name, flow.name), pending.first_offsets, pending.unread, now
+        plans.read(layout, pipeline.name, flow.name),
+        pending.first_offsets,
+        pending.unread,
+        now,
+        dates.moment(pending.unread_until_ms),
     )
     if remaining is None:
         return ""
     if remaining >= expiry.limit(runs, interval_of(pipeline, now, resolved.declared)):
         return ""
-    return (
-        f"at the present rate the topic will delete unread messages in ~{span(remaining)}: "
-        "run the flow, or raise the topic's retention"
-    )
+    return f"the topic will delete unread messages in ~{span(remaining)}: run the flow, or raise the topic's retention"
 
 
 def _is_small(all_lags: tuple[Lag, ...]) -> bool:

@@ -65,11 +65,7 @@ def observe(
         ends=status.ends,
         running_since=_running_since(layout, pipeline, flow, status),
         behind=lag.behind if lag is not None else None,
-        unread_since=(
-            datetime.fromtimestamp(lag.unread_since_ms / 1000, UTC)
-            if lag is not None and lag.unread_since_ms is not None
-            else None
-        ),
+        unread_since=dates.moment(lag.unread_since_ms) if lag is not None else None,
         lag_rows=lag.rows if lag is not None else None,
         lag_exact=lag.rows_exact if lag is not None else True,
         error=status.problem,
@@ -81,6 +77,7 @@ def observe(
         newest_event=_newest_event(layout, pipeline, flow, now),
         first_offsets=lag.first_offsets if lag is not None else {},
         unread=lag.unread if lag is not None else {},
+        unread_until=dates.moment(lag.unread_until_ms) if lag is not None else None,
         # Not from the lag, which is unknown when the source is gone, perhaps the reason for the decision.
         switched_off=status.off is not None,
     )

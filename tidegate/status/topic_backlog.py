@@ -72,6 +72,8 @@ def of_topic(
         for partition, (begin, end) in sorted(description.bounds.items())
     }
     pending = sum(end - begin for begin, end in ranges.values())
+    unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
+    until = kafka.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
     summary = f"up to {count(pending, 'new message')} in topic {source.topic}"
     message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
@@ -86,7 +88,8 @@ def of_topic(
         has_data=pending > 0,
         ahead=f"offsets {format_offsets(ranges)}" if pending else "",
         first_offsets=first_offsets,
-        unread={partition: first for partition, (first, end) in ranges.items() if first < end},
+        unread=unread,
+        unread_until_ms=None if until is None else round(until.timestamp() * 1000),
     )
 
 
