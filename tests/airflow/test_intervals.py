@@ -14,6 +14,9 @@ from tidegate import registry
 from tidegate.planning.backfill import commands
 from tidegate.request import RunRequest
 
+SPRING, AUTUMN = ("2026-03-06", "2026-03-08"), ("2026-10-24", "2026-10-26")
+"""In New York the clocks skip an hour of the last of these days; in Paris they repeat one on the second."""
+
 
 def by_airflow(
     schedule: str, timezone: str, first: pendulum.DateTime, last: pendulum.DateTime
@@ -31,12 +34,21 @@ def by_airflow(
 
 
 @pytest.mark.parametrize(
-    ("schedule", "timezone", "runs"),
-    [("@daily", "UTC", 3), ("@daily", "America/New_York", 3), ("@daily", "Europe/Paris", 3), ("@hourly", "UTC", 72)],
+    ("schedule", "timezone", "days", "runs"),
+    [
+        ("@daily", "UTC", SPRING, 3),
+        ("@daily", "America/New_York", SPRING, 3),
+        ("@daily", "Europe/Paris", AUTUMN, 3),
+        ("@hourly", "UTC", SPRING, 72),
+        ("@hourly", "America/New_York", SPRING, 71),
+        ("@hourly", "Europe/Paris", AUTUMN, 73),
+    ],
 )
-def test_the_printed_instants_include_every_interval_of_the_window(schedule: str, timezone: str, runs: int) -> None:
+def test_the_printed_instants_include_every_interval_of_the_window(
+    schedule: str, timezone: str, days: tuple[str, str], runs: int
+) -> None:
     pipeline = dataclasses.replace(registry.load("flights"), schedule=schedule, timezone=timezone)
-    request = RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": "2026-03-06", "to_date": "2026-03-08"})
+    request = RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": days[0], "to_date": days[1]})
     printed = commands(pipeline, request)
     assert printed.by_interval is not None
     words = shlex.split(printed.by_interval)

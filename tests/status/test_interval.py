@@ -34,6 +34,22 @@ def test_an_interval_is_the_longest_between_two_runs(schedule: Any, seconds: flo
     assert interval_of(dataclasses.replace(orders(), schedule=schedule), NOW) == seconds
 
 
+@pytest.mark.parametrize(
+    ("schedule", "now", "hours"),
+    [
+        ("@hourly", pendulum.datetime(2026, 3, 28, 22), 1),
+        ("@hourly", pendulum.datetime(2026, 10, 24, 22), 1),
+        ("@daily", pendulum.datetime(2026, 10, 24, 10), 25),
+    ],
+    ids=["an hour is skipped", "an hour is repeated", "a day of 25 hours"],
+)
+def test_an_interval_is_the_time_that_passes_also_when_clocks_change(
+    schedule: str, now: pendulum.DateTime, hours: int
+) -> None:
+    pipeline = dataclasses.replace(orders(), schedule=schedule, timezone="Europe/Paris")
+    assert interval_of(pipeline, now) == hours * 3600
+
+
 def test_a_pipeline_that_follows_tables_has_the_longest_interval_of_their_writers() -> None:
     hourly = dataclasses.replace(orders(), schedule="@hourly")
     daily = dataclasses.replace(orders(topic="clicks"), schedule="@daily")

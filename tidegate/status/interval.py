@@ -47,4 +47,5 @@ def _of_cron(schedule: str, timezone: str, now: datetime) -> float:
 
     ticks = croniter(schedule, pendulum.instance(now).in_timezone(timezone))
     instants: list[datetime] = [ticks.get_next(datetime) for _ in range(_TICKS)]
-    return max((later - earlier).total_seconds() for earlier, later in pairwise(instants))
+    # The difference of two times in one zone is that of the clocks, which is wrong where they skip or repeat an hour.
+    return max(later.timestamp() - earlier.timestamp() for earlier, later in pairwise(instants))
