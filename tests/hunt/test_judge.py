@@ -141,3 +141,11 @@ def test_a_ledger_line_that_is_missing_or_twice_or_unbalanced_is_a_difference(tm
     assert len(differences([bronze, silver, silver])) == 2
     assert len(differences([bronze])) == 1
     assert len(differences([bronze, {**silver, "deduplicated": 1}])) == 1
+
+
+def test_an_entry_of_a_file_that_is_landed_after_a_reingest_has_its_refresh() -> None:
+    own = Judge()
+    own.read_source([], {"before": "empty_file"}, 1)
+    own.read_again()
+    own.read_source([], {"after": "empty_file"}, 1)
+    assert [(entry.row_id, entry.checkpoint) for entry in own.files] == [("before", (1, 0)), ("after", (1, 1))]
