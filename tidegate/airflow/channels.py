@@ -160,7 +160,9 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
     ) as response:
         # The status alone counts: an error while reading the body would cause a second notification.
         if not response.is_success:
-            raise RefusedError(f"the webhook answered {response.status_code}")
+            raise RefusedError(
+                f"the webhook answered {response.status_code}; if it goes on, correct connection {CONNECTION!r}"
+            )
 
 
 def _notifier(package: str, module: str, name: str) -> Any:

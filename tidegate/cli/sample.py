@@ -24,6 +24,8 @@ _NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "-", "\\N")
 """Texts that mean that there is no value, in columns of other types."""
 _ENCODINGS = ("utf-8", "utf-16", "cp1252")
 _COMPRESSED = (".gz", ".bz2")
+_BY_HAND = "choose another file, or declare the fields by hand: tidegate new NAME"
+"""What to do with a sample that cannot be read."""
 
 
 @dataclass(kw_only=True)
@@ -55,11 +57,11 @@ def of_file(path: Path) -> Sample:
         RequestError: It does not exist, has no record, or cannot be read as any format.
     """
     if not path.is_file():
-        raise RequestError(f"--from {path}: there is no such file.")
+        raise RequestError(f"--from {path}: there is no such file; correct the path.")
     kind = _format(path)
     sample = _delimited(path) if kind == "csv" else _objects(path, kind)
     if not sample.lines or not sample.columns:
-        raise RequestError(f"--from {path}: no record of it can be read as {kind}.")
+        raise RequestError(f"--from {path}: no record of it can be read as {kind}; {_BY_HAND}.")
     sample.glob = _glob(path, kind)
     return sample
 
@@ -130,7 +132,7 @@ def _objects(path: Path, kind: FileFormat) -> Sample:
             dialect = {} if encoding == "utf-8" else {"encoding": encoding}
             break
     else:
-        raise RequestError(f"--from {path}: it cannot be read as {kind} ({reader.checked.problem}).")
+        raise RequestError(f"--from {path}: it cannot be read as {kind} ({reader.checked.problem}); {_BY_HAND}.")
     sample = Sample(format=kind, columns={}, lines=[], dialect=dialect, complete=len(records) <= RECORDS)
     _add_objects(sample, records[:RECORDS])
     if reader.header is not None:
@@ -174,7 +176,7 @@ def _delimited(path: Path) -> Sample:
         if best is not None:
             break
     if best is None:
-        raise RequestError(f"--from {path}: it cannot be read as text with separators.")
+        raise RequestError(f"--from {path}: it cannot be read as text with separators; {_BY_HAND}.")
     sample = best[1]
     separator = _SEPARATORS[sample.dialect.get("separator", ",")]
     header = (

@@ -94,7 +94,9 @@ def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:
     """
     existing = [str(path) for path in files if path.exists()]
     if existing:
-        raise RequestError(f"nothing was written, because these files exist already: {', '.join(existing)}")
+        raise RequestError(
+            f"nothing was written, because these files exist already: {', '.join(existing)}; choose another name."
+        )
     writers = _writers_of({f"bronze.{name}", f"silver.{name}", f"gold.{name}"})
     if writers:
         tables = ", ".join(f"{table} by {pipeline}" for table, pipeline in sorted(writers.items()))
@@ -121,7 +123,9 @@ def write(files: Mapping[Path, str | Path]) -> None:
     except OSError as error:
         for path in written:
             path.unlink()
-        raise RequestError(f"nothing was written: {error.strerror} ({error.filename})") from error
+        raise RequestError(
+            f"nothing was written: {error.strerror} ({error.filename}); remove the cause and try again."
+        ) from error
 
 
 def _render(template: str, name: str) -> str:

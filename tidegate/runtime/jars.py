@@ -45,7 +45,9 @@ def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
         sets = {name: part["jars"] for name, part in stored.items() if isinstance(part, dict)}
         return {name: tuple(sorted(map(_jar, jars), key=lambda jar: jar.file_name)) for name, jars in sets.items()}
     except FileNotFoundError as error:
-        raise SetupError(f"{path} is missing: {project_root} is not the root of a Tidegate project.") from error
+        raise SetupError(
+            f"{path} is missing: {project_root} is not the root of a Tidegate project. Set TIDEGATE_PROJECT to it."
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise SetupError(f"{path} cannot be read ({error!r}): restore it from git.") from error
 

@@ -47,7 +47,9 @@ def _equals(name: str, column: str, kind: str, value: Any) -> str:
     decimal = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", kind)
     arrow = f"Decimal128({decimal[1]}, {decimal[2]})" if decimal else _ARROW.get(kind)
     if arrow is None:
-        raise RequestError(f"column {column!r} of {name!r} is of type {kind}, which cannot be part of a key.")
+        raise RequestError(
+            f"column {column!r} of {name!r} is of type {kind}, which cannot be part of a key; name another column."
+        )
     return f"{quoted(column)} = arrow_cast({literal(text(value))}, '{arrow}')"
 
 

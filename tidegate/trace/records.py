@@ -64,7 +64,9 @@ def find(lineage: Lineage, record: Record) -> list[Step]:
     """
     flows = [flow for flow in lineage.landing_flows() if _reads(lineage, flow, record)]
     if not flows:
-        raise RequestError(f"no declared flow reads {record.path or f'topic {record.topic!r}'}.")
+        raise RequestError(
+            f"no declared flow reads {record.path or f'topic {record.topic!r}'}; `tidegate lag` lists what flows read."
+        )
     steps = [lineage.down(flow, row) for flow in flows for row in _rows(lineage, flow, record)]
     if not steps:
         raise RequestError(" ".join(_missing(lineage, flow, record) for flow in flows))

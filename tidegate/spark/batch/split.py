@@ -125,7 +125,8 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
             context.flow.name,
             split.prepared.batch_id,
             json_codec.to_plain(split.prepared),
-            f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}",
+            f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}. "
+            f"Report it with the run's report, and set checkpoint_version={context.ref.version + 1} to derive the table again",
         )
 
 
