@@ -1,0 +1,102 @@
+"""Parts of Airflow that are away for a moment while a run works: its flows end green, or their logs say why they were tried again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.live.tables import wrong_flights
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.live_airflow import Live
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.jvm,
+    pytest.mark.kafka,
+    pytest.mark.airflow,
+    pytest.mark.nightly,
+    pytest.mark.timeout(2400),
+]
+
+FLOWS = ("bronze", "silver", "gold")
+AWAY_SECONDS = 20.0
+"""Longer than a client of Airflow waits for one answer, and than its own default of retries lasts."""
+
+
+@contextlib.contextmanager
+def suspended(live: Live, name: str) -> Iterator[None]:
+    """A component that accepts connections and answers nothing."""
+    group = os.getpgid(live.console.leader(name).pid)
+    os.killpg(group, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(group, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def killed(live: Live, name: str) -> Iterator[None]:
+    """A component that the watch starts again."""
+    live.console.kill(name)
+    yield
+    wait_until(lambda: live.console.is_running(name), f"the watch starts {name} again")
+    wait_until(live.server.healthy, "all components are healthy")
+
+
+@contextlib.contextmanager
+def locked(live: Live) -> Iterator[None]:
+    """A database in which nobody else can read or write."""
+    with contextlib.closing(sqlite3.connect(live.project / ".airflow/airflow.db", isolation_level=None)) as database:
+        wait_until(lambda: _locks(database), "the database is locked")
+        yield
+        database.execute("ROLLBACK")
+
+
+def _locks(database: sqlite3.Connection) -> bool:
+    with contextlib.suppress(sqlite3.OperationalError):
+        database.execute("BEGIN EXCLUSIVE")
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("away", "day"), [(suspended, 20), (killed, 21)], ids=["suspended", "killed"])
+def test_an_api_server_that_is_away_while_flows_end_turns_none_of_them_red(
+    away: Callable[[Live, str], AbstractContextManager[None]], day: int, live: Live, following_run: str
+) -> None:
+    live.land(day)
+    with contextlib.ExitStack() as paused:
+        paused.enter_context(live.silver_paused())
+        run = live.trigger()
+        live.wait_for_silver(run)
+        attempt = live.attempt(run)
+        with away(live, "api-server"):
+            # `run` ends, and the tasks of the flows start, while nobody answers.
+            paused.close()
+            time.sleep(AWAY_SECONDS)
+
+    assert live.end(run) == dict.fromkeys(("plan", "run", *FLOWS), "success")
+    assert live.attempt(run) == attempt, "no flow ran twice"
+    for name, task in live.tasks(run).items():
+        for number in range(1, task.try_number + 1):
+            assert live.log(run, name, number).strip(), f"try {number} of {name} says nothing"
+    assert wrong_flights(live.layout) == []
+
+
+def test_a_database_that_is_locked_for_a_while_ends_no_component(live: Live, following_run: str) -> None:
+    before = live.server.running()
+    with locked(live):
+        time.sleep(AWAY_SECONDS)
+    live.land(22)
+    assert live.end(live.trigger()) == dict.fromkeys(("plan", "run", *FLOWS), "success")
+    assert live.server.running() == before
+    assert wrong_flights(live.layout) == []
