@@ -75,6 +75,8 @@ class Files:
     folder: Path
     format: str
     at_once: int = 100
+    spread: int = 40
+    """Files have modification times within so many seconds; 1 gives all of them the same."""
     landed: int = 0
     _records: list[Record] = field(default_factory=list)
     _bad: dict[str, str] = field(default_factory=dict)
@@ -92,12 +94,10 @@ class Files:
         self._files += 1
         zipped = self.format in ("csv", "json") and rng.random() < 0.3
         path = self.folder / f"{rng.choice('zam')} {self.landed}.{self.format}{'.gz' if zipped else ''}"
-        seconds = LANDED + rng.randrange(40)
-        row_of_file = f"{path}@{seconds * 1000}"
+        seconds = LANDED + rng.randrange(self.spread)
         if rng.random() < 0.12:
             rule, content = bad_content(rng, self.format, zipped=zipped)
-            self._bad[row_of_file], self._bad_paths[row_of_file] = rule, path
-            self._write(path, content, seconds)
+            self._land_bad(path, rule, content, seconds)
             return f"landed {path.name} ({rule})"
         if self._earlier and rng.random() < 0.15:
             chosen = rng.choice(self._earlier)
@@ -106,6 +106,16 @@ class Files:
             self._earlier.append(chosen)
         self._records += self._land(rng, path, chosen, seconds)
         return f"landed {path.name} ({len(chosen)} records)"
+
+    def add_bad(self, name: str, rule: str, content: bytes) -> None:
+        """Land a file that breaks a rule as a whole."""
+        self._files += 1
+        self._land_bad(self.folder / name, rule, content, LANDED)
+
+    def _land_bad(self, path: Path, rule: str, content: bytes, seconds: int) -> None:
+        row_of_file = f"{path}@{seconds * 1000}"
+        self._bad[row_of_file], self._bad_paths[row_of_file] = rule, path
+        self._write(path, content, seconds)
 
     def correct(self, rng: random.Random, bad_file: str) -> list[Record]:
         """Correct a bad file in place, and return the records that it has now."""

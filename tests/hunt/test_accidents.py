@@ -1,8 +1,12 @@
-"""Accidents, once each: a table is restored or deleted by hand. What follows says so, and can be mended."""
+"""Accidents, once each, to tables and files: what follows is right, or says what happened and can be mended."""
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import shutil
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.hunt.history import History
+from tests.hunt.lake import rows
+from tests.hunt.sources import Files
 
 if TYPE_CHECKING:
     from tests.hunt.conftest import Begin
@@ -135,3 +141,77 @@ def test_a_table_that_was_deleted_by_hand_is_named_and_new_versions_derive_it_ag
     if "silver" in (deleted, below):
         history.judge.derive_again(history.code, (2, 0))
     assert history.judge.differences(history.deployment.environment.lake) == []
+
+
+CSV = 4
+"""A seed whose files are CSV."""
+
+
+def test_a_line_of_100_mb_and_a_gzip_bomb_go_to_quarantine_and_all_other_files_are_read(begin: Begin) -> None:
+    history = begin(CSV)
+    assert isinstance(history.source, Files)
+    history.source.add_bad("line.csv", "line_too_long", bytes(100_000_000))
+    history.source.add_bad("bomb.csv.gz", "line_too_long", gzip.compress(bytes(200_000_000)))
+
+    two_increments(history)
+
+    assert len([entry for entry in history.judge.files if "line_too_long" in entry.rules]) == 2
+    assert history.judge.silver
+
+
+def test_records_of_files_with_the_same_modification_time_have_the_order_of_paths_and_lines(begin: Begin) -> None:
+    history = begin(3)
+    assert isinstance(history.source, Files)
+    history.source.spread = 1
+    two_increments(history)
+    assert len({record.at[0] for record in history.judge.bronze.values()}) == 1
+
+    history.full_refresh()
+
+
+@contextlib.contextmanager
+def written_to(path: Path) -> Iterator[None]:
+    """Records are appended to a file all the time."""
+    ended = threading.Event()
+
+    def append() -> None:
+        number = 1_000_000
+        with path.open("a") as file:
+            while not ended.wait(0.001):
+                number += 1
+                file.write(f"{number},1,2026-03-20,1,\n")
+                file.flush()
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("id,at,day,amount,op\n" + "".join(f"{number},1,2026-03-20,1,\n" for number in range(100_000)))
+    writer = threading.Thread(target=append)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def test_a_file_that_is_written_while_it_is_read_is_in_quarantine_until_it_is_replayed(begin: Begin) -> None:
+    history = begin(CSV)
+    assert isinstance(history.source, Files)
+    path, layout = history.source.folder / "growing.csv", history.deployment.layout
+
+    def in_bronze() -> int:
+        return sum(row["_path"] == str(path) for row in rows(layout.table("bronze.hunt")))
+
+    with written_to(path):
+        bronze = history.deployment.run("hunt", flows=["bronze"]).flow("bronze")
+    assert bronze.error is None
+    (entry,) = rows(layout.quarantine("hunt", "bronze"))
+    assert (entry["rules"], entry["state"]) == (["changed_while_read"], "open")
+    assert (layout.table("bronze.hunt").exists() and in_bronze()) == 0
+
+    history.source.add(history.rng)
+    assert history.deployment.run("hunt", flows=["bronze"]).flow("bronze").error is None
+    request = history.deployment.replay_request("bronze", "hunt")
+    assert history.deployment.try_run(request).flow("bronze").error is None
+    assert in_bronze() == len(path.read_text().splitlines()) - 1
+    (entry,) = [each for each in rows(layout.quarantine("hunt", "bronze")) if each["_row_id"].startswith(str(path))]
+    assert entry["state"] == "replayed"
