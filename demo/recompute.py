@@ -8,7 +8,7 @@ a connection with these tables:
 - ``quarantined(_row_id)``: records that break a type, a NOT NULL or an expectation;
 - ``filtered(_row_id)``: records that a named rule filters;
 - ``silver``: the columns of the silver table that the transform produces, and ``_deleted``;
-- ``gold``, and for clickstream ``sessions``: the columns of these tables.
+- ``gold``, for clickstream ``sessions``, and after `add_delays` the tables of the delays pipeline: the columns of these tables.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ FLIGHT_FIELDS = (
     *("flight", "air_time", "distance", "hour", "minute", "time_hour", "published_on"),
     *("carrier", "tailnum", "origin", "dest"),
 )
+WEATHER_FIELDS = ("origin", "time_hour", "wind_speed", "visib", "published_on")
+AIRLINE_FIELDS = ("carrier", "name", "published_on")
 CLICK_FIELDS = ("event_id", "sequence", "kind", "occurred_at", "user_id", "page", "duration_ms", "agent")
 
 _COORDINATES = ("_row_id", "_at1", "_at2", "_at3", "_malformed", "_rescued")
@@ -69,6 +71,14 @@ def flights(landing: Path) -> DuckDBPyConnection:
     """The expected result of the flights pipeline for the folder ``flights`` of a landing zone."""
     records, bad = _read_files(landing / "flights", FLIGHT_FIELDS)
     return _answer("flights", FLIGHT_FIELDS, records, bad)
+
+
+def add_delays(answer: DuckDBPyConnection, landing: Path) -> None:
+    """Add the expected tables of the delays pipeline to an answer of `flights`: ``weather``, ``airlines``, ``delays``."""
+    for folder, names in (("weather", WEATHER_FIELDS), ("airlines", AIRLINE_FIELDS)):
+        records, _ = _read_files(landing / folder, names)
+        _fill(answer, f"{folder}_records", (*_COORDINATES, *names), records)
+    answer.execute(_sql("delays"))
 
 
 def clickstream(messages: Iterable[Message]) -> DuckDBPyConnection:
@@ -162,8 +172,12 @@ def _answer(
     connection.execute(_MACROS)
     _fill(connection, "records", (*_COORDINATES, *fields), records)
     _fill(connection, "bad_files", ("path",), [(path,) for path in bad])
-    connection.execute(Path(__file__).with_name(f"{pipeline}.sql").read_text())
+    connection.execute(_sql(pipeline))
     return connection
+
+
+def _sql(pipeline: str) -> str:
+    return Path(__file__).with_name(f"{pipeline}.sql").read_text()
 
 
 def _fill(

@@ -1,16 +1,17 @@
-"""The steps of the demo: three waves land, the real DAGs process them, and an independent engine verifies the tables."""
+"""The steps of the demo: four waves land, the real DAGs process them, and an independent engine verifies the tables."""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
 from rich.console import Console
 
-from demo import checks, clicks_feed, flights_feed, output, recompute
+from demo import checks, clicks_feed, flights_feed, output, recompute, weather_feed
 from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
@@ -32,6 +33,10 @@ SESSIONS = (
     "SELECT strftime(started_at, '%Y-%m-%d %H:00') AS hour, count(*) AS sessions, round(avg(pages), 1) AS mean_pages,"
     " round(avg(seconds) / 60, 1) AS mean_minutes, count_if(bounce) AS bounces FROM gold GROUP BY 1 ORDER BY 1 LIMIT 4"
 )
+JOINED = (
+    "SELECT carrier, airline, flights, round(mean_delay, 1) AS mean_delay, round(wind, 1) AS strongest_wind"
+    f" FROM gold WHERE day = '{weather_feed.WRONG_DAY}' ORDER BY flights DESC, carrier LIMIT 4"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Length:
     flights: str
     """The period of the flights of wave 1, as text."""
     first_day: date
-    """The first file of wave 1. The days of the storm and of the late file are between it and the last."""
+    """The first file of wave 1. The days of the storm and of the wrong weather are between it and the last."""
     last_day: date
     clicks: int
     """Views in wave 1."""
@@ -52,7 +57,7 @@ class Length:
 
 
 FULL = Length("two months", date(2013, 1, 1), date(2013, 2, 28), clicks=18_000, later_clicks=4_000)
-SHORT = Length("three days", date(2013, 2, 8), date(2013, 2, 10), clicks=2_000, later_clicks=500, at_once=True)
+SHORT = Length("five days", date(2013, 2, 8), date(2013, 2, 12), clicks=2_000, later_clicks=500, at_once=True)
 """The same kinds of files and messages, for fewer days, in one increment instead of two."""
 
 
@@ -73,6 +78,7 @@ class Scenario:
     length: Length = FULL
     flights: Pipeline = field(default_factory=lambda: registry.load("flights"))
     clickstream: Pipeline = field(default_factory=lambda: registry.load("clickstream"))
+    delays: Pipeline = field(default_factory=lambda: registry.load("delays"))
     passed: bool = True
     """Whether all checks so far have passed."""
     unread_flights: int = 0
@@ -80,23 +86,29 @@ class Scenario:
     unread_clicks: int = 0
 
     def first_wave(self) -> None:
-        """Weeks of flights and half a day of clicks."""
+        """Weeks of flights, their weather, and half a day of clicks."""
         length = self.length
         output.heading(self.console, f"Wave 1: {length.flights} of flights, a file a day, and half a day of clicks")
         files = flights_feed.wave_one(self.services.environment.landing, length.first_day, length.last_day)
         messages = clicks_feed.wave_one(length.clicks)
         clicks_feed.produce(self.services.environment.kafka, messages)
+        weather, airlines = weather_feed.land_first(self.services.environment.landing, length.first_day)
         output.landed_files(self.console, files)
+        output.landed_files(self.console, [weather], weather_feed.WEATHER)
+        output.landed_files(self.console, [airlines], weather_feed.AIRLINES)
         output.landed_messages(self.console, clicks_feed.counts(messages))
         if length.at_once:
             self.unread_flights, self.unread_clicks = sum(file.rows for file in files), len(messages)
             return
-        flights, clickstream = self._run(sum(file.rows for file in files), len(messages))
+        flights, clickstream = self._run(
+            {self.flights: sum(file.rows for file in files), self.clickstream: len(messages)}
+        )
         self._print(flights)
         self._storm("the day of the snowstorm, as first published")
         self._print(clickstream)
         self._busiest("the busiest pages and hours")
         self._sessions("by the hour in which they began")
+        self._run_delays(weather.rows, "the weather of this day as first published")
 
     def second_wave(self) -> None:
         """The next days, a correction, a late file, and broken files and messages."""
@@ -106,9 +118,8 @@ class Scenario:
         clicks_feed.produce(self.services.environment.kafka, messages)
         output.landed_files(self.console, files)
         output.landed_messages(self.console, clicks_feed.counts(messages))
-        flights, clickstream = self._run(
-            self.unread_flights + sum(file.rows for file in files), self.unread_clicks + len(messages)
-        )
+        rows = self.unread_flights + sum(file.rows for file in files)
+        flights, clickstream = self._run({self.flights: rows, self.clickstream: self.unread_clicks + len(messages)})
         self._print(flights)
         self._storm("the same day after the correction: every delay is seven minutes longer")
         self._print(clickstream)
@@ -116,9 +127,16 @@ class Scenario:
         self._sessions("the same: late views join sessions, deletions take them apart")
 
     def third_wave(self) -> None:
+        """A correction of one hour of the weather, which reaches the table that joins it with the flights."""
+        output.heading(self.console, "Wave 3: one hour of the weather is corrected")
+        correction = weather_feed.land_correction(self.services.environment.landing)
+        output.landed_files(self.console, [correction], weather_feed.WEATHER)
+        self._run_delays(correction.rows, "the same day after the correction of the weather")
+
+    def fourth_wave(self) -> None:
         """No input; the runs start no JVM."""
-        output.heading(self.console, "Wave 3: nothing lands")
-        for watched in self._run(0, 0):
+        output.heading(self.console, "Wave 4: nothing lands")
+        for watched in (*self._run({self.flights: 0, self.clickstream: 0}), *self._run({self.delays: 0})):
             self._print(watched)
             self.passed &= watched.report is None
 
@@ -126,14 +144,18 @@ class Scenario:
         """Check the ledger, and compare the tables with an independent recomputation."""
         output.heading(self.console, "Verification: DuckDB computes all tables from the files and the topic alone")
         layout = self.services.layout
-        answers = (
-            (self.flights, recompute.flights(self.services.environment.landing)),
-            (self.clickstream, recompute.clickstream(recompute.read_topic(self.services.environment.kafka))),
-        )
+        landing = self.services.environment.landing
+        flights = recompute.flights(landing)
+        recompute.add_delays(flights, landing)
+        clicks = recompute.clickstream(recompute.read_topic(self.services.environment.kafka))
         in_ledger = (checks.balance, checks.quarantine_states)
-        results = [check(layout, pipeline) for pipeline, _ in answers for check in in_ledger]
-        for pipeline, answer in answers:
-            results += checks.exactly_once(layout, pipeline, answer)
+        results = [
+            check(layout, pipeline) for pipeline in (self.flights, self.clickstream, self.delays) for check in in_ledger
+        ]
+        results += checks.exactly_once(layout, self.flights, flights)
+        results += checks.exactly_once(layout, self.clickstream, clicks)
+        results += checks.recomputed(layout, self.delays, flights, ("weather", "airlines", "delays"))
+        for answer in (flights, clicks):
             answer.close()
         output.checked(self.console, results)
         self.passed &= all(check.passed for check in results)
@@ -143,7 +165,9 @@ class Scenario:
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
         lake = short_path(layout.lake)
-        reports = [site.export(layout, each, layout.docs(each.name)) for each in (self.flights, self.clickstream)]
+        reports = [
+            site.export(layout, each, layout.docs(each.name)) for each in (self.flights, self.clickstream, self.delays)
+        ]
         paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
         for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
             self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)
@@ -160,9 +184,9 @@ class Scenario:
             self.console.print(f"  {command}", style="cyan", highlight=False, soft_wrap=True, markup=False)
             self.console.print(f"      [dim]{why}[/]")
 
-    def _run(self, flights: int, clicks: int) -> list[StartedRun]:
-        """Run both DAGs at the same time, with the number of records that landed for each."""
-        started = [self._start(self.flights, flights), self._start(self.clickstream, clicks)]
+    def _run(self, landed: Mapping[Pipeline, int]) -> list[StartedRun]:
+        """Run the DAGs of pipelines at the same time, with the number of records that landed for each."""
+        started = [self._start(pipeline, expected) for pipeline, expected in landed.items()]
         show_progress(self.console, started)
         return started
 
@@ -190,6 +214,11 @@ class Scenario:
         if not result.succeeded:
             log = self.services.short_path(self.services.log)
             raise RunCrashedError(f"The run of {started.pipeline.name!r} failed, and the demo ends; its log is {log}.")
+
+    def _run_delays(self, landed: int, title: str) -> None:
+        (delays,) = self._run({self.delays: landed})
+        self._print(delays)
+        output.gold(self.console, self.services.layout, "gold.delays", JOINED, f"{weather_feed.WRONG_DAY}: {title}")
 
     def _storm(self, title: str) -> None:
         output.gold(self.console, self.services.layout, "gold.daily_delay", STORM, title)
@@ -224,7 +253,13 @@ def run_demo(project: Path, folder: Path, console: Console, length: Length = FUL
         with console.status("starting the broker and Airflow"):
             services = exit_stack.enter_context(set_up(project, folder))
         scenario = Scenario(console, services, length)
-        for step in (scenario.first_wave, scenario.second_wave, scenario.third_wave, scenario.verify):
+        for step in (
+            scenario.first_wave,
+            scenario.second_wave,
+            scenario.third_wave,
+            scenario.fourth_wave,
+            scenario.verify,
+        ):
             step()
         scenario.print_next_steps(time.monotonic() - started)
         return scenario.passed

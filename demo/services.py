@@ -41,7 +41,8 @@ class DemoServices:
     environment: Environment
     layout: Layout
     runs: Mapping[str, DagRuns]
-    """A process with Airflow for each pipeline, by name: runs of different pipelines do not wait for each other."""
+    """A process with Airflow for each pipeline, by name: runs of different pipelines do not wait for each other. Only delays
+    shares that of flights, because it runs after it."""
 
     @property
     def log(self) -> Path:
@@ -102,6 +103,7 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
                 )
                 for name, variables in zip(PIPELINES, airflow_variables, strict=True)
             }
+            runs["delays"] = runs["flights"]
             broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
             flights.result()
             yield DemoServices(project, folder, environment, Layout.of(environment), runs)

@@ -25,9 +25,9 @@ def landed(deployment: Deployment) -> None:
     bad = [flights_feed._with_error(record, wrong[n] if n < len(wrong) else -1) for n, record in enumerate(third)]
     later = [flights_feed._delayed(record, minutes=7) for record in first[:10]]
     for name, records in (("a.csv", first), ("b.csv", second), ("broken [1].csv", bad), ("corrected 50%.csv", later)):
-        flights_feed._land(landing, name, flights_feed._csv(records), len(records))
-    packed = gzip.compress(flights_feed._csv(first))
-    flights_feed._land(landing, "half.csv.gz", packed[: len(packed) // 2], 0)
+        flights_feed.land(landing / flights_feed.FOLDER, name, flights_feed.as_csv(records), len(records))
+    packed = gzip.compress(flights_feed.as_csv(first))
+    flights_feed.land(landing / flights_feed.FOLDER, "half.csv.gz", packed[: len(packed) // 2], 0)
 
 
 def in_bronze(deployment: Deployment) -> None:

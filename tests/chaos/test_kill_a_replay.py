@@ -30,7 +30,7 @@ def delays(more_than: int) -> int:
 def refused_entries(deployment: Deployment) -> None:
     """Many rows in quarantine by a strict suite, and a new suite that some of them pass."""
     deployment.edit_suite("flights/silver", within(5))
-    deployment.land("one.csv", flights_feed._csv(RECORDS))
+    deployment.land("one.csv", flights_feed.as_csv(RECORDS))
     deployment.run(flows=["bronze", "silver"])
     deployment.edit_suite("flights/silver", within(20))
 

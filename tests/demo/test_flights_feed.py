@@ -50,7 +50,7 @@ def test_an_ordinary_day_lands_complete_under_its_final_name(tmp_path: Path) -> 
     assert any(record["dep_time"] == "NA" for record in flights), "missing values of the source are unchanged"
 
 
-@pytest.mark.parametrize(("length", "files"), [(FULL, 58), (SHORT, 3)])
+@pytest.mark.parametrize(("length", "files"), [(FULL, 58), (SHORT, 5)])
 def test_wave_one_lands_one_file_per_day_without_the_late_day(tmp_path: Path, length: Length, files: int) -> None:
     landed = flights_feed.wave_one(tmp_path, length.first_day, length.last_day)
     assert len(landed) == files

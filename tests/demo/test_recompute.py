@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from duckdb import DuckDBPyConnection
 
-from demo import flights_feed, recompute
+from demo import flights_feed, recompute, weather_feed
 from demo.recompute import Message
 
 HEADER = ",".join(flights_feed.FIELDS)
@@ -80,6 +81,35 @@ def test_the_numbers_of_records_agree_with_the_landed_files(tmp_path: Path) -> N
     assert count(answer, "bad_files") == 1
     assert count(answer, "ids") == readable
     assert count(answer, "quarantined") == 12 + 40 + 1
+
+
+def test_flights_have_the_worst_weather_of_the_day_at_their_airport_and_the_name_of_their_airline(
+    tmp_path: Path,
+) -> None:
+    other_airport = ROW.replace(",UA,1545,", ",AA,7,").replace(",EWR,", ",JFK,")
+    land(tmp_path, "a.csv", ROW, other_airport)
+    first, _ = weather_feed.land_first(tmp_path, date(2013, 1, 1), date(2013, 1, 2))
+    answer = recompute.flights(tmp_path)
+    recompute.add_delays(answer, tmp_path)
+    assert count(answer, "weather") == first.rows
+    delays = answer.execute("SELECT carrier, airline, flights, round(wind, 1), visibility FROM delays ORDER BY ALL")
+    assert delays.fetchall() == [
+        ("AA", "American Airlines Inc.", 1, 21.9, 10.0),
+        ("UA", "United Air Lines Inc.", 1, 18.4, 10.0),
+    ]
+
+
+def test_the_correction_of_the_weather_replaces_the_wrong_hour(tmp_path: Path) -> None:
+    day = weather_feed.WRONG_DAY
+    land(tmp_path, "a.csv", ROW.replace("2013,1,1,", f"2013,{day.month},{day.day},", 1))
+    weather_feed.land_first(tmp_path, day, day)
+    winds = []
+    for step in (lambda: None, lambda: weather_feed.land_correction(tmp_path)):
+        step()
+        answer = recompute.flights(tmp_path)
+        recompute.add_delays(answer, tmp_path)
+        winds += answer.execute("SELECT round(wind, 1) FROM delays").fetchall()
+    assert winds == [(1048.4,), (21.9,)]
 
 
 def click(number: int, sequence: int, kind: str = "view", **fields: object) -> Message:

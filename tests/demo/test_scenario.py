@@ -1,4 +1,4 @@
-"""The complete demo: the real DAGs, a real broker, three waves.
+"""The complete demo: the real DAGs, a real broker, four waves.
 
 The full length, as `make demo` runs it, runs nightly; for each merge, one increment processes the first two waves.
 """
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.airflow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("options", [("--short",), pytest.param((), marks=pytest.mark.nightly)])
-def test_after_three_waves_all_checks_pass(folder: Path, options: tuple[str, ...]) -> None:
+def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]) -> None:
     demo = subprocess.run(
         [sys.executable, "-m", "demo", "--folder", str(folder), *options],
         cwd=PROJECT,
@@ -46,7 +46,10 @@ def test_after_three_waves_all_checks_pass(folder: Path, options: tuple[str, ...
     )
     output = demo.stdout + demo.stderr
     assert demo.returncode == 0, output
-    assert output.count("no JVM was started") == 2, "in wave 3 both pipelines end in `plan`"
-    assert output.count("✔") >= 12
+    assert output.count("no JVM was started") == 3, "in wave 4 all pipelines end in `plan`"
+    assert output.count("✔") >= 16
+    before, _, after = output.partition("Wave 3")
+    assert ("1048.4" in before) == (not options), "the wrong weather is joined"
+    assert "JetBlue Airways" in after and "1048.4" not in after, "the correction has reached the joined table"
     assert "Traceback" not in output
     assert (folder / "lake" / "docs" / "flights" / "index.html").is_file()

@@ -322,3 +322,16 @@ def test_every_picture_is_used_and_well_formed() -> None:
             continue
         assert "prefers-color-scheme: dark" in picture.read_text(encoding="utf-8")
         ET.parse(picture)
+
+
+def test_the_guides_show_the_files_of_the_examples_as_they_are() -> None:
+    shown = [
+        (path, text)
+        for page in WRITTEN
+        for path, text in re.findall(
+            r"^```python (\S+)\n((?s:.*?))^```$", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+        if (ROOT / path).exists()
+    ]
+    assert [path for path, text in shown if text != (ROOT / path).read_text(encoding="utf-8")] == []
+    assert {path for path, _ in shown} >= {"pipelines/delays.py", "spark_jobs/delays.py"}

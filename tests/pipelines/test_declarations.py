@@ -27,18 +27,18 @@ def flows(*, having: str = "name") -> list[ParameterSet]:
     return [pytest.param(pipeline, flow, id=f"{pipeline.name}-{flow.name}") for pipeline, flow in matches]
 
 
-def test_the_two_examples_are_declared() -> None:
-    assert {"clickstream", "flights"} <= set(registry.names())
+def test_the_examples_are_declared() -> None:
+    assert {"clickstream", "delays", "flights"} <= set(registry.names())
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows(having="transform"))
-def test_every_transform_is_a_function_of_one_frame(pipeline: Pipeline, flow: Flow) -> None:
+def test_every_transform_is_a_function_of_one_frame_per_source(pipeline: Pipeline, flow: Flow) -> None:
     assert flow.transform is not None
     module, _, name = flow.transform.partition(":")
     source = (PROJECT / "spark_jobs" / f"{module}.py").read_text()
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     assert name in functions
-    assert len(functions[name].args.args) == 1
+    assert len(functions[name].args.args) == len(flow.source_tables or (flow.source,))
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows(having="gate"))

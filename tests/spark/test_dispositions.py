@@ -26,12 +26,12 @@ def records(number: int = 1, up_to: int = 60) -> list[dict[str, Any]]:
 
 
 def sixty_flights_in_bronze(deployment: Deployment) -> None:
-    deployment.land("one.csv", flights_feed._csv(records()))
+    deployment.land("one.csv", flights_feed.as_csv(records()))
     deployment.run(flows=["bronze"])
 
 
 def sixty_flights_in_all_tables(deployment: Deployment) -> None:
-    deployment.land("one.csv", flights_feed._csv(records()))
+    deployment.land("one.csv", flights_feed.as_csv(records()))
     assert [flow.state for flow in deployment.run().flows] == ["done", "done", "done"]
 
 
@@ -70,7 +70,7 @@ def test_the_row_of_a_key_with_the_highest_order_is_stored_and_only_its_groups_a
     flights = start_state(sixty_flights_in_all_tables)
     newest = [flights_feed._delayed(record, minutes=30) for record in records()[:10]]
     older = [{**record, "published_on": "2012-12-01T00:00:00Z"} for record in records()[10:20]]
-    flights.land("two.csv", flights_feed._csv([*newest, *records()[:10], *older]))
+    flights.land("two.csv", flights_feed.as_csv([*newest, *records()[:10], *older]))
 
     report = flights.run()
 
@@ -95,7 +95,7 @@ def test_a_new_column_is_added_to_the_table_and_the_downstream_flow_continues(
 
     flights = start_state(sixty_flights_in_all_tables)
     clean(lambda rows: rows.withColumn("note", F.lit("new")))
-    flights.land("two.csv", flights_feed._csv(records(2, up_to=20)))
+    flights.land("two.csv", flights_feed.as_csv(records(2, up_to=20)))
 
     added = flights.run()
 

@@ -33,10 +33,10 @@ def canaries() -> list[dict[str, Any]]:
 
 
 def one_batch_written_and_the_next_refused(deployment: Deployment) -> None:
-    deployment.land("one.csv", flights_feed._csv(canaries()[:100]))
+    deployment.land("one.csv", flights_feed.as_csv(canaries()[:100]))
     deployment.edit_suite("flights/silver", [LENIENT])
     assert [flow.state for flow in deployment.run(flows=["bronze", "silver"]).flows] == ["done", "done"]
-    deployment.land("two.csv", flights_feed._csv(canaries()[100:300]))
+    deployment.land("two.csv", flights_feed.as_csv(canaries()[100:300]))
     deployment.edit_suite("flights/silver", [CRITICAL])
     deployment.run()
 
@@ -115,7 +115,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     assert any("goes to quarantine whole" in reason for reason in plan.reasons)
     later = flights_feed.days()[date(2013, 1, 1)][300:]
     punctual = [record for record in later if record["dep_delay"] in ("0", "-1", "1")][:10]
-    flights.land("three.csv", flights_feed._csv(punctual))
+    flights.land("three.csv", flights_feed.as_csv(punctual))
 
     report = flights.run(flows=["bronze", "silver"])
 
@@ -149,7 +149,7 @@ def test_an_invalid_suite_fails_its_flow_and_no_other_flow_that_does_not_follow_
 ) -> None:
     path: Path = deployment.environment.project / "expectations" / "flights" / "silver.json"
     path.write_text("{not json")
-    deployment.land("one.csv", flights_feed._csv(canaries()[:1]))
+    deployment.land("one.csv", flights_feed.as_csv(canaries()[:1]))
 
     report = deployment.run()
 

@@ -26,7 +26,7 @@ GOLD = ["day", "carrier", "flights", "cancelled", "late", "max_delay"]
 
 
 def land_some_of(deployment: Deployment, day: date) -> None:
-    deployment.land(flights_feed.name_of(day), flights_feed._csv(flights_feed.days()[day][:80]))
+    deployment.land(flights_feed.name_of(day), flights_feed.as_csv(flights_feed.days()[day][:80]))
 
 
 def two_days_in_all_tables(deployment: Deployment) -> None:

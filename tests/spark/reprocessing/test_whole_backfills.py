@@ -38,7 +38,7 @@ StartState = Callable[[Callable[[Deployment], None]], Deployment]
 def three_days_in_all_tables(deployment: Deployment) -> None:
     """Some flights of each day, and an unreadable file."""
     for day in (FIRST, SECOND, THIRD):
-        deployment.land(flights_feed.name_of(day), flights_feed._csv(flights_feed.days()[day][:80]))
+        deployment.land(flights_feed.name_of(day), flights_feed.as_csv(flights_feed.days()[day][:80]))
     deployment.land("broken.csv", "year,month,day\n2013,1,x\n")
     assert [flow.state for flow in deployment.run().flows] == ["done", "done", "done"]
 

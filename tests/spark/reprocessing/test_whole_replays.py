@@ -36,7 +36,7 @@ def late(more_than: int) -> list[flights_feed.Record]:
 def flights(deployment: Deployment, spark: Any) -> Deployment:
     """Silver of one small day, with many rows in quarantine because of a strict suite."""
     deployment.edit_suite("flights/silver", within(5))
-    deployment.land("one.csv", flights_feed._csv(RECORDS))
+    deployment.land("one.csv", flights_feed.as_csv(RECORDS))
     deployment.run(flows=["bronze", "silver"])
     assert deployment.quarantined("silver").num_rows == len(late(5)) > 10
     return deployment
@@ -79,7 +79,7 @@ def test_rows_that_pass_the_present_suite_are_written_and_the_others_keep_their_
     flights: Deployment,
 ) -> None:
     newer = {**late(5)[0], "dep_delay": "0", "published_on": "2013-01-09T06:00:00Z"}
-    flights.land("two.csv", flights_feed._csv([newer]))
+    flights.land("two.csv", flights_feed.as_csv([newer]))
     flights.edit_suite("flights/silver", within(20))
     flights.run(flows=["bronze", "silver"])
     written = flights.table("silver.flights").num_rows
