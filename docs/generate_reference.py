@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from tidegate import cli, environment, errors, spec, states
+from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.errors import TidegateError
 from tidegate.schema import contract
@@ -41,6 +41,7 @@ def pages() -> dict[str, str]:
         "declarations.md": _declarations(),
         "states.md": _states(),
         "alerts.md": _alerts(),
+        "testing.md": _testing(),
     }
     return {
         name: re.sub(r"\n{3,}", "\n\n", "\n".join([_NOTE, "", *lines])).rstrip() + "\n"
@@ -213,6 +214,37 @@ def _alerts() -> Iterator[str]:
             for name, rule in rules.RULES.items()
         ],
     )
+
+
+def _testing() -> Iterator[str]:
+    yield "# Test helpers"
+    yield ""
+    yield from _prose(testing.__doc__)
+    for function in (testing.transform_rows, testing.judge_rows, testing.kill_at_random, testing.session):
+        yield from _callable(function.__name__, function)
+    for each in (testing.Judged, testing.Lake):
+        yield ""
+        yield f"## {each.__name__}"
+        yield ""
+        yield from _prose(each.__doc__)
+        yield ""
+        yield from _table(("field", "type", "default", "meaning"), _fields(each))
+        for name, member in vars(each).items():
+            function = getattr(member, "__func__", member)
+            if inspect.isfunction(function) and not name.startswith("_"):
+                yield from _callable(f"{each.__name__}.{name}", function)
+
+
+def _callable(name: str, function: Callable[..., Any]) -> Iterator[str]:
+    yield ""
+    yield f"## {name}"
+    yield ""
+    yield "```python"
+    signature = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(inspect.signature(function)))
+    yield name + re.sub(r"^\((self|cls)(, )?", "(", signature)
+    yield "```"
+    yield ""
+    yield from _prose(function.__doc__)
 
 
 def _fields(declared: type) -> list[tuple[str, str, str, str]]:

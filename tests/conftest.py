@@ -13,7 +13,7 @@ import pytest
 from tests.deployment import Deployment
 from tests.start_state import StartStates
 from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary
-from tidegate.environment import Environment
+from tidegate.testing.fixtures import lake
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from devstack.broker import Broker
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = ["lake", "pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
 
 PROJECT = Path(__file__).parents[1]
 
@@ -54,30 +54,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session in this process with the settings of a job.
+def spark() -> Iterator[SparkSession]:
+    """The session of this process; applications that tests start use the settings of users."""
+    from tidegate.testing.session import session
 
-    With few rows per query, code generation costs more than it saves, so it is off, and the JVM uses C1 only.
-    Applications that tests start use the settings of users.
-    """
-    from tidegate.launch import submit_conf
-    from tidegate.spark.driver.session import build_session
-
-    folder = tmp_path_factory.mktemp("spark")
-    environment = Environment.read({"TIDEGATE_PROJECT": str(PROJECT)})
-    session = build_session(
-        environment,
-        "tidegate tests",
-        {
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            "spark.sql.shuffle.partitions": "2",
-            **submit_conf(environment, small=True),
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        },
-    )
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        _unset_settings(patch)
+        started = session()
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +82,10 @@ def start_state(_start_states: StartStates, no_settings: None) -> Callable[[Call
 @pytest.fixture
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unset all variables ``TIDEGATE_*`` of the shell that runs the tests."""
+    _unset_settings(monkeypatch)
+
+
+def _unset_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)

@@ -10,18 +10,18 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import registry
 from tidegate.environment import Environment
-from tidegate.layout import Layout
 from tidegate.processes import end_group
 from tidegate.quarantine.selection import Selection
-from tidegate.report import FlowReport, RunReport
+from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
+from tidegate.testing.lake import Lake, read
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,11 +30,11 @@ DRIVER = Path(__file__).parent / "chaos" / "driver.py"
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """Lake, landing zone and project folder of one test."""
+class Deployment(Lake):
+    """Lake, landing zone and project folder of one test of the pipeline `flights`, or of others by name."""
 
-    environment: Environment
-    source: Path
+    pipeline: str = "flights"
+    source: Path = Path()
     """The folder of the project under test."""
 
     @classmethod
@@ -57,37 +57,10 @@ class Deployment:
             "TIDEGATE_LAKE": str(folder / "lake"),
             "TIDEGATE_LANDING": str(folder / "landing"),
         }
-        return cls(Environment.read(variables), source)
-
-    def at(self, kafka: str) -> Deployment:
-        """The same deployment with a broker."""
-        return Deployment(replace(self.environment, kafka=kafka), self.source)
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.of(self.environment)
+        return cls(Environment.read(variables), source=source)
 
     def land(self, name: str, content: str | bytes, folder: str = "flights") -> Path:
-        """Write a file to the landing zone atomically."""
-        path = self.environment.landing / folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.parent / f".{os.getpid()}.draft"
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        temporary.rename(path)
-        return path
-
-    def request(self, name: str = "flights", flows: Iterable[str] = (), **options: Any) -> RunRequest:
-        return RunRequest.check(registry.load(name), fresh_id("test"), {"flows": list(flows), **options})
-
-    def run(self, name: str = "flights", flows: Iterable[str] = (), **options: Any) -> RunReport:
-        """One run in the session of this process."""
-        return self.try_run(self.request(name, flows, **options))
-
-    def try_run(self, request: RunRequest) -> RunReport:
-        """One more attempt at a run."""
-        from tidegate.spark.job import run_job
-
-        return run_job(self.environment, request, fresh_id("a"))
+        return super().land(f"{folder}/{name}", content)
 
     def replay_request(self, flow: str, name: str = "flights", **parameters: Any) -> RunRequest:
         """The request of a replay, with ``limit``, ``dry_run`` or the parameters of `Selection`."""
@@ -185,13 +158,7 @@ class Deployment:
         return driver, marker
 
     def rows(self, path: Path) -> pyarrow.Table:
-        """A Delta table, read with delta-rs and so not by the library that wrote it."""
-        from deltalake import DeltaTable
-
-        return DeltaTable(str(path)).to_pyarrow_table()
-
-    def table(self, name: str) -> pyarrow.Table:
-        return self.rows(self.layout.table(name))
+        return read(path)
 
     def rows_of_feed(self, name: str, since: int) -> list[dict[str, Any]]:
         """The change feed of a table from version ``since`` on, without pre-images."""
@@ -201,12 +168,6 @@ class Deployment:
         feed = DeltaTable(str(self.layout.table(name))).load_cdf(starting_version=since)
         rows: list[dict[str, Any]] = pyarrow.table(feed.read_all()).to_pylist()
         return [row for row in rows if row["_change_type"] != "update_preimage"]
-
-    def quarantined(self, flow: str, pipeline: str = "flights") -> pyarrow.Table:
-        return self.rows(self.layout.quarantine(pipeline, flow))
-
-    def ledger(self, pipeline: str = "flights") -> list[dict[str, Any]]:
-        return sorted(self.rows(self.layout.ops(pipeline, "ledger")).to_pylist(), key=lambda line: line["recorded_at"])
 
     def edit_suite(self, suite: str, expectations: list[Mapping[str, Any]]) -> None:
         """Replace the expectations of a suite."""

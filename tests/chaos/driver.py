@@ -17,13 +17,7 @@ from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.driver.session import build_session
 from tidegate.spark.job import run_job
-
-SMALL_DATA_CONF = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""The same settings as the session of the tests: for few rows, code generation costs more than it saves."""
+from tidegate.testing.session import SMALL_DATA_CONF
 
 
 def main() -> None:

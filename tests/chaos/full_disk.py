@@ -10,12 +10,12 @@ from datetime import date
 from pathlib import Path
 
 from demo import flights_feed
-from tests.chaos.driver import SMALL_DATA_CONF
 from tests.deployment import Deployment
 from tidegate.errors import TidegateError
 from tidegate.launch import submit_conf
 from tidegate.process_exit import exit_now
 from tidegate.spark.driver.session import build_session
+from tidegate.testing.session import SMALL_DATA_CONF
 
 
 def main() -> None:

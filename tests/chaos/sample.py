@@ -56,15 +56,3 @@ def expect_everything_once(deployment: Deployment) -> None:
     assert differences(expected, "gold", GOLD, deployment.table("gold.daily_delay")) == 0
     bad_files = deployment.quarantined("bronze").to_pylist()
     assert [Path(json.loads(file["source"])["path"]).name for file in bad_files] == ["half.csv.gz"]
-
-
-def expect_a_balanced_ledger(deployment: Deployment) -> None:
-    """Check that every ledger line balances and that no batch has two lines."""
-    from tidegate.report import BatchRecord
-
-    lines = deployment.ledger()
-    for line in lines:
-        record = BatchRecord.of_line(line)
-        assert record.imbalance() == 0, line
-    batches = [(line["app_id"], line["kind"] == "swap", line["batch_id"]) for line in lines]
-    assert len(batches) == len(set(batches))

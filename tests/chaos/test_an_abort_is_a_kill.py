@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.lakes import content_of, differences
-from tests.chaos.sample import WAITING, StartState, expect_a_balanced_ledger, expect_everything_once
+from tests.chaos.sample import WAITING, StartState, expect_everything_once
 from tests.chaos.test_kill_a_replay import expect_a_replay_completes_it, refused_entries
 from tests.chaos.test_kill_at_every_step import STEPS
 
@@ -36,7 +36,7 @@ def test_aborted_and_killed_runs_leave_the_same_lake_and_a_rerun_completes_it(
     assert after_kill != before
     assert [flow.error for flow in killed.run().flows] == [None] * 3
     expect_everything_once(killed)
-    expect_a_balanced_ledger(killed)
+    killed.expect_a_balanced_ledger()
 
 
 @pytest.mark.parametrize(

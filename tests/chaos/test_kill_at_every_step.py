@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.sample import WAITING, StartState, expect_a_balanced_ledger, expect_everything_once, in_bronze, landed
+from tests.chaos.sample import WAITING, StartState, expect_everything_once, in_bronze, landed
 from tests.deployment import Deployment
 from tidegate.checkpoints.lease import holder
 
@@ -48,7 +48,7 @@ def test_a_run_that_is_aborted_one_step_later_each_time_leaves_every_id_in_exact
 
     assert [flow.error for flow in report.flows] == [None, None, None]
     expect_everything_once(deployment)
-    expect_a_balanced_ledger(deployment)
+    deployment.expect_a_balanced_ledger()
 
 
 def aborted_after_the_split(deployment: Deployment) -> None:
@@ -71,7 +71,7 @@ def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_
 
     assert [(flow.state, flow.error) for flow in report.flows] == [("done", None)] * 3
     expect_everything_once(deployment)
-    expect_a_balanced_ledger(deployment)
+    deployment.expect_a_balanced_ledger()
     for name, before in versions.items():
         assert len(list((deployment.layout.table(name) / "_delta_log").glob("*.json"))) == before
 
@@ -97,7 +97,7 @@ def test_an_edit_of_the_suite_before_the_rerun_moves_no_row(start_state: StartSt
     assert [flow.error for flow in report.flows] == [None, None, None]
     assert sorted(deployment.quarantined("silver")["_row_id"].to_pylist()) == quarantined_ids
     expect_everything_once(deployment)
-    expect_a_balanced_ledger(deployment)
+    deployment.expect_a_balanced_ledger()
 
 
 @pytest.mark.nightly
@@ -126,4 +126,4 @@ def test_an_edit_of_the_transform_before_the_rerun_moves_no_row(
     assert line["read"] == len(ids)
     assert dict(line["filtered"])["no_united"] > 0
     assert line["quarantined"] == len(quarantined_ids)
-    expect_a_balanced_ledger(deployment)
+    deployment.expect_a_balanced_ledger()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.sample import StartState, expect_a_balanced_ledger, expect_everything_once, landed
+from tests.chaos.sample import StartState, expect_everything_once, landed
 from tests.deployment import Deployment
 from tidegate.checkpoints.lease import holder
 
@@ -32,7 +32,7 @@ def test_a_second_driver_fails_at_once_and_runs_after_the_first_was_killed(start
     assert deployment.quarantined("bronze").num_rows == 1, "it was killed between the quarantine and the target"
     assert [flow.error for flow in deployment.run().flows] == [None, None, None]
     expect_everything_once(deployment)
-    expect_a_balanced_ledger(deployment)
+    deployment.expect_a_balanced_ledger()
 
 
 def test_a_second_run_in_the_same_driver_fails_too(deployment: Deployment, spark: Any) -> None:

@@ -10,7 +10,6 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from tests.chaos.driver import SMALL_DATA_CONF
 from tests.hunt.project import Project
 from tidegate.environment import Environment
 from tidegate.launch import submit_conf
@@ -18,6 +17,7 @@ from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.driver.session import build_session
 from tidegate.spark.job import run_job
+from tidegate.testing.session import SMALL_DATA_CONF
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +48,6 @@ def test_the_sample_passes_and_a_later_file_wins(orders: Orders, declare: Declar
     )
     assert abs(rows[1]["landed_at"] - datetime.fromtimestamp(first.stat().st_mtime, UTC)).total_seconds() < 1
     assert not orders.deployment.layout.quarantine("orders", "silver").exists()
+    drafted_test: dict[str, Any] = {}
+    exec(drafted.test("orders"), drafted_test)
+    drafted_test["test_a_record_becomes_one_row_with_its_key"]()

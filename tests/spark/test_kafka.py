@@ -343,7 +343,9 @@ def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_a
         "user_id": "u1",
     }
     with SchemaRegistry() as registry:
-        with_registry = Deployment(dataclasses.replace(clicks.environment, registry=registry.address), clicks.source)
+        with_registry = dataclasses.replace(
+            clicks, environment=dataclasses.replace(clicks.environment, registry=registry.address)
+        )
 
         def send(more: list[dict[str, Any]], value: dict[str, Any]) -> None:
             schema = {"type": "record", "name": "Click", "fields": [*fields, *more]}

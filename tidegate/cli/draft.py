@@ -6,9 +6,10 @@ import dataclasses
 import importlib.resources
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import reduce
 from string import Template
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ _EXAMPLES = {
     **{"DATE": "2026-01-05", "TIMESTAMP": "2026-01-05T09:30:00Z", "STRING": "a"},
 }
 """A made-up text of each type; None for others."""
+_DIGITS = (("yyyy", "2026"), ("MM", "01"), ("dd", "05"), ("HH", "09"), ("mm", "30"), ("ss", "00"))
+"""The same time in the letters of a pattern of `tidegate.spec.Formats`."""
 
 
 def _template(name: str) -> Template:
@@ -209,7 +212,10 @@ class Draft:
     def test(self, name: str) -> str:
         """The text of ``tests/spark_jobs/test_<name>.py``, with a made-up record."""
         declared = [each for each in self.fields if each.is_declared]
-        values = "".join(f"    {_literal(each.name)}: {_literal(_example(each.guess.type))},\n" for each in declared)
+        values = "".join(
+            f"    {_literal(each.name)}: {_literal(_example(each.guess.type, self.formats.values))},\n"
+            for each in declared
+        )
         first = next((each for each in declared if each.column in self.keys), declared[0])
         return _TEST.substitute(name=name, values=values, column=first.column)
 
@@ -274,8 +280,17 @@ def _measure(kind: str, value: Any) -> Any:
         return None
 
 
-def _example(kind: str) -> str | None:
-    return _EXAMPLES.get(kind.partition("(")[0])
+def _example(kind: str, formats: Mapping[str, Any]) -> str | None:
+    """A made-up text of a type, as the source writes it."""
+    name = kind.partition("(")[0]
+    if name == "BOOLEAN" and "true" in formats:
+        return str(formats["true"][0])
+    if name == "DOUBLE" and "decimal_comma" in formats:
+        return "1,5"
+    pattern = formats.get(name.lower()) if name in ("DATE", "TIMESTAMP") else None
+    if pattern is None:
+        return _EXAMPLES.get(name)
+    return reduce(lambda text, part: text.replace(*part), _DIGITS, str(pattern))
 
 
 def _selected(each: Field) -> str:

@@ -1,0 +1,15 @@
+"""Fixtures for pytest: ``pytest_plugins = ["tidegate.testing.fixtures"]`` in the ``conftest.py`` of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidegate.testing.lake import Lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty lake of the test."""
+    return Lake.make(tmp_path / "lake_of_test")

@@ -1,0 +1,105 @@
+"""Bronze rows of made-up records, as landing flows write them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegate import json_codec
+from tidegate.spec import Dialect, FileSource, KafkaSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Record = Mapping[str, Any]
+
+LANDED_AT = datetime(2026, 1, 5, 10, tzinfo=UTC)
+"""When made-up files were modified and messages were sent, unless the record says otherwise."""
+_CHANGE = "_ingested_at timestamp, _change_type string"
+_OF_FILES = (
+    "_row_id string, line string, _header string, _dialect string, _modified_at timestamp, _path string, "
+    f"_line_number bigint, {_CHANGE}"
+)
+_OF_MESSAGES = (
+    "_row_id string, key binary, value binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, "
+    + _CHANGE
+)
+
+
+def readable(source: FileSource | KafkaSource) -> FileSource | KafkaSource:
+    """The source, with JSON in place of Parquet and Avro, whose values bronze keeps as JSON or the parser reads in the same way."""
+    if source.format in ("csv", "json"):
+        return source
+    if isinstance(source, KafkaSource):
+        return dataclasses.replace(source, format="json")
+    return dataclasses.replace(source, format="json", glob="*.json")
+
+
+def feed(spark: SparkSession, source: FileSource | KafkaSource, records: Sequence[Record]) -> DataFrame:
+    """The records as new rows of bronze, with the ids ``r0``, ``r1`` and so on.
+
+    Args:
+        records: Values by field, as text or as Python's values; None, or no such key, is no value. Of records of files
+            ``_path`` and ``_modified_at``, of messages ``_key`` and ``_timestamp`` may be given too.
+    """
+    rows = []
+    for number, record in enumerate(records):
+        landed = _line(source, record, number) if isinstance(source, FileSource) else _message(record, number)
+        rows.append((f"r{number}", *landed, LANDED_AT, "insert"))
+    return spark.createDataFrame(rows, _OF_FILES if isinstance(source, FileSource) else _OF_MESSAGES)
+
+
+def _line(source: FileSource, record: Record, number: int) -> tuple[Any, ...]:
+    path, modified_at = record.get("_path", "/landing/sample"), record.get("_modified_at", LANDED_AT)
+    fields = _fields(record)
+    if source.format == "json":
+        return (_json(fields), None, None, modified_at, path, number)
+    missing = source.null_values[0] if source.null_values else ""
+    texts = [missing if value is None else _text(value) for value in fields.values()]
+    dialect = {
+        name: value for name, value in json_codec.changed_fields(source.dialect).items() if name not in _NOT_STORED
+    }
+    stored = json_codec.encode(dialect) if dialect else None
+    return (_csv(texts, source.dialect), _csv(list(fields), source.dialect), stored, modified_at, path, number)
+
+
+_NOT_STORED = ("encoding", "header")
+"""What bronze has no use for: text is decoded, and the names of the fields are known."""
+
+
+def _message(record: Record, number: int) -> tuple[Any, ...]:
+    key, at = str(record.get("_key", f"k{number}")).encode(), record.get("_timestamp", LANDED_AT)
+    return (bytearray(key), bytearray(_json(_fields(record)).encode()), "sample", 0, number, at)
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if not name.startswith("_")}
+
+
+def _csv(cells: Sequence[str], dialect: Dialect) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(
+        text,
+        delimiter=dialect.separator,
+        quotechar=dialect.quote or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+        escapechar=dialect.escape or None,
+        doublequote=not dialect.escape,
+        lineterminator="",
+    ).writerow(cells)
+    return text.getvalue()
+
+
+def _json(fields: Record) -> str:
+    return json.dumps(fields, default=_text, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else str(value)

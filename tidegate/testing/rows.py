@@ -1,0 +1,222 @@
+"""Transforms and gates on a few rows: the steps of a micro-batch up to its first write, without a lake."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate import registry, resolution
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.environment import Environment
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.report import FlowReport
+from tidegate.request import RunRequest, fresh_id
+from tidegate.spark.batch import groups, rows, time_windows
+from tidegate.spark.batch.split import Decision
+from tidegate.spark.batch.work import Stream
+from tidegate.spark.context import FlowContext, Run, Stores, import_transform
+from tidegate.spark.kinds import kind
+from tidegate.spec import Pipeline
+from tidegate.testing import records
+from tidegate.testing.records import LANDED_AT, Record
+from tidegate.testing.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from tidegate.spark.gate import SuiteGate
+
+_INTERNAL = ("_origin", "_broken")
+_CHANGES = {"_change_type": "string", "_commit_version": "bigint", "_commit_timestamp": "timestamp"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What becomes of a row that the transform returns, in a batch of an empty table."""
+
+    disposition: str
+    """``written``, ``quarantined``, ``filtered`` or ``deduplicated``: another row of the batch has the same key and is newer."""
+    rules: tuple[str, ...]
+    """The rules that it breaks if it is quarantined, or that filtered it."""
+    row: Mapping[str, Any]
+    """Its columns, as from `transform_rows`."""
+
+
+def transform_rows(pipeline: str, flow: str, *given: Record, **tables: Sequence[Record]) -> list[dict[str, Any]]:
+    """The rows that the transform of a flow makes of a few rows of its sources.
+
+    ``transform_rows("flights", "silver", {"carrier": "UA", …}, …)``. For a flow that parses records, they are written as the
+    landing source declares, and parsed by the platform: a value that does not fit is None. For a flow that reads a table of silver
+    or gold, they have the columns that the transform of that table returns, and Python's values; a missing column is None.
+
+    Args:
+        pipeline: The pipeline's name.
+        flow: The flow's name.
+        given: Rows of the source, or of the first of several.
+        tables: Rows of the other sources, by table without its layer: ``weather=[…]``.
+
+    Returns:
+        The columns of each row; times are in UTC. For a row flow they are in the order of ``_row_id``, ``r0``, ``r1``, …, and have
+        ``_filtered``, ``_deleted`` and, after a value that did not fit, ``_rescued``.
+
+    Raises:
+        RequestError: There is no such pipeline or flow, it has no transform, or ``tables`` are not its other sources.
+        SpecError: The transform does not return what it must.
+    """
+    with _context(pipeline, flow) as context:
+        return _plain(_output(context, given, tables))
+
+
+def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
+    """What becomes of a few rows in a row flow: its transform, its gate, and the order of rows with the same key.
+
+    Args:
+        pipeline: The pipeline's name.
+        flow: The flow's name.
+        given: Rows of its source, as for `transform_rows`.
+
+    Returns:
+        Each row that the transform returns, in the order of ``_row_id``.
+
+    Raises:
+        GateRefusedError: A critical expectation refuses the batch.
+        RequestError: The flow computes groups: run it in a `tidegate.testing.Lake`.
+        TidegateError: As `transform_rows`.
+    """
+    with _context(pipeline, flow, gated=True) as context:
+        if context.flow.kind.has_groups:
+            raise RequestError(f"flow {flow!r} of {pipeline!r} computes groups: run it in a tidegate.testing.Lake.")
+        judged = rows.judge_rows(context, _feed(context, given), 0, Decision(quarantined=False, written=False))
+        return (
+            []
+            if judged is None
+            else [_judged(row) for row in _plain(judged.assigned.where("_disposition IS NOT NULL"))]
+        )
+
+
+def _judged(row: Mapping[str, Any]) -> Judged:
+    disposition = rows.DISPOSITIONS[row["_disposition"]]
+    rules = {"quarantined": row["_errors"], "filtered": [row["_filtered"]]}.get(disposition, [])
+    return Judged(disposition, tuple(rules), {name: row[name] for name in row if name not in _OF_JUDGEMENT})
+
+
+_OF_JUDGEMENT = ("_disposition", "_errors", "_order")
+
+
+@contextmanager
+def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowContext]:
+    """The flow in an empty lake, which is removed afterwards."""
+    environment, declared = Environment.read(), registry.load(pipeline)
+    resolved = resolution.load(pipeline, environment.project).flow(flow)
+    if resolved.error is not None:
+        raise resolved.error
+    if not resolved.flow.feeds:
+        raise RequestError(
+            f"flow {flow!r} of {pipeline!r} lands records as they are: it has no transform and no gate to test."
+        )
+    if resolved.writer is not None and resolved.landing is not None:
+        writer = dataclasses.replace(resolved.writer, source=records.readable(resolved.landing))
+        resolved = dataclasses.replace(resolved, writer=writer)
+    with tempfile.TemporaryDirectory(prefix="tidegate-testing-") as folder:
+        layout = Layout(Path(folder), environment.landing)
+        report = FlowReport(flow=flow, target=resolved.flow.target.name, checkpoint_version=1, refresh=0)
+        context = FlowContext(
+            stores=Stores(spark=session(), layout=layout, kafka=""),
+            run=Run(
+                request=RunRequest.check(declared, fresh_id("test"), {}),
+                attempt=fresh_id("a"),
+                report=report,
+                publish=_nothing,
+            ),
+            resolved=resolved,
+            kind=kind.load(resolved.flow),
+            ref=CheckpointRef(dag_id=pipeline, flow=flow, version=resolved.flow.checkpoint_version, refresh=0),
+            work=Stream(),
+            transform=import_transform(resolved.flow.transform) if resolved.flow.transform else None,
+            gate=_gate(resolved, layout) if gated else None,
+        )
+        try:
+            yield context
+        finally:
+            context.release()
+
+
+def _nothing() -> None:
+    """No report is published."""
+
+
+def _gate(resolved: resolution.ResolvedFlow, layout: Layout) -> SuiteGate | None:
+    if resolved.flow.gate is None or resolved.suite is None:
+        return None
+    from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
+
+    lake = LakeContext(layout, resolved.pipeline.name, resolved.flow.name)
+    return SuiteGate(load_suite(resolved.suite, resolved.flow.gate.suite), resolved.code_fingerprint(), lake)
+
+
+def _output(context: FlowContext, given: Sequence[Record], tables: Mapping[str, Sequence[Record]]) -> DataFrame:
+    feeds = context.flow.feeds
+    if expected := {feed.name for feed in feeds[1:]} ^ tables.keys():
+        raise RequestError(
+            f"flow {context.flow.name!r} of {context.pipeline.name!r} has the other sources "
+            f"{[feed.name for feed in feeds[1:]]}, but the rows are for {list(tables)}: {', '.join(sorted(expected))}"
+        )
+    if not context.flow.kind.has_groups:
+        return rows.transform_records(context, _feed(context, given))
+    first, *others = (
+        _frame(each, _schema(context, feed.table))
+        for feed, each in zip(feeds, (given, *(tables[feed.name] for feed in feeds[1:])), strict=True)
+    )
+    return groups.derive(context, [time_windows.with_windows(context, first), *others])
+
+
+def _feed(context: FlowContext, given: Sequence[Record]) -> DataFrame:
+    """The rows as changes of the source."""
+    landing = context.resolved.landing
+    if landing is not None:
+        return records.feed(context.spark, landing, given)
+    schema = _schema(context, context.flow.source_tables[0])
+    for name, kind_of_column in _CHANGES.items():
+        schema = schema.add(name, kind_of_column)
+    change = {"_change_type": "insert", "_commit_version": 1, "_commit_timestamp": LANDED_AT}
+    return _frame([{**change, **record} for record in given], schema)
+
+
+def _frame(given: Sequence[Record], schema: StructType) -> DataFrame:
+    if unknown := {name for record in given for name in record} - set(schema.names):
+        raise RequestError(f"the source has no column {', '.join(sorted(unknown))}; it has {', '.join(schema.names)}")
+    return session().createDataFrame(
+        [tuple(_utc(record.get(name)) for name in schema.names) for record in given], schema
+    )
+
+
+def _utc(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def _schema(context: FlowContext, table: str) -> StructType:
+    """The columns of a source table, without those of the platform: what the transform of its flow returns."""
+    declared = [each for each in context.resolved.declared.values() if isinstance(each, Pipeline)]
+    ((pipeline, writer),) = ((each, flow) for each in declared for flow in each.flows if flow.target.name == table)
+    with _context(pipeline.name, writer.name) as of_writer:
+        output = _output(of_writer, [], {feed.name: [] for feed in writer.feeds[1:]})
+        names = [name for name in output.columns if not name.startswith("_") or name == "_rescued"]
+        if writer.target.history:
+            time = output[writer.target.sequence_by[0]]
+            output = output.withColumns({"valid_from": time, "valid_to": time})
+            names += ["valid_from", "valid_to"]
+        return output.select(*names).schema
+
+
+def _plain(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows as Python's values, without the columns that no user sees, sorted by id: ``r10`` after ``r9``."""
+    plain: list[dict[str, Any]] = frame.drop(*_INTERNAL).toArrow().to_pylist(maps_as_pydicts="strict")
+    return sorted(plain, key=lambda row: (len(row.get("_row_id", "")), row.get("_row_id", "")))

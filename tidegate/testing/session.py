@@ -1,0 +1,40 @@
+"""The Spark session of the tests of a process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.environment import Environment
+from tidegate.launch import submit_conf
+from tidegate.spark.driver.session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL_DATA_CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For few rows, code generation costs more than it saves."""
+
+
+@cache
+def session() -> SparkSession:
+    """The session of this process, with the settings of a job for few rows; started when it is first needed.
+
+    Raises:
+        SetupError: The jars are missing.
+    """
+    environment = Environment.read()
+    folder = Path(tempfile.gettempdir()) / f"tidegate-testing-{os.getpid()}"
+    settings = {
+        "spark.sql.warehouse.dir": str(folder),
+        **submit_conf(environment, small=True),
+        **SMALL_DATA_CONF,
+    }
+    return build_session(environment, "tidegate testing", settings)
