@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import launch, registry
+from tidegate.formatting import count
 from tidegate.processes import end_group
 from tidegate.report import RunReport
 from tidegate.request import fresh_id
@@ -88,7 +89,9 @@ def expect_equal(lake: Lake, other: Lake, pipeline: Pipeline, what: str) -> None
             rows, expected = _rows(path, by_id=by_id), _rows(other.environment.lake / place, by_id=by_id)
             if rows != expected:
                 extra, lost = (rows - expected).total(), (expected - rows).total()
-                raise AssertionError(f"after {what}: {place} has {extra} rows that it must not have, and lacks {lost}")
+                raise AssertionError(
+                    f"after {what}: {place} has {count(extra, 'row')} too many and lacks {count(lost, 'row')}"
+                )
 
 
 def _nothing_more(_: Lake) -> None:

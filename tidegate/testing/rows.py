@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import registry, resolution
+from tidegate import resolution
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
@@ -114,7 +114,7 @@ _OF_JUDGEMENT = ("_disposition", "_errors", "_order")
 @contextmanager
 def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowContext]:
     """The flow in an empty lake, which is removed afterwards."""
-    environment, declared = Environment.read(), registry.load(pipeline)
+    environment = Environment.read()
     resolved = resolution.load(pipeline, environment.project).flow(flow)
     if resolved.error is not None:
         raise resolved.error
@@ -131,7 +131,8 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
         context = FlowContext(
             stores=Stores(spark=session(), layout=layout, kafka=""),
             run=Run(
-                request=RunRequest.check(declared, fresh_id("test"), {}),
+                # A dry run records neither verdicts nor schema changes.
+                request=RunRequest(dag_id=pipeline, run_id=fresh_id("test"), requested_by="a test", dry_run=True),
                 attempt=fresh_id("a"),
                 report=report,
                 publish=_nothing,
