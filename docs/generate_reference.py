@@ -17,7 +17,7 @@ from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.errors import TidegateError
 from tidegate.schema import contract
-from tidegate.spec import thresholds
+from tidegate.spec import change_records, thresholds
 
 FOLDER = Path(__file__).parent / "reference"
 _NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it reads, then run it again. -->"
@@ -26,6 +26,7 @@ _NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it
 _CHOICES = {
     "FileFormat": " | ".join(map(repr, get_args(spec.FileFormat))),
     "ValueFormat": " | ".join(map(repr, get_args(spec.ValueFormat))),
+    "NoValue": " | ".join(map(repr, get_args(change_records.NoValue))),
     "Mode": " | ".join(map(repr, get_args(contract.Mode))),
     "Source": " | ".join(each.__name__ for each in get_args(spec.Source)),
 }
@@ -144,6 +145,7 @@ def _declarations() -> Iterator[str]:
         *(
             spec.Contract,
             spec.Formats,
+            spec.ChangeRecords,
             spec.ChangeFeed,
             spec.Table,
             spec.Gate,
@@ -158,6 +160,11 @@ def _declarations() -> Iterator[str]:
         yield from _prose(each.__doc__)
         yield ""
         yield from _table(("field", "type", "default", "meaning"), _fields(each))
+        if each is spec.ChangeRecords:
+            yield ""
+            yield f"### {spec.debezium.__name__}"
+            yield ""
+            yield from _prose(spec.debezium.__doc__)
 
 
 def _states() -> Iterator[str]:

@@ -69,6 +69,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(FILES), "max_files_per_trigger", (0, -1, 1.5, "1", True, None)),
     (variant_of(FILES), "formats", ("", None, {"trim": True})),
     (variant_of(TOPIC), "formats", ("", None, {"trim": True})),
+    (variant_of(FILES), "changes", ("debezium", {"operation": "op"}, ())),
     *((variant_of(Formats()), name, ("", 1, None)) for name in ("trim", "rounding", "decimal_comma")),
     (variant_of(Formats()), "true", ("Y", ["Y"], (1,), ("",), ("FALSE",), None)),
     (variant_of(Formats(true=("Y",))), "false", ("N", ["N"], (1,), ("",), ("True",), ("N", "Y"), None)),

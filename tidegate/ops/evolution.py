@@ -210,8 +210,10 @@ def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]
 
 
 def declared_fingerprint(source: FileSource | KafkaSource) -> str:
-    """Hash of the schema, its contract and the formats of its values. When it has changed, a refused batch may pass."""
+    """Hash of the schema, its contract, formats and change records. When it has changed, a refused batch may pass."""
     parts = {name: json_codec.changed_fields(getattr(source, name)) for name in ("contract", "formats")}
+    if source.changes is not None:
+        parts["changes"] = json_codec.to_plain(source.changes)
     return fingerprint({"schema": source.schema, **parts})
 
 

@@ -103,6 +103,10 @@ class Terms:
             return "rescue"
         return mode
 
+    def becomes_column(self, name: str) -> bool:
+        """Whether an undeclared field is a column, or becomes one with the next record that has it."""
+        return name in self.evolved or self.contract.mode_of(name) == "evolve"
+
     def discards(self) -> tuple[bool, tuple[str, ...]]:
         """Which undeclared fields are dropped: whether all of them by default, and the names that are exceptions to it."""
         by_default = self.contract.mode == "discard_value"

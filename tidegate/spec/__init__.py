@@ -8,6 +8,8 @@ every name. An invalid declaration fails at import with the field, its value and
 from __future__ import annotations
 
 from tidegate.schema.contract import Contract as Contract
+from tidegate.spec.change_records import ChangeRecords as ChangeRecords
+from tidegate.spec.change_records import debezium as debezium
 from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
 from tidegate.spec.flow import Gate as Gate

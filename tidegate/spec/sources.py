@@ -12,6 +12,7 @@ from tidegate.errors import FieldError
 from tidegate.json_codec import changed_fields
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.spec.change_records import ChangeRecords, check_changes
 from tidegate.spec.checks import (
     brackets_closed,
     check_choice,
@@ -71,6 +72,8 @@ class FileSource:
     """What happens with files that have other fields than the schema; by default the fields are rescued."""
     formats: Formats = DEFAULT_FORMATS
     """How values are written, where it differs from ``docs/formats.md``."""
+    changes: ChangeRecords | None = None
+    """If each record inserts, updates or deletes a row: how it says so. ``debezium(lsn="source.lsn")`` for Debezium's."""
     max_files_per_trigger: int = 1000
     """Maximum number of files per micro-batch."""
     max_bytes_per_trigger: str = "1g"
@@ -88,6 +91,7 @@ class FileSource:
             raise FieldError("FileSource", "glob", self.glob, "a pattern for file names, as in '*.{csv,csv.gz}'")
         _check_contract(self, self.contract, self.schema)
         _check_formats(self, self.formats, self.schema, self.format)
+        check_changes(type(self).__name__, self.changes, self.schema, self.format)
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 
@@ -128,6 +132,8 @@ class KafkaSource:
     """What happens with messages that have other fields than the schema; by default the fields are rescued."""
     formats: Formats = DEFAULT_FORMATS
     """How values are written, where it differs from ``docs/formats.md``."""
+    changes: ChangeRecords | None = None
+    """If each record inserts, updates or deletes a row: how it says so. ``debezium(lsn="source.lsn")`` for Debezium's."""
     max_offsets_per_trigger: int = 500_000
     """Maximum number of messages per micro-batch, over all partitions."""
     max_bytes_per_trigger: str = "256m"
@@ -145,6 +151,7 @@ class KafkaSource:
         check_choice(self, "isolation", self.isolation, get_args(Isolation))
         _check_contract(self, self.contract, self.schema)
         _check_formats(self, self.formats, self.schema, self.format)
+        check_changes(type(self).__name__, self.changes, self.schema, self.format)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
         _check_size(self, self.max_bytes_per_trigger)
 

@@ -16,7 +16,7 @@ from tests.schema_registry import SchemaRegistry, framed
 from tidegate.schema import registry_schemas
 from tidegate.schema.ddl import Column
 from tidegate.spark.intake.parse import Parsed, parse
-from tidegate.spec import KafkaSource, ValueFormat
+from tidegate.spec import KafkaSource, ValueFormat, debezium
 
 pytestmark = pytest.mark.jvm
 
@@ -39,11 +39,18 @@ def avro(schema: Any, record: dict[str, Any]) -> bytes:
     return content.getvalue()
 
 
-def parsed(spark: Any, registry: SchemaRegistry, folder: Path, kind: ValueFormat, *values: bytes | None) -> Parsed:
+def parsed(
+    spark: Any,
+    registry: SchemaRegistry,
+    folder: Path,
+    kind: ValueFormat,
+    *values: bytes | None,
+    source: KafkaSource | None = None,
+) -> Parsed:
     coordinates = "_topic string, _partition int, _offset bigint, _timestamp timestamp, _ingested_at timestamp"
     bronze = f"_row_id string, key binary, value binary, {coordinates}"
     rows = [(str(number), b"k", value, "t", 0, number, AT, AT) for number, value in enumerate(values)]
-    source = KafkaSource(topic="t", schema=SCHEMA, format=kind)
+    source = source or KafkaSource(topic="t", schema=SCHEMA, format=kind)
     return parse(
         spark.createDataFrame(rows, bronze), source, lookup=partial(registry_schemas.fetch, registry.address, folder)
     )
@@ -101,3 +108,30 @@ def test_json_is_read_with_and_without_a_schema_id(spark: Any, registry: SchemaR
         (None, None, None, []),
     ]
     assert result.writers == {number: (Column("id", ""), Column("ok", "boolean"))}
+
+
+def test_the_schema_of_an_avro_envelope_is_that_of_its_row(
+    spark: Any, registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    row = {
+        "type": "record",
+        "name": "Value",
+        "fields": [{"name": "id", "type": "int"}, {"name": "page", "type": "string"}],
+    }
+    origin = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}
+    fields = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Value"]}]
+    fields += [{"name": "source", "type": origin}, {"name": "op", "type": "string"}]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    id = registry.register(schema)
+    source = KafkaSource(
+        topic="t",
+        schema="id INT, page STRING, op STRING, lsn BIGINT",
+        format="avro",
+        changes=debezium(lsn="source.lsn"),
+    )
+    record = {"before": None, "after": {"id": 1, "page": "a"}, "source": {"lsn": 7}, "op": "c"}
+    result = parsed(spark, registry, tmp_path, "avro", framed(id, avro(schema, record)), source=source)
+    (read,) = result.rows.collect()
+    assert (read.id, read.page, read.op, read.lsn, read._deleted, read._origin.broken) == (1, "a", "c", 7, False, [])
+    (written,) = result.writers.values()
+    assert written == (Column("id", "int"), Column("page", "string"), Column("op", ""), Column("lsn", ""))

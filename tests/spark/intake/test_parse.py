@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tidegate.schema.contract import Contract, Terms
 from tidegate.spark.intake import parse
-from tidegate.spec import FileSource, KafkaSource
+from tidegate.spec import ChangeRecords, FileSource, KafkaSource, debezium
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -291,3 +292,30 @@ def test_a_row_marked_as_deleted_in_its_table_is_a_delete(spark: SparkSession) -
 
     assert [row["_deleted"] for row in rows] == [True, False, False, True]
     assert "x" not in {row["_row_id"] for row in rows}, "the id is that of the change, not of the row"
+
+
+DEBEZIUM = KafkaSource(
+    topic="clicks", schema="id INT NOT NULL, op STRING, lsn BIGINT", changes=debezium(lsn="source.lsn")
+)
+
+
+def test_a_message_without_value_is_filtered_if_a_record_before_it_deletes_and_refused_if_nothing_else_does(
+    spark: SparkSession,
+) -> None:
+    delete = b'{"op": "d", "before": {"id": 1}, "after": null, "source": {"lsn": 5}}'
+    deleted, empty = read(parse.parse(messages(spark, delete, None), DEBEZIUM))
+    assert (deleted["id"], deleted["lsn"], deleted["_deleted"], deleted["broken"]) == (1, 5, True, [])
+    assert (empty["_origin"]["filters"], empty["_deleted"], empty["broken"]) == ("no_value", False, [])
+
+    flat = replace(DEBEZIUM, changes=ChangeRecords(operation="op", writes=("c",), deletes=("d",)))
+    deleted, empty = read(parse.parse(messages(spark, b'{"op": "d", "id": 1}', None), flat))
+    assert (deleted["id"], deleted["_origin"]["deletes"], deleted["broken"]) == (1, True, [])
+    assert (empty["_origin"]["filters"], empty["broken"]) == (None, ["no_value"])
+
+
+def test_the_cells_of_delimited_change_records_say_what_they_do(spark: SparkSession) -> None:
+    changes = ChangeRecords(operation="note", writes=("I", "U"), deletes=("D",))
+    lines = [("1,2026-01-01,1.5,I", "id,at,amount,note"), ("2,,,D", "id,at,amount,note"), ("3,,,", "id,at,amount,note")]
+    written, deleted, unknown = read(parse.parse(bronze(spark, *lines), source(changes=changes)))
+    assert [row["_deleted"] for row in (written, deleted, unknown)] == [False, True, False]
+    assert [row["broken"] for row in (written, deleted, unknown)] == [[], [], ["operation(unknown)"]]

@@ -298,10 +298,15 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
         raise SpecError(
             f"flow {context.flow.name!r}: transform {name!r} returns {', '.join(reserved)}; names that begin with '_' are reserved"
         )
+    landing = context.resolved.landing
+    are_changes = landing is not None and landing.changes is not None
     if "_filtered" not in output.columns:
         output = output.withColumn("_filtered", F.lit(None).cast("string"))
+    if are_changes:
+        output = output.withColumn("_filtered", F.coalesce("_origin.filters", "_filtered"))
     if "_deleted" not in output.columns:
-        output = output.withColumn("_deleted", F.lit(False))
+        # A transform that selects columns must not turn the delete of a change record into a row.
+        output = output.withColumn("_deleted", F.col("_origin.deletes") if are_changes else F.lit(False))
     nulls = [F.when(F.col(key).isNull(), F.lit(f"null_key({key})")) for key in target.scope]
     # A delete of a whole scope has only the scope's key.
     of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)

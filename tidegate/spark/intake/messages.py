@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
-from tidegate.spark.intake import records
+from tidegate.spark.intake import envelopes, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from tidegate.spec import ValueFormat
+    from tidegate.spec import ChangeRecords, ValueFormat
 
 MAX_SCHEMAS = 200
 """Maximum number of schema ids in a batch. More ids mean values that are not in the declared format."""
@@ -44,15 +44,26 @@ def referenced_schemas(
     return {id: schema for id, schema in schemas.items() if schema is not None and schema.kind == kind.upper()}
 
 
-def fields_of(schemas: Mapping[int, WriterSchema]) -> dict[int, tuple[Column, ...]]:
-    """The fields of each schema, with types as DDL; schemas without fields are left out."""
-    fields_by_id = {
-        id: schema.json_fields()
-        if schema.kind == "JSON"
-        else tuple(Column(*pair) for pair in records.avro_fields(schema.definition))
-        for id, schema in schemas.items()
-    }
+def fields_of(
+    schemas: Mapping[int, WriterSchema], changes: ChangeRecords | None = None
+) -> dict[int, tuple[Column, ...]]:
+    """The fields of each schema, with types as DDL; schemas without fields are left out.
+
+    Of an envelope in Avro those of its row, and the columns outside it without a type. The fields of one in JSON are known from
+    the records only.
+    """
+    fields_by_id = {id: _fields_of(schema, changes) for id, schema in schemas.items()}
     return {id: fields for id, fields in fields_by_id.items() if fields}
+
+
+def _fields_of(schema: WriterSchema, changes: ChangeRecords | None) -> tuple[Column, ...]:
+    enveloped = changes is not None and changes.has_envelope
+    if schema.kind == "JSON":
+        return () if enveloped else schema.json_fields()
+    if changes is None or not enveloped:
+        return tuple(Column(*pair) for pair in records.avro_fields(schema.definition))
+    fields = [Column(*pair) for pair in records.avro_fields(envelopes.fields_of_row(schema.definition, changes))]
+    return (*fields, *(Column(name, "") for name in changes.paths)) if fields else ()
 
 
 def as_text(kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> tuple[SparkColumn, SparkColumn]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spark.intake import messages
+from tidegate.spark.intake import envelopes, messages
 from tidegate.spark.intake.raw_fields import Field, dialect_of, header_names, header_problem, json_reader
 from tidegate.spark.intake.typed_values import cast_fields, text_column
 from tidegate.spec import FileSource, KafkaSource, ValueFormat
@@ -67,19 +67,20 @@ def parse(
         ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
         ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Records of
         topics also have `OF_MESSAGES`, those of files `OF_FILES`. A NULL value gives NULL fields; a transform can treat it as
-        a delete.
+        a delete. Change records also have ``_deleted``, and in ``_origin`` the same as ``deletes``, and ``filters``: the rule
+        that filters the record, or NULL.
     """
     columns = parse_ddl("schema", source.schema)
     terms = terms if terms is not None else Terms(contract=source.contract)
     if isinstance(source, KafkaSource):
         schemas = messages.referenced_schemas(feed, source.format, lookup) if lookup is not None else {}
-        texts = _split_fields(_kafka_records(feed, source.format, schemas), source, columns, ("",))
-        rows = cast_fields(texts, columns, ("",), terms, extra=OF_MESSAGES, formats=source.formats)
-        writers = messages.fields_of(schemas)
+        texts = _split_fields(_kafka_records(feed, source.format, schemas), source, columns, ("",), terms)
+        rows = cast_fields(texts, columns, ("",), terms, OF_MESSAGES, source.formats, source.changes)
+        writers = messages.fields_of(schemas, source.changes)
         return Parsed(rows=rows, writers=writers, writers_cover_all=source.format == "avro")
     records = _file_records(feed)
-    texts = _split_fields(records, source, columns, source.null_values)
-    rows = cast_fields(texts, columns, source.null_values, terms, extra=OF_FILES, formats=source.formats)
+    texts = _split_fields(records, source, columns, source.null_values, terms)
+    rows = cast_fields(texts, columns, source.null_values, terms, OF_FILES, source.formats, source.changes)
     return Parsed(rows=rows, writers_cover_all=source.format != "json")
 
 
@@ -197,9 +198,15 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
 
 
 def _split_fields(
-    records: DataFrame, source: FileSource | KafkaSource, columns: Sequence[Column], null_values: tuple[str, ...]
+    records: DataFrame,
+    source: FileSource | KafkaSource,
+    columns: Sequence[Column],
+    null_values: tuple[str, ...],
+    terms: Terms,
 ) -> DataFrame:
     """Add one text per declared field (named by `text_column`), ``_unknown map<string,string>`` and ``_malformed``.
+
+    Of change records also what `tidegate.spark.intake.envelopes.with_changes` adds.
 
     Each record is split once, by `tidegate.spark.intake.raw_fields` in the executors' Python.
     """
@@ -212,12 +219,14 @@ def _split_fields(
     fields = [
         Field(name=column.name, is_text=column.is_text, bits=_BITS.get(normal(column.type), 0)) for column in columns
     ]
-    is_csv = source.format == "csv"
+    is_csv, changes, envelope = source.format == "csv", source.changes, None
+    if changes is not None and changes.has_envelope:
+        envelope = envelopes.Envelope(changes, [column.name for column in columns], terms.becomes_column)
 
     def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:
         if is_csv:
             return CsvFields(fields, null_values)(raw, header, dialect)
-        return read_each(raw, header, dialect, json_reader(fields, null_values), len(fields))
+        return read_each(raw, header, dialect, json_reader(fields, null_values, envelope), len(fields))
 
     kinds = [*["string"] * len(fields), "map<string,string>", "string"]
     schema = ", ".join(f"_{index}: {kind}" for index, kind in enumerate(kinds))
@@ -229,13 +238,17 @@ def _split_fields(
     malformed = F.col(f"_texts._{len(fields) + 1}")
     if "_problem" in records.columns:
         malformed = F.coalesce("_problem", malformed)
-    envelope = [name for name in records.columns if name not in ("_problem", "_header", "_dialect")]
-    return texts.select(
-        *envelope,
+    metadata = [name for name in records.columns if name not in ("_problem", "_header", "_dialect")]
+    split_records = texts.select(
+        *metadata,
         *[F.col(f"_texts._{index}").alias(text_column(column)) for index, column in enumerate(columns)],
         F.col(f"_texts._{len(fields)}").alias("_unknown"),
         malformed.alias("_malformed"),
     )
+    if changes is None:
+        return split_records
+    operation = next(column for column in columns if column.name == changes.operation)
+    return envelopes.with_changes(split_records, changes, text_column(operation))
 
 
 def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from tidegate import json_codec
 from tidegate.spark.intake.delimited import splitter
+from tidegate.spark.intake.envelopes import Envelope
 from tidegate.spec.dialect import Dialect
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
@@ -132,8 +133,8 @@ class _Fraction(_Number):
     __slots__ = ()
 
 
-def json_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordReader:
-    """Make a reader for records that are one JSON object each."""
+def json_reader(fields: Sequence[Field], null_values: Sequence[str], envelope: Envelope | None = None) -> RecordReader:
+    """Make a reader for records that are one JSON object each; of an envelope the row and the columns outside it are read."""
     declared = {field.name for field in fields}
     nulls = frozenset(null_values)
     decoder = json.JSONDecoder(
@@ -151,6 +152,10 @@ def json_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordRe
             if "\\u" in raw:
                 # A lone surrogate cannot be encoded as UTF-8; encode() raises UnicodeEncodeError, a ValueError.
                 _dumped(record).encode()
+            if envelope is not None:
+                record, problem = envelope(record)
+                if problem is not None:
+                    return RawFields(refused, malformed=problem)
             texts = {name: _text(value) for name, value in record.items()}
         except (ValueError, RecursionError):
             return RawFields(refused, malformed="malformed_json")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column
 from tidegate.spark.intake.casts import BLANKS, cast, trims
-from tidegate.spec import Formats
+from tidegate.spec import ChangeRecords, Formats
 from tidegate.spec.formats import DEFAULT_FORMATS
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def cast_fields(
     terms: Terms,
     extra: tuple[str, ...] = (),
     formats: Formats = DEFAULT_FORMATS,
+    changes: ChangeRecords | None = None,
 ) -> DataFrame:
     """Cast each field on its own and record which fields do not fit. Three projections, so that each cast runs once.
 
@@ -40,6 +41,7 @@ def cast_fields(
         terms: The contract's terms: which values are rescued or discarded.
         extra: Columns to pass through.
         formats: The spellings that the source uses.
+        changes: The declaration of change records, which have ``_deletes`` and ``_filters`` beside the texts.
 
     Returns:
         The columns of `tidegate.spark.intake.parse.parse`.
@@ -54,8 +56,9 @@ def cast_fields(
             has_value &= ~(F.trim(text, F.lit(BLANKS)) if trims(column.type, formats) else text).isin(*null_values)
         return F.when(has_value, text).alias(text_column(column))
 
-    envelope = ["_row_id", "_writer", "_at", "_raw", "_source", "_ingested_at", "_malformed", *extra]
-    raw = texts.select(*envelope, "_unknown", *[without_null_values(column) for column in columns])
+    of_change = ["_deletes", "_filters"] if changes is not None else []
+    metadata = ["_row_id", "_writer", "_at", "_raw", "_source", "_ingested_at", "_malformed", *of_change, *extra]
+    raw = texts.select(*metadata, "_unknown", *[without_null_values(column) for column in columns])
     values = [cast(F.col(text_column(column)), column.type, formats).alias(column.name) for column in columns]
     typed = raw.select("*", *values)
     readable = F.col("_malformed").isNull()
@@ -65,19 +68,21 @@ def cast_fields(
         F.col("_at").alias("at"),
         F.col("_raw").alias("raw"),
         F.col("_source").alias("source"),
-        F.array_compact(F.array(*_broken(columns, terms))).alias("broken"),
+        F.array_compact(F.array(*_broken(columns, terms, changes))).alias("broken"),
         F.col("_ingested_at").alias("ingested_at"),
         F.col("_writer").alias("writer"),
         unknown.alias("unknown"),
         rescued.alias("rescued"),
         _mask([F.col(text_column(column)).isNotNull() for column in columns]).alias("filled"),
         _mask([_unfit(column) for column in columns]).alias("unfit"),
+        *[F.col(name).alias(name.removeprefix("_")) for name in of_change],
     )
     names = [column.name for column in columns]
-    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *extra)
+    deleted = [F.col("_deletes").alias("_deleted")] if changes is not None else []
+    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *deleted, *extra)
 
 
-def _broken(columns: Sequence[Column], terms: Terms) -> list[SparkColumn]:
+def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | None) -> list[SparkColumn]:
     """One column per built-in rule: its name where the record breaks it, else NULL."""
     from pyspark.sql import functions as F
 
@@ -87,7 +92,12 @@ def _broken(columns: Sequence[Column], terms: Terms) -> list[SparkColumn]:
         if not column.is_text and terms.keeps_row(column.name) is None:
             broken.append(F.when(_unfit(column), F.lit(f"wrong_type({column.name})")))
         if column.required:
-            broken.append(F.when(has_record & F.col(text_column(column)).isNull(), F.lit(f"required({column.name})")))
+            needs_value = has_record
+            if changes is not None:
+                # A record that deletes has what is outside its row, and of the row perhaps only the key.
+                may_lack = F.lit(False) if column.name in changes.paths else F.col("_deletes")
+                needs_value &= F.col("_filters").isNull() & ~may_lack
+            broken.append(F.when(needs_value & F.col(text_column(column)).isNull(), F.lit(f"required({column.name})")))
     return broken
 
 
