@@ -62,6 +62,19 @@ RAISED: dict[str, TidegateError] = {
         remedy="Correct it",
         share=0.1,
     ),
+    "BatchHeldError": errors.BatchHeldError(
+        "shop",
+        Verdict(
+            flow="silver",
+            batch_id=3,
+            app_id="shop/silver/v1/0",
+            suite="",
+            suite_fingerprint="",
+            code_fingerprint="c",
+            outcome="refused",
+        ),
+        statistics_fingerprint="s",
+    ),
     "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
     "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", expected="A", actual="B"),
     "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", expected="A", actual="B"),
@@ -83,8 +96,8 @@ TRANSIENT = {
 EXIT_CODES = {
     os.EX_USAGE: {"RequestError"},
     os.EX_DATAERR: {
-        "RefusedError", "GateRefusedError", "TransformRefusedError", "ContractRefusedError", "RewriteRefusedError",
-        "OffsetsExpiredError", "GapError",
+        "RefusedError", "GateRefusedError", "BatchHeldError", "TransformRefusedError", "ContractRefusedError",
+        "RewriteRefusedError", "OffsetsExpiredError", "GapError",
     },
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
@@ -146,6 +159,7 @@ def test_every_refusal_says_what_its_batch_waits_for() -> None:
     assert {waits.pop("batch_id") for waits in waiting.values()} == {3}
     assert {name: sorted(waits) for name, waits in waiting.items()} == {
         "GateRefusedError": ["code_fingerprint", "suite_fingerprint"],
+        "BatchHeldError": ["code_fingerprint", "statistics_fingerprint"],
         "TransformRefusedError": ["code_fingerprint", "transform_error_share"],
         "ContractRefusedError": ["declared", "schema_change_id"],
     }

@@ -196,6 +196,34 @@ class GateRefusedError(RefusedError):
         }
 
 
+class BatchHeldError(RefusedError):
+    """A statistic of the batch breaks its rule: the target is unchanged, and the batch waits for a person.
+
+    Args:
+        pipeline: The pipeline's name.
+        verdict: The refusal, with a result for each declared statistic.
+        statistics_fingerprint: Of the declared statistics.
+    """
+
+    def __init__(self, pipeline: str, verdict: Verdict, *, statistics_fingerprint: str) -> None:
+        failed = ", ".join(result.summary() for result in verdict.refusing())
+        command = f"{pipeline} {verdict.flow} --reason …"
+        super().__init__(
+            f"flow {verdict.flow!r}: {verdict.label} held: {failed}. Let it pass (tidegate quarantine accept {command}), send it to "
+            f"quarantine (tidegate quarantine take {command}), or correct the statistic or the transform, then {_RETRY_BATCH}."
+        )
+        self.verdict = verdict
+        self.statistics_fingerprint = statistics_fingerprint
+
+    def waits_for(self) -> dict[str, Any]:
+        """A decision, or a change of the declared statistics or of the transform's module."""
+        return {
+            "batch_id": self.verdict.batch_id,
+            "statistics_fingerprint": self.statistics_fingerprint,
+            "code_fingerprint": self.verdict.code_fingerprint,
+        }
+
+
 class TransformRefusedError(RefusedError):
     """The transform raises on rows of the batch that cannot go to quarantine, because they are too many, or make a group.
 

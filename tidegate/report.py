@@ -26,6 +26,7 @@ FlowState = Literal["waiting", "running", "done", "idle", "refused", "failed", "
 """``idle``: there was no new input. ``refused``: a batch was (`tidegate.errors.RefusedError`). ``skipped``: an upstream flow failed."""
 
 Severity = Literal["critical", "warning", "info"]
+STATISTIC = "statistic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class ExpectationResult:
     """The result of one expectation for one batch."""
 
     expectation: str
-    """GX's type, for example ``expect_column_values_to_be_between``."""
+    """GX's type, for example ``expect_column_values_to_be_between``; `STATISTIC` for a declared statistic."""
     rule: str
     """The rule's name as quarantine entries have it, for example ``between(dep_delay)``."""
     severity: Severity
@@ -45,7 +46,7 @@ class ExpectationResult:
     """Of ``evaluated``, the rows that break it; None for an expectation about the table."""
     mostly: float | None = None
     observed: float | None = None
-    """The value that a rule about drift or freshness measured: an aggregate, never a value of a row."""
+    """The value of a statistic, or what a rule about drift or freshness measured: an aggregate, never a value of a row."""
     note: str = ""
     """A phrase about ``observed``."""
     sentence: str = ""
@@ -70,12 +71,12 @@ class Verdict:
     """The transaction under which ``batch_id`` counts: the numbers of backfills and replays are not those of batches
     (`tidegate.identity`)."""
     suite: str
-    """Empty if its transform raises: then no suite judged it."""
+    """Empty if no suite judged it, because its transform raises, or because only statistics were measured."""
     suite_fingerprint: str
     code_fingerprint: str
     """Of the flow's transform module, from which ``plan`` sees whether a retry may pass."""
-    outcome: Literal["passed", "split", "refused"]
-    """``split``: some rows were quarantined, the rest passed."""
+    outcome: Literal["passed", "split", "refused", "dropped"]
+    """``split``: some rows were quarantined, the rest passed. ``dropped``: all were, because of a statistic."""
     results: tuple[ExpectationResult, ...] = ()
 
     @property
@@ -87,6 +88,14 @@ class Verdict:
     def is_batch(self) -> bool:
         """Whether it judges a batch of the stream, which waits when it is refused; a backfill does not wait."""
         return identity.is_stream(self.app_id)
+
+    @property
+    def judge(self) -> str:
+        """What judged the batch: its suite, its statistics alone, or its transform, which raised."""
+        if self.suite:
+            return f"suite {self.suite}"
+        measured = bool(self.results) and all(result.expectation == STATISTIC for result in self.results)
+        return "its statistics" if measured else "its transform"
 
     def refusing(self) -> tuple[ExpectationResult, ...]:
         """The expectations that refused the batch: critical and not met."""

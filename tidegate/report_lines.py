@@ -65,7 +65,7 @@ def log_lines(flow: FlowReport) -> Iterator[str]:
         for result in verdict.results:
             if not result.success or result.unexpected:
                 yield f"{verdict.label}, {result.severity}: {result.summary()}"
-        yield f"{verdict.label}: {verdict.outcome} by {f'suite {verdict.suite}' if verdict.suite else 'its transform'}"
+        yield f"{verdict.label}: {verdict.outcome} by {verdict.judge}"
 
 
 def _balance(flow: FlowReport, balance: Balance, verb: str) -> str:

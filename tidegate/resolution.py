@@ -7,6 +7,7 @@ and no suite is checked by Great Expectations: the files are only parsed, becaus
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,10 @@ class ResolvedFlow:
         if self.writer is None or self.source_keys or isinstance(self.writer.source, ChangeFeed):
             return None
         return self.writer.source
+
+    def statistics_fingerprint(self) -> str:
+        """The fingerprint of the declared statistics."""
+        return fingerprints.fingerprint({each.name: dataclasses.asdict(each) for each in self.flow.statistics})
 
     def code_fingerprint(self) -> str:
         """The fingerprint of the transform's module; empty without a transform.

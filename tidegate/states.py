@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from tidegate.errors import ContractRefusedError, RewriteRefusedError
+from tidegate.errors import BatchHeldError, ContractRefusedError, RewriteRefusedError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Tone = Literal["good", "calm", "busy", "wait", "bad"]
 """``good``, ``calm`` and ``busy`` need nothing, ``wait`` may resolve itself, ``bad`` needs a person."""
 
+RefusedBy = Literal["gate", "statistic", "contract", "limits"]
+"""``gate``: or a transform that raises. ``limits``: those of a swap (`tidegate.spec.RewriteLimits`)."""
 STALE = timedelta(seconds=60)
 """Pages show a reading that is older with a warning."""
 
@@ -46,7 +48,7 @@ class Facts:
     """The decision that switched the flow off."""
     holder: str | None = None
     """The process that holds the lease of its checkpoint or of its table."""
-    refused_by: Literal["gate", "contract", "limits"] | None = None
+    refused_by: RefusedBy | None = None
     """What refused the pending batch, if another attempt would be refused too."""
     ends: RunEnds | None = None
     """How the last runs ended; None if no run of the flow is known."""
@@ -150,6 +152,7 @@ def status_of(facts: Facts, alerts: tuple[str, ...] = ()) -> Status:
 
 
 _REFUSED_BY = {
+    BatchHeldError.__name__: "on hold",
     ContractRefusedError.__name__: "contract refused",
     RewriteRefusedError.__name__: "rewrite refused",
 }
@@ -267,6 +270,15 @@ STATES: Mapping[str, State] = {
         tone="bad",
         blocks=True,
         next_step="correct suite, transform or data, or `tidegate quarantine take {pipeline} {flow}`",
+    ),
+    "on hold": State(
+        known="a statistic of the pending batch breaks its rule, nobody has decided about the batch, and neither the declared "
+        "statistics nor the transform has changed since",
+        says=lambda facts: facts.reason if facts.refused_by == "statistic" else None,
+        tone="bad",
+        blocks=True,
+        next_step="`tidegate quarantine accept {pipeline} {flow}`, or `tidegate quarantine take {pipeline} {flow}`, or correct the "
+        "statistic or the transform",
     ),
     "rewrite refused": State(
         known="the swap of a new table was refused for the rows that it would delete or quarantine, and nobody accepted them",

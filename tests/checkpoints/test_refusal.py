@@ -46,6 +46,23 @@ def test_only_a_pending_refused_batch_can_be_quarantined_as_a_whole(project: Pro
     assert refusal.decide(project.layout, ref, SILVER, by="ada", reason="test") == 1
 
 
+def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, ref: CheckpointRef) -> None:
+    refuse(project, 1)
+    with pytest.raises(RequestError, match="not held by a statistic"):
+        refusal.decide(project.layout, ref, SILVER, by="ada", reason="test", action="accept")
+    note = {"batch_id": 1, "statistics_fingerprint": "a", "code_fingerprint": "b"}
+    project.layout.refusal("orders", "silver", 1, 0).write_text(json.dumps(note))
+
+    output = project.run("quarantine", "accept", "orders", "silver", "--reason", "a holiday")
+
+    assert (output.code, output.err) == (0, "")
+    assert output.out.strip() == "silver: batch 1 is accepted and passes with the next run: tidegate run orders"
+    assert refusal.decision(project.layout, ref, 1, "accept") is not None
+    assert refusal.decision(project.layout, ref, 1, "take") is None
+    gold = orders().flow("gold")
+    assert refusal.decide(project.layout, ref, gold, by="ada", reason="x", action="accept") == 1
+
+
 def test_a_decision_is_deleted_with_its_batch_and_affects_no_other(project: Project, ref: CheckpointRef) -> None:
     refuse(project, 1)
     refusal.decide(project.layout, ref, SILVER, by="ada", reason=" wrong feed ")

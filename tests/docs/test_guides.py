@@ -19,13 +19,15 @@ from tidegate.layout import Layout
 from tidegate.report import BatchRecord
 
 NIGHTLY = (
-    *("quarantine.md", "schema-changes.md", "keep-history.md", "verify.md", "windows-and-sessions.md"),
+    "quarantine.md",
+    "schema-changes.md",
+    "keep-history.md",
+    "verify.md",
+    "windows-and-sessions.md",
     "change-data-capture.md",
+    "inspect-batches.md",
 )
-"""Run nightly, because they start a dozen Spark applications. Per merge, the same is tested by tests/cli/test_quarantine.py,
-tests/spark/reprocessing/test_replay.py, tests/spark/intake/test_contracts.py, tests/spark/test_flow.py,
-tests/spark/batch/test_histories.py, tests/spark/batch/test_group_scopes.py, tests/spark/batch/test_change_records.py
-and tests/spark/reprocessing/test_verify.py."""
+"""Run nightly, because each starts several Spark applications. Per merge, tests of the same modules run."""
 RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", "backfill.md", *NIGHTLY)]
 
 

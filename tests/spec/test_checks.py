@@ -20,6 +20,7 @@ from tidegate.spec import (
     Gate,
     KafkaSource,
     Pipeline,
+    Statistic,
     Table,
     TimeWindows,
 )
@@ -31,6 +32,7 @@ def variant_of(declared: Any) -> Make:
     return lambda **fields: replace(declared, **fields)
 
 
+ROWS = Statistic("rows", "count(*)", rule="value > 0")
 WINDOWS = TimeWindows(time="at", length="1 hour")
 
 WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
@@ -95,6 +97,11 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),
     (variant_of(FEED), "max_files_per_trigger", (0, None)),
     (variant_of(FEED), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
+    (variant_of(SILVER), "statistics", (None, [ROWS], ("rows",), (ROWS, ROWS))),
+    (variant_of(ROWS), "name", ("Rows", "", None)),
+    *((variant_of(ROWS), name, ("", " ", None)) for name in ("expression", "rule")),
+    (variant_of(ROWS), "otherwise", ("warn", None)),
+    (variant_of(ROWS), "batches", (0, 1001, True, 1.5, None)),
     (
         variant_of(FEED),
         "on",

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.resolved import resolved_flow
 from tests.spark_files import DeltaLog, add, delta_offset, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
-from tidegate.checkpoints import checkpoint, rewrite
+from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
-from tidegate.spec import Pipeline, Thresholds
+from tidegate.spec import Pipeline, Statistic, Thresholds
 
 
 def test_a_refused_batch_waits_for_a_person_and_blocks_downstream_flows(project: SampleProject) -> None:
@@ -66,6 +67,28 @@ def test_a_batch_on_which_the_transform_raises_waits_for_its_code_or_its_share(p
         replace(SILVER, thresholds=Thresholds(transform_error_share=0.5)),
     ):
         assert project.measure(changed, Pipeline(name="trips", flows=(BRONZE, changed))).has_work is True
+
+
+def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: SampleProject) -> None:
+    rows = Statistic("rows", "count(*)", rule="value > 0")
+    silver = replace(SILVER, statistics=(rows,))
+    pipeline = Pipeline(name="trips", flows=(BRONZE, silver))
+    resolved = resolved_flow(silver, pipeline, project.environment.project)
+    project.refuse_silver()
+    project.refuse(1, statistics_fingerprint=resolved.statistics_fingerprint())
+
+    lag = project.measure(silver, pipeline)
+
+    assert (lag.refused, lag.refused_by, lag.has_work) == (True, "statistic", False)
+    assert lag.reason.startswith("waits: batch 1 is held, because a statistic of it breaks its rule; accept it")
+    looser = replace(silver, statistics=(replace(rows, rule="value >= 0"),))
+    assert project.measure(looser, Pipeline(name="trips", flows=(BRONZE, looser))).has_work
+    ref = checkpoint.current(project.layout, pipeline, silver)
+    refusal.decide(project.layout, ref, silver, by="ada", reason="a holiday", action="accept")
+    lag = project.measure(silver, pipeline)
+    assert (lag.has_work, lag.reason) == (True, "batch 1 was planned and not committed; 1 new version of bronze.trips")
+    project.refuse(1)
+    assert project.measure(silver, pipeline).refused_by == "gate", "what is accepted is not judged by the suite"
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"batch_id": 0}', "{"])

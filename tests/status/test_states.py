@@ -201,6 +201,19 @@ def refuse(project: Project) -> None:
 
 
 @case
+def on_hold(project: Project) -> Iterator[Case]:
+    caught_up(project)
+    pending(project)
+    note = {
+        "batch_id": 1,
+        "statistics_fingerprint": fingerprints.fingerprint({}),
+        "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
+    }
+    refusal.record(project.layout, checkpoint.current(project.layout, ORDERS, SILVER), note)
+    yield "orders", "silver", "batch 1 is held, because a statistic of it breaks its rule"
+
+
+@case
 def rewrite_refused(project: Project) -> Iterator[Case]:
     for _ in refresh_pending(project):
         loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
@@ -402,6 +415,7 @@ def test_all_surfaces_say_the_same_in_every_state(
         "unreachable": "unreadable",
         "error": "unreadable",
         "contract refused": "refused",
+        "on hold": "refused",
         "rewrite refused": "refused_rewrite",
         "crashed": "failed",
     }

@@ -1,4 +1,4 @@
-"""The DAG ``quarantine``: replay, waive or expire quarantine entries, or quarantine a refused batch, through a form.
+"""The DAG ``quarantine``: replay, waive or expire quarantine entries, quarantine a refused batch, or accept a held one, by a form.
 
 ``plan`` validates the form without a JVM and does everything but a replay itself. A replay continues with ``run``, one Spark
 application, and ``show`` reports its counts. The user who triggered the run is recorded as the author of the decision.
@@ -30,7 +30,7 @@ from tidegate.request import RunRequest
 from tidegate.resolution import resolve
 from tidegate.spec import Flow, Pipeline
 
-ACTIONS = ("replay", "waive", "expire", "take")
+ACTIONS = ("replay", "waive", "expire", "take", "accept")
 SHOW = "show"
 
 _NAME = "^[a-z][a-z0-9_]{0,62}$"
@@ -41,7 +41,7 @@ def build_quarantine_dag() -> DAG:
     """The DAG that replays and closes quarantine entries of all pipelines of a deployment; it is only triggered manually."""
     with DAG(
         dag_id=QUARANTINE,
-        description="Replay, waive or expire quarantine entries, or quarantine a refused batch.",
+        description="Replay, waive or expire quarantine entries, quarantine a refused batch, or accept a held one.",
         doc_md=__doc__,
         schedule=None,
         start_date=pendulum.datetime(2026, 1, 1),
@@ -147,7 +147,7 @@ class ShowReplay(BaseOperator):
 def decide(
     layout: Layout, pipeline: Pipeline, flow: Flow, selection: Selection, params: Mapping[str, Any], *, by: str
 ) -> str:
-    """Execute the action `waive`, `expire` or `take`; returns a summary.
+    """Execute the action `waive`, `expire`, `take` or `accept`; returns a summary.
 
     Raises:
         RequestError: The reason or the age is missing, a field does not apply to the action, or no refused batch waits.
@@ -155,9 +155,10 @@ def decide(
     """
     action, reason, dry_run = params["action"], params["reason"] or "", params["dry_run"]
     _check_fits(action, params, dry_run=dry_run)
-    if action == "take":
-        batch_id = decision.take(layout, pipeline, flow, by=by, reason=reason)
-        return f"{flow.name}: the next run will quarantine the whole batch {batch_id}"
+    if action in ("take", "accept"):
+        batch_id = decision.decide_batch(layout, pipeline, flow, by=by, reason=reason, action=action)
+        done = f"quarantine the whole batch {batch_id}" if action == "take" else f"let batch {batch_id} pass"
+        return f"{flow.name}: the next run will {done}"
     names = (pipeline.name, flow.name)
     if action == "waive":
         closed = decision.waive(layout, *names, selection, by=by, reason=reason, dry_run=dry_run)
@@ -177,12 +178,12 @@ def _check_fits(action: str, params: Mapping[str, Any], *, dry_run: bool) -> Non
         raise RequestError(
             f"limit does not apply to {action}, which affects all selected entries; select fewer by rule or date"
         )
-    if action != "take":
+    if action not in ("take", "accept"):
         return
     if fields := [name for name in _SELECTION if params[name] is not None]:
-        raise RequestError(f"{', '.join(fields)} does not apply to take, which quarantines the whole refused batch")
+        raise RequestError(f"{', '.join(fields)} does not apply to {action}, which is about the whole refused batch")
     if dry_run:
-        raise RequestError("take has no dry run; `tidegate plan` shows which batch waits")
+        raise RequestError(f"{action} has no dry run; `tidegate plan` shows which batch waits")
 
 
 def _params() -> dict[str, Any]:
@@ -217,7 +218,8 @@ def _params() -> dict[str, Any]:
 
 _ACTIONS = (
     "replay: process open entries with the current transform and suite. waive: close them without a replay, with a reason. "
-    "expire: close those older than an age. take: quarantine a whole batch that was refused (not by its contract)."
+    "expire: close those older than an age. take: quarantine a whole batch that was refused (not by its contract). "
+    "accept: let a batch pass that a statistic holds, with a reason."
 )
 
 

@@ -73,11 +73,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "refused": Rule(
         severity="critical",
-        meaning="a batch waits that a gate or a contract refused, or because its transform raises",
+        meaning="a batch waits that a gate or a contract refused, that a statistic holds, or on which the transform raises",
         while_off=True,
         cause=conditions.refused,
         below=BLOCKED,
-        next_step=f"after a gate or a transform {STATES['refused'].next_step}; after a contract {STATES['contract refused'].next_step}",
+        next_step=f"after a gate or a transform {STATES['refused'].next_step}; after a statistic {STATES['on hold'].next_step}; "
+        f"after a contract {STATES['contract refused'].next_step}",
     ),
     "refused_rewrite": Rule(
         severity="critical",

@@ -1,8 +1,8 @@
-"""Refused batches, and the decision of a person to quarantine one as a whole.
+"""Refused batches, and the decision of a person to quarantine one as a whole, or to let one pass that a statistic holds.
 
-A batch that its gate refused, or on whose rows its transform raises, stays pending. Two small files next to the checkpoint,
-which `plan` reads without a JVM, record which batch was refused, by which suite and code, and the decision to quarantine all
-of its rows, with who and why. A decision applies to one batch and is deleted when that batch is recorded in the ledger.
+A batch that its gate or a statistic refused, or on whose rows its transform raises, stays pending. Two small files next to the
+checkpoint, which `plan` reads without a JVM, record which batch was refused, by which suite and code, and the decision about
+it, with who and why. A decision applies to one batch and is deleted when that batch is recorded in the ledger.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tidegate import json_codec
 from tidegate.checkpoints import progress
@@ -24,15 +24,20 @@ RULE = "refused_batch"
 """The rule that every row of such a batch carries in quarantine, in addition to the rules that the row broke."""
 
 
+Action = Literal["take", "accept"]
+"""``take``: quarantine the batch as a whole. ``accept``: let it pass, whatever its statistics are."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchDecision:
-    """A person's decision to quarantine the refused batch as a whole."""
+    """A person's decision about a refused batch."""
 
     batch_id: int
     by: str
     reason: str
     at: str
     """The instant, in UTC, as ISO 8601."""
+    action: Action = "take"
 
 
 def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> None:
@@ -64,36 +69,49 @@ def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
     return pending if pending is not None and may_be_taken else None
 
 
-def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str) -> int:
-    """Decide that the flow's next run quarantines all rows of the refused batch, and return the batch's id.
+def is_held(refusal: Mapping[str, Any]) -> bool:
+    """Whether a recorded refusal is that of a statistic."""
+    return "statistics_fingerprint" in refusal
+
+
+def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str, action: Action = "take") -> int:
+    """Decide what the flow's next run does with the refused batch, and return the batch's id.
 
     Args:
         ref: The flow's checkpoint; the caller holds its lease.
-        reason: Why; it is stored with every row.
+        reason: Why; it is stored with every row that goes to quarantine, or with the verdict.
 
     Raises:
-        RequestError: No refused batch is pending, the reason is empty, or the flow recomputes groups.
+        RequestError: No batch is pending that was refused, or that a statistic holds; the reason is empty; or a flow that
+            recomputes groups shall quarantine it.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    if flow.kind.has_groups:
+    if flow.kind.has_groups and action == "take":
         raise RequestError(
             f"flow {flow.name!r} recomputes groups, and groups cannot be quarantined; correct its suite or its transform"
         )
     if not reason.strip():
-        raise RequestError("the reason is empty; say why the batch goes to quarantine as a whole")
+        raise RequestError("the reason is empty; say why the batch passes, or goes to quarantine as a whole")
     batch_id = waiting_batch(layout, ref)
     if batch_id is None:
         raise RequestError(
             f"flow {ref.flow!r} has no refused batch; `tidegate status {ref.dag_id}` shows what each flow waits for"
         )
-    json_codec.write(_path(layout, ref), BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now()))
+    if action == "accept" and not is_held(recorded(layout, ref)):
+        raise RequestError(
+            f"batch {batch_id} of flow {ref.flow!r} is not held by a statistic, so it cannot be accepted; correct its suite or its "
+            "transform, or send it to quarantine as a whole"
+        )
+    stored = BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now(), action=action)
+    json_codec.write(_path(layout, ref), stored)
     return batch_id
 
 
-def decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> BatchDecision | None:
-    """The decision about this batch; None when there is none."""
+def decision(layout: Layout, ref: CheckpointRef, batch_id: int, action: Action | None = None) -> BatchDecision | None:
+    """The decision about this batch, or only one for this action; None when there is none."""
     stored = json_codec.read(_path(layout, ref), BatchDecision)
-    return stored if stored is not None and stored.batch_id == batch_id else None
+    applies = stored is not None and stored.batch_id == batch_id and action in (None, stored.action)
+    return stored if applies else None
 
 
 def clear_decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:

@@ -1,4 +1,7 @@
-"""``tidegate quarantine take``, ``waive`` and ``expire``: decisions about refused batches and open entries. Starts no JVM."""
+"""``tidegate quarantine take``, ``accept``, ``waive`` and ``expire``: decisions about refused batches and open entries.
+
+They start no JVM.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +65,26 @@ def take(
     flow's lease.
     """
     layout, (only,) = selected_flows(name, flow)
-    batch_id = decision.take(layout, project.load(name), only, by=project.current_user(), reason=reason)
+    batch_id = decision.decide_batch(layout, project.load(name), only, by=project.current_user(), reason=reason)
     console.echo(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
+
+
+def accept(
+    name: Name,
+    flow: OneFlow,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason; recorded with the verdict.", show_default=False)
+    ],
+) -> None:
+    """Let a batch pass that a statistic holds. Starts no JVM.
+
+    The flow's next run judges it by the suite alone, and continues. It counts as an earlier batch from then on. Exit code 75 while
+    a run holds the flow's lease.
+    """
+    layout, (only,) = selected_flows(name, flow)
+    pipeline, by = project.load(name), project.current_user()
+    batch_id = decision.decide_batch(layout, pipeline, only, by=by, reason=reason, action="accept")
+    console.echo(f"{only.name}: batch {batch_id} is accepted and passes with the next run: tidegate run {name}")
 
 
 def expire(

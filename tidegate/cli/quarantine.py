@@ -134,5 +134,6 @@ def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str
 
 lazy.add(app, "replay", "Replay open entries through today's transform and suite.")
 app.command()(decisions.take)
+app.command()(decisions.accept)
 app.command()(decisions.waive)
 app.command()(decisions.expire)

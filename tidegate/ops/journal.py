@@ -134,7 +134,8 @@ class Line:
     record: BatchRecord | None
     """None if a gate or a contract refused it, or if it is not recorded yet. A refused batch waits; a backfill does not."""
     suite: str | None
-    """The suite that judged it last; None without a gate, and if its contract refused it before; empty if its transform raised."""
+    """The suite that judged it last; None without a gate, and if its contract refused it before; empty if its transform raised, or
+    only statistics were measured."""
     judged: str | None
     """Outcome of its last verdict."""
     unmet: tuple[str, ...]
@@ -164,12 +165,14 @@ class Line:
 
     @property
     def outcome(self) -> str:
-        """``passed``, ``split``, ``refused``, ``pending``, or ``written`` without a gate; empty for what no gate could judge.
+        """The outcome of its last verdict, ``pending``, or ``written`` without a verdict; empty for what no gate could judge.
 
         ``pending``: its gate did not refuse it, and it has no ledger line yet.
         """
         if self.record is None:
-            return "pending" if self.judged in ("passed", "split") else "refused"
+            return "pending" if self.judged in ("passed", "split", "dropped") else "refused"
+        if self.is_batch and self.judged == "dropped":
+            return "dropped"
         if self.is_batch and (self.record.quarantined or self.record.files_quarantined):
             return "split"
         if self.suite is not None and self.judged is not None:

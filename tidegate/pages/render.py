@@ -29,6 +29,7 @@ TONES: Mapping[str, Tone] = {
     "running": "busy",
     "pending": "wait",
     "split": "wait",
+    "dropped": "wait",
     "refused": "bad",
     "failed": "bad",
     "crashed": "bad",

@@ -90,15 +90,18 @@ def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by
     return _close(layout, pipeline, flow, "expire", selection, by=by, reason=reason, dry_run=dry_run)
 
 
-def take(layout: Layout, pipeline: Pipeline, flow: Flow, *, by: str, reason: str) -> int:
-    """Let the flow's next run quarantine its refused batch as a whole, and return the batch's id.
+def decide_batch(
+    layout: Layout, pipeline: Pipeline, flow: Flow, *, by: str, reason: str, action: refusal.Action = "take"
+) -> int:
+    """Let the flow's next run quarantine its refused batch as a whole, or accept one that is held; returns the batch's id.
 
     Raises:
         RequestError, CheckpointCorruptError: See `refusal.decide`.
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    with _lease(layout, pipeline.name, flow.name, "take", by):
-        return refusal.decide(layout, checkpoint.current(layout, pipeline, flow), flow, by=by, reason=reason)
+    with _lease(layout, pipeline.name, flow.name, action, by):
+        ref = checkpoint.current(layout, pipeline, flow)
+        return refusal.decide(layout, ref, flow, by=by, reason=reason, action=action)
 
 
 def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection, *, dry_run: bool) -> Replayable:

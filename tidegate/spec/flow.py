@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tidegate.errors import FieldError
-from tidegate.spec.checks import check_name, check_positive, fits
+from tidegate.spec.checks import check_name, check_positive, check_unique, fits
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sources import ChangeFeed, Source, check_sources
+from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 
@@ -49,6 +50,8 @@ class Flow:
     it takes one DataFrame for each, as parameters that have the names of the tables without their layers, in that order.
     A landing flow has none: bronze stores the raw record."""
     gate: Gate | None = None
+    statistics: tuple[Statistic, ...] = ()
+    """Numbers of each batch of the stream, with the rules that hold or drop it. Not for a landing flow, as a gate."""
     checkpoint_version: int = 1
     """Raised by a person when the declaration becomes incompatible with the checkpoint."""
     thresholds: Thresholds | None = None
@@ -68,6 +71,9 @@ class Flow:
             )
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
+        if not isinstance(self.statistics, tuple) or not all(isinstance(each, Statistic) for each in self.statistics):
+            raise FieldError(owner, "statistics", self.statistics, "a tuple of Statistic(…)")
+        check_unique(owner, "statistics", [each.name for each in self.statistics], "names")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
         if self.rewrite_limits is not None and not isinstance(self.rewrite_limits, RewriteLimits):
             raise FieldError(owner, "rewrite_limits", self.rewrite_limits, "RewriteLimits(…) or None")

@@ -30,7 +30,7 @@ class FlowKind:
     several: bool = False
     """Whether it reads several sources."""
     gate: bool = True
-    """Whether it may have a gate."""
+    """Whether it may have a gate, and statistics."""
     unit: str = "row"
     """What a run of it rewrites, for plans; a flow whose unit is ``group`` derives its groups from rows of its source."""
 
@@ -78,6 +78,7 @@ def kind_of(flow: Flow) -> FlowKind:
             if flow.gate is not None and not kind.gate:
                 allowed = "None for a landing flow: declare the gate on the next flow"
                 raise FieldError(owner, "gate", flow.gate.suite, allowed)
+            _check_statistics(owner, flow, kind)
             return kind
     if landing and flow.transform is not None:
         raise FieldError(owner, "transform", flow.transform, _NO_TRANSFORM)
@@ -87,3 +88,13 @@ def kind_of(flow: Flow) -> FlowKind:
         allowed = "a table with keys alone, without sequence_by and windows, for several sources"
         raise FieldError(owner, "target", flow.target.name, allowed)
     raise FieldError(owner, "transform", flow.transform, _TRANSFORMS[flow.target.write_mode])
+
+
+def _check_statistics(owner: str, flow: Flow, kind: FlowKind) -> None:
+    names = ", ".join(each.name for each in flow.statistics)
+    if names and not kind.gate:
+        raise FieldError(owner, "statistics", names, "none for a landing flow: declare them on the next flow")
+    dropping = ", ".join(each.name for each in flow.statistics if each.otherwise == "drop")
+    if dropping and kind.has_groups:
+        allowed = "otherwise='hold' for a flow that recomputes groups: without the new groups the table would keep outdated ones"
+        raise FieldError(owner, "statistics", dropping, allowed)

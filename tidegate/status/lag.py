@@ -21,7 +21,7 @@ from tidegate.ops import evolution, plans
 from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.states import Facts, status_of
+from tidegate.states import Facts, RefusedBy, status_of
 from tidegate.status import backlog, topic_backlog
 from tidegate.status.interval import interval_of
 
@@ -62,8 +62,7 @@ class Lag:
     refused: bool
     """The pending batch was refused, and neither suite nor code changed since, or its schema change has no answer yet. Or the
     swap of a new table was refused, and its numbers are not accepted yet."""
-    refused_by: Literal["gate", "contract", "limits"] | None = None
-    """``gate``: or a transform that raises. ``limits``: those of a swap (`tidegate.spec.RewriteLimits`)."""
+    refused_by: RefusedBy | None = None
     written: bool = False
     """The table has the pending batch; its ledger line or its end in the checkpoint is missing."""
     refresh_pending: bool = False
@@ -182,12 +181,15 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         # Raised limits count from the next plan on.
         and bool(pipeline.rewrite_limits_of(flow).exceeded(judged.impact))
     )
-    by_contract = refused is not None and "schema_change_id" in refusal.recorded(layout, ref)
+    note = {} if refused is None else refusal.recorded(layout, ref)
+    refused_by: RefusedBy | None = None
+    if refused is not None:
+        refused_by = "contract" if "schema_change_id" in note else "statistic" if refusal.is_held(note) else "gate"
     if by_limits and judged is not None:
+        refused_by = "limits"
         refused = f"waits: {judged.summary()}; accept the numbers, or derive the table again with mode full_refresh"
-    quarantined_whole = (
-        state.pending_batch is not None and refusal.decision(layout, ref, state.pending_batch) is not None
-    )
+    decision = None if state.pending_batch is None else refusal.decision(layout, ref, state.pending_batch)
+    quarantined_whole = decision is not None and decision.action == "take"
     written = (
         state.pending_batch is not None
         and refused is None
@@ -226,7 +228,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         pending_batch=state.pending_batch,
         has_work=has_work,
         refused=refused is not None,
-        refused_by=None if refused is None else "limits" if by_limits else "contract" if by_contract else "gate",
+        refused_by=refused_by,
         written=written,
         refresh_pending=swap_pending,
         switched_off=off is not None,
@@ -330,12 +332,21 @@ def _backlog(
 
 def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_id: int) -> str | None:
     """Why the pending batch waits, if another attempt would be refused for the same reason; else None."""
-    if refusal.decision(layout, ref, batch_id) is not None:
+    decision = refusal.decision(layout, ref, batch_id)
+    if decision is not None and decision.action == "take":
         return None
     try:
         note = refusal.recorded(layout, ref)
         if note.get("batch_id") != batch_id:
             return None
+        if refusal.is_held(note):
+            held_by = {
+                "statistics_fingerprint": resolved.statistics_fingerprint(),
+                "code_fingerprint": resolved.code_fingerprint(),
+            }
+            wait = f"waits: batch {batch_id} is held, because a statistic of it breaks its rule; accept it, or send it to quarantine"
+            same = all(note.get(name) == value for name, value in held_by.items())
+            return wait if same and decision is None else None
         if "schema_change_id" in note:
             schema_change_id = evolution.open_schema_change(layout, resolved)
             wait = f"waits: batch {batch_id} was refused by its frozen contract; schema change {schema_change_id} needs an answer"

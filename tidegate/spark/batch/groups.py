@@ -11,7 +11,7 @@ from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger, scopes, time_windows, transform_errors
+from tidegate.spark.batch import ledger, scopes, statistics, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, sinks, tables
@@ -63,6 +63,7 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
         TransformRefusedError: The transform raises on a value.
         GateRefusedError: A critical expectation is below its ``mostly``. The gate of a group flow never quarantines,
             because the table would keep the outdated row of a withheld group.
+        BatchHeldError: A statistic breaks its rule.
     """
     fed = time_windows.with_windows(context, scopes.without_tombstones(context, batch))
     changed = changed_groups(context, fed)
@@ -83,8 +84,7 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         problem = "for some group; no group is quarantined, because the table would keep its outdated row"
         # From None: the cause may quote values of the data.
         raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
-    if context.gate is not None:
-        _judge(context, groups, batch_id)
+    _judge(context, groups, batch_id)
     changed_rows = changed.count
     if context.flow.target.replace_by:
         changes = scopes.merge_source(context, groups, _stored_keys(context, changed.keys, groups))
@@ -316,11 +316,14 @@ def join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: 
 
 
 def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
-    assert context.gate is not None
-    flagged = context.gate.flag(groups)
-    verdict = context.gate.judge(
-        flagged, flow=context.flow.name, app_id=context.app_id, batch_id=batch_id, splits=False
-    )
+    measured, verdict = statistics.measure(context, groups, batch_id), None
+    if context.gate is not None:
+        verdict = context.gate.judge(
+            context.gate.flag(groups), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id, splits=False
+        )
+    verdict = statistics.judged(context, verdict, measured, batch_id)
+    if verdict is None:
+        return
     ledger.record_verdict(context, verdict)
     context.record_verdict(verdict)
     if verdict.outcome == "refused":

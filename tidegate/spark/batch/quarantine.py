@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
 from tidegate.quarantine import claims
+from tidegate.spark.batch import statistics
 from tidegate.spark.lake import local, sinks, tables
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
 
 
 def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: sinks.Transaction, planned_ms: int) -> None:
-    """Append entries, once per transaction. Entries of a batch that a person took out carry that person and the reason.
+    """Append entries, once per transaction. Those of a batch that a person took out carry that person and the reason.
+
+    Entries of a batch that a statistic dropped are waived from the beginning.
 
     Args:
         refused: `REFUSED` rows.
@@ -123,16 +126,26 @@ def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms
     from pyspark.sql import functions as F
 
     suite = context.gate.suite if context.gate is not None else None
-    take_out = context.work.take_out_decision(context, batch_id)
+    take_out = context.work.decision(context, batch_id, "take")
     lifecycle = {"changed_by": take_out.by, "reason": take_out.reason} if take_out is not None else {}
+    planned_at, dropped = F.timestamp_millis(F.lit(planned_ms)), statistics.is_dropped(F.col("rules"))
+    # By the declaration, nobody has to decide about the rows of a dropped batch.
+    closed = {
+        "changed_by": F.lit("tidegate"),
+        "changed_at": planned_at,
+        "reason": F.lit("a statistic dropped its batch"),
+    }
     return refused.select(
         "*",
         F.lit(suite.name if suite else None).cast("string").alias("suite"),
         F.lit(suite.fingerprint if suite else None).cast("string").alias("suite_fingerprint"),
-        F.lit("open").alias("state"),
-        F.timestamp_millis(F.lit(planned_ms)).alias("quarantined_at"),
+        F.when(dropped, "waived").otherwise("open").alias("state"),
+        planned_at.alias("quarantined_at"),
         F.lit(0).alias("attempts"),
-        *[F.lit(lifecycle.get(name)).cast(kind).alias(name) for name, kind in LIFECYCLE_COLUMNS.items()],
+        *[
+            F.when(dropped, closed.get(name)).otherwise(F.lit(lifecycle.get(name))).cast(kind).alias(name)
+            for name, kind in LIFECYCLE_COLUMNS.items()
+        ],
         F.lit(context.app_id).alias("_app_id"),
         F.lit(context.ref.version).alias("_checkpoint_version"),
         F.lit(context.ref.refresh).alias("_refresh"),

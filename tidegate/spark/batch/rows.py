@@ -11,7 +11,7 @@ from tidegate import identity, report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.spark.batch import groups, histories, quarantine, scopes, transform_errors
+from tidegate.spark.batch import groups, histories, quarantine, scopes, statistics, transform_errors
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
@@ -130,6 +130,7 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         LedgerImbalanceError: It drops or adds rows.
         TransformRefusedError: It raises on a larger share of the rows than declared.
         GateRefusedError: A critical expectation is below its ``mostly``.
+        BatchHeldError: A statistic breaks its rule.
         ContractRefusedError: The records have schema changes that a frozen contract refuses.
     """
     feed = _changed_rows(context, batch)
@@ -165,7 +166,7 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     context.persisted.append(assigned)
     prepared, expected_rows = _count(context, assigned, batch_id, before["_rows"], one_to_one)
     if verdict is not None:
-        if context.gate is not None and one_to_one:
+        if context.gate is not None and one_to_one and verdict.outcome != "dropped":
             context.gate.check_split(prepared.rules)
         _record_verdict(context, verdict)
     if schema_changes is not None:
@@ -360,12 +361,15 @@ def _flagged(
                 "with today's transform or schema. Undo the change for one run, then apply it again."
             )
         return decided, None
-    taken_out = context.work.take_out_decision(context, batch_id) is not None
-    if context.gate is None:
-        broken = F.array_union(F.array(F.lit(refusal.RULE)), "_broken") if taken_out else F.col("_broken")
-        return output.withColumn("_errors", broken), None
+    taken_out = context.work.decision(context, batch_id, "take") is not None
     # Not judged: deletes, which may have only their key, and rows that are broken or filtered.
     judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
+    measured = statistics.measure(context, output.where(judged), batch_id)
+    dropping = statistics.dropping(measured)
+    if context.gate is None or dropping:
+        of_batch = F.array(*map(F.lit, (refusal.RULE,) if taken_out else dropping)).cast("array<string>")
+        verdict = statistics.judged(context, None, measured, batch_id)
+        return output.withColumn("_errors", F.array_union(of_batch, "_broken")), verdict
     flagged = context.gate.flag(output, judged)
     errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
     decided = flagged.withColumn("_errors", errors).drop("_notes")
@@ -378,9 +382,9 @@ def _flagged(
     if taken_out:
         return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
-        _record_verdict(context, verdict)
+        _record_verdict(context, statistics.judged(context, verdict, measured, batch_id) or verdict)
         raise GateRefusedError(verdict)
-    return decided, verdict
+    return decided, statistics.judged(context, verdict, measured, batch_id)
 
 
 def _record_verdict(context: FlowContext, verdict: report.Verdict) -> None:

@@ -101,7 +101,7 @@ def part(context: FlowContext, records: DataFrame, transform: Transform, raised:
 
     numbered = records.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
     context.persisted.append(numbered)
-    if context.work.take_out_decision(context, batch_id) is not None:
+    if context.work.decision(context, batch_id, "take") is not None:
         return _parted(numbered, {}, remaining=refusal.RULE)
     search = _Search(context, numbered, transform)
     problem = search.run(raised)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
-    from tidegate.checkpoints.refusal import BatchDecision
+    from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.sinks import Transaction
@@ -35,6 +35,8 @@ class Work(ABC):
     """Whether a row that quarantine does not hold must pass, once the split was decided; if not, it breaks the rules of today."""
     compares: Literal["in_merge", "before", "never"] = "in_merge"
     """Whether rows are compared with newer rows of the table: by the MERGE where it can, by a query before it, or not."""
+    has_statistics = False
+    """Whether the flow's statistics are measured: what else is read again in bulk does not resemble batches of the stream."""
 
     @abstractmethod
     def app_id(self, ref: CheckpointRef) -> str:
@@ -56,8 +58,8 @@ class Work(ABC):
         """Whether nothing of the batch can have been read before, so that no table is searched for it."""
         return False
 
-    def take_out_decision(self, context: FlowContext, batch_id: int) -> BatchDecision | None:
-        """The decision that all rows of this batch go to quarantine; None when there is none."""
+    def decision(self, context: FlowContext, batch_id: int, action: Action | None = None) -> BatchDecision | None:
+        """A person's decision about this refused batch, or only one for this action; None when there is none."""
         return None
 
     def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
@@ -73,6 +75,8 @@ class Work(ABC):
 @dataclass(frozen=True)
 class Stream(Work):
     """The micro-batches of the flow's stream, into the live table."""
+
+    has_statistics = True
 
     def app_id(self, ref: CheckpointRef) -> str:
         """The checkpoint's own."""
@@ -94,14 +98,16 @@ class Stream(Work):
         """In the flow's first checkpoint: Spark's source log lists no file and no message twice."""
         return (context.ref.version, context.ref.refresh) == (1, 0)
 
-    def take_out_decision(self, context: FlowContext, batch_id: int) -> BatchDecision | None:
+    def decision(self, context: FlowContext, batch_id: int, action: Action | None = None) -> BatchDecision | None:
         """As a person decided after the batch was refused."""
-        return refusal.decision(context.layout, context.ref, batch_id)
+        return refusal.decision(context.layout, context.ref, batch_id, action)
 
 
 @dataclass(frozen=True)
 class Staged(Stream):
     """The micro-batches of a new checkpoint version or a full refresh, into the table that replaces the live one."""
+
+    has_statistics = False
 
     def target(self, context: FlowContext) -> Path:
         """The staging table of the checkpoint."""

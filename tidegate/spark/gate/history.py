@@ -22,7 +22,7 @@ _BULK = ("full_refresh", "reingest")
 def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | None) -> Iterator[dict[str, float]]:
     """The observed value of each rule, batch by batch, the newest first.
 
-    Refused batches are left out, because they do not show what is normal. So are backfills, and the batches with which a
+    Refused and dropped batches are left out, because they do not show what is normal. So are backfills, and the batches with which a
     full refresh or a reingest filled another checkpoint. If a batch was judged twice (after a crash between verdict and
     write), the last judgement counts.
 
@@ -40,14 +40,14 @@ def read(layout: Layout, pipeline: str, flow: str, judged: tuple[str, int] | Non
 
 
 def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str, Any]]:
-    """The flow's verdicts without refusals, the newest first."""
+    """The flow's verdicts without refused and dropped batches, the newest first."""
     bulk = ", ".join(f"'{mode}'" for mode in _BULK)
     # All names are validated, so none of them can end an SQL literal.
     return store.select(
         layout.ops(pipeline, "verdicts"),
         f"""
         SELECT app_id, batch_id, results FROM delta_table
-        WHERE flow = '{flow}' AND outcome <> 'refused' AND app_id NOT LIKE '%/{identity.WINDOW}'
+        WHERE flow = '{flow}' AND outcome NOT IN ('refused', 'dropped') AND app_id NOT LIKE '%/{identity.WINDOW}'
             AND (mode NOT IN ({bulk}) OR app_id = '{own}')
         ORDER BY recorded_at DESC LIMIT {MAX_VERDICTS}
         """,

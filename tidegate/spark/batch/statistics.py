@@ -1,0 +1,194 @@
+"""Statistics of a batch: measured before the write, compared with those of earlier batches, and what follows if a rule is not met."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+from tidegate import formatting
+from tidegate.errors import BatchHeldError, SpecError
+from tidegate.report import STATISTIC, ExpectationResult, Verdict
+from tidegate.spark.batch import ledger
+from tidegate.spark.driver.failures import value_error
+from tidegate.spark.gate.lake_context import LakeContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.spec import Statistic
+
+DROPPED = "dropped"
+"""The rule ``dropped(<statistic>)``, which every row of a dropped batch carries in quarantine."""
+
+
+def measure(context: FlowContext, rows: DataFrame, batch_id: int) -> tuple[ExpectationResult, ...]:
+    """The results of the flow's statistics for a batch of its stream; none for other work, and if a person took the batch out.
+
+    Args:
+        rows: The rows to which a suite would apply.
+
+    Raises:
+        SpecError: An expression or a rule cannot be evaluated.
+        BatchHeldError: A statistic that holds the batch is not met, and nobody accepted the batch. The verdict is recorded.
+    """
+    declared = context.flow.statistics
+    if not declared or not context.work.has_statistics or context.work.decision(context, batch_id, "take"):
+        return ()
+    values = _values(context, rows)
+    earlier_batches = LakeContext(context.layout, context.pipeline.name, context.flow.name)
+    earlier_batches.set_judged_batch(context.app_id, batch_id)
+    results = []
+    for statistic, value in zip(declared, values, strict=True):
+        earlier = earlier_batches.earlier_values(_rule(statistic), statistic.batches)
+        results.append(_result(statistic, value, earlier, met=_is_met(context, statistic, value, earlier)))
+    accepted = context.work.decision(context, batch_id, "accept")
+    if accepted is not None:
+        note = f"accepted by {accepted.by}: {accepted.reason}"
+        return tuple(
+            each if each.success else dataclasses.replace(each, severity="info", note=f"{each.note}; {note}")
+            for each in results
+        )
+    verdict = judged(context, None, tuple(results), batch_id)
+    if verdict is not None and verdict.refusing():
+        verdict = dataclasses.replace(verdict, outcome="refused")
+        ledger.record_verdict(context, verdict)
+        context.record_verdict(verdict)
+        fingerprint = context.resolved.statistics_fingerprint()
+        raise BatchHeldError(context.pipeline.name, verdict, statistics_fingerprint=fingerprint)
+    return tuple(results)
+
+
+def judged(
+    context: FlowContext, verdict: Verdict | None, results: tuple[ExpectationResult, ...], batch_id: int
+) -> Verdict | None:
+    """The verdict of the gate with these results, or one of them alone; None without any."""
+    if verdict is not None or not results:
+        return None if verdict is None else dataclasses.replace(verdict, results=(*results, *verdict.results))
+    return Verdict(
+        flow=context.flow.name,
+        batch_id=batch_id,
+        app_id=context.app_id,
+        suite="",
+        suite_fingerprint="",
+        code_fingerprint=context.resolved.code_fingerprint(),
+        outcome="dropped" if dropping(results) else "passed",
+        results=results,
+    )
+
+
+def dropping(results: Sequence[ExpectationResult]) -> tuple[str, ...]:
+    """The rules ``dropped(<statistic>)`` of statistics that drop the batch; empty for a batch that is not dropped."""
+    return tuple(
+        each.rule.replace(STATISTIC, DROPPED, 1) for each in results if each.severity == "warning" and not each.success
+    )
+
+
+def is_dropped(rules: Column) -> Column:
+    """Whether an entry's rules say that its batch was dropped."""
+    from pyspark.sql import functions as F
+
+    return F.exists(rules, lambda rule: rule.startswith(f"{DROPPED}("))
+
+
+def _rule(statistic: Statistic) -> str:
+    return f"{STATISTIC}({statistic.name})"
+
+
+def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
+    """The value of each statistic, from one scan of the rows."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BooleanType, NumericType
+
+    columns = []
+    for number, statistic in enumerate(context.flow.statistics):
+        where = _where(context, statistic)
+        try:
+            expression = F.expr(statistic.expression)
+            kind = rows.agg(expression.alias("value")).schema["value"].dataType
+        except AnalysisException as error:
+            # From None: Spark's text has the columns of the batch, and may quote literals.
+            raise SpecError(
+                f"{where}: its expression cannot be evaluated ({error.getCondition()}); write an aggregate of Spark SQL over columns "
+                "that the transform returns"
+            ) from None
+        if not isinstance(kind, NumericType | BooleanType):
+            raise SpecError(
+                f"{where}: its expression has the type {kind.simpleString()}; it must be a number or a boolean"
+            )
+        columns.append(expression.cast("double").alias(f"_{number}"))
+    try:
+        values = rows.agg(*columns).first()
+    except Exception as error:
+        if (raised := value_error(error)) is None:
+            raise
+        names = ", ".join(each.name for each in context.flow.statistics)
+        raise SpecError(
+            f"flow {context.flow.name!r}: a statistic ({names}) raises {raised} on a value of the batch; use a function that returns "
+            "NULL instead, as try_cast or try_divide"
+        ) from None
+    assert values is not None
+    return list(values)
+
+
+def _is_met(context: FlowContext, statistic: Statistic, value: float | None, earlier: Sequence[float]) -> bool:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BooleanType
+
+    known = {
+        "value": value,
+        "median": median(earlier) if earlier else None,
+        "mean": fmean(earlier) if earlier else None,
+    }
+    columns = [F.lit(number).cast("double").alias(name) for name, number in known.items()]
+    array = F.array(*map(F.lit, earlier)).cast("array<double>").alias("earlier")
+    where = _where(context, statistic)
+    try:
+        row = context.spark.sql("SELECT 1").select(*columns, array).select(F.expr(statistic.rule).alias("met"))
+        kind = row.schema["met"].dataType
+        met = row.collect()[0]["met"] if isinstance(kind, BooleanType) else None
+    except AnalysisException as error:
+        raise SpecError(
+            f"{where}: its rule {statistic.rule!r} cannot be evaluated ({error.getCondition()}); it may use value, median, mean and earlier"
+        ) from None
+    except Exception as error:
+        if (raised := value_error(error)) is None:
+            raise
+        raise SpecError(f"{where}: its rule {statistic.rule!r} raises {raised}") from None
+    if not isinstance(kind, BooleanType):
+        raise SpecError(
+            f"{where}: its rule {statistic.rule!r} has the type {kind.simpleString()}; it must be a condition"
+        )
+    return met is not False
+
+
+def _result(statistic: Statistic, value: float | None, earlier: Sequence[float], *, met: bool) -> ExpectationResult:
+    number = len(earlier)
+    compared = (
+        f"median {_number(median(earlier))} of {formatting.count(number, 'earlier batch', 'earlier batches')}"
+        if earlier
+        else "no earlier batch"
+    )
+    return ExpectationResult(
+        expectation=STATISTIC,
+        rule=_rule(statistic),
+        severity="critical" if statistic.otherwise == "hold" else "warning",
+        success=met,
+        observed=value,
+        note=f"{_number(value)} {'meets' if met else 'breaks'} {statistic.rule}; {compared}",
+        sentence=f"{statistic.expression}: {statistic.rule}, otherwise {statistic.otherwise}",
+    )
+
+
+def _where(context: FlowContext, statistic: Statistic) -> str:
+    return f"flow {context.flow.name!r}: statistic {statistic.name!r}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "NULL"
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"
