@@ -15,7 +15,7 @@ from pathlib import Path
 from tidegate import fingerprints, registry, transform_code
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +142,7 @@ def resolve(
         SpecError: A table has two writers, no flow writes a source, or a source is neither a bronze table nor keyed.
     """
     declared = {**(registry.declarations() if declared is None else declared), pipeline.name: pipeline}
+    _check_intervals(pipeline, declared)
     flows = tuple(_resolve_flow(pipeline, flow, project, declared) for flow in pipeline.flows)
     return ResolvedPipeline(pipeline=pipeline, flows=flows, declared=declared)
 
@@ -190,6 +191,20 @@ def _resolve_flow(
         error=error,
         declared=declared,
     )
+
+
+def _check_intervals(pipeline: Pipeline, declared: Mapping[str, Pipeline | TidegateError]) -> None:
+    """Check that the tables whose intervals a pipeline waits for have intervals; otherwise it would never run."""
+    if not isinstance(pipeline.schedule, AfterTables) or not pipeline.schedule.intervals:
+        return
+    for table in pipeline.schedule.tables:
+        writers = [each.writer_of(table) for each in declared.values() if isinstance(each, Pipeline)]
+        for writer in filter(None, writers):
+            if not isinstance(writer.source, FileSource) or writer.source.intervals is None:
+                raise SpecError(
+                    f"pipelines/{pipeline.name}.py: its schedule waits for intervals of {table!r}, but flow {writer.name!r}, which "
+                    "writes it, declares none: declare FileSource(…, intervals=Intervals(…)), or wait for its rows"
+                )
 
 
 def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: bool) -> Flow | None:

@@ -7,10 +7,12 @@ stored events) is tested in ``test_whole_runs.py`` and in ``tests/live``.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from airflow.sdk import AssetAlias
 from airflow.sdk.definitions.param import process_params
 from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from airflow.sdk.execution_time.context import OutletEventAccessors
@@ -57,7 +59,12 @@ class InProcessRun:
             self.message = failure.message
             return "up for retry" if failure.retry else "failed"
         for asset in task.outlets:
-            self.events.setdefault(asset.name, []).append(context["outlet_events"][asset].extra)
+            accessor = context["outlet_events"][asset]
+            if isinstance(asset, AssetAlias):
+                for event in accessor.asset_alias_events:
+                    self.events.setdefault(event.dest_asset_key.name, []).append(event.extra)
+            else:
+                self.events.setdefault(asset.name, []).append(accessor.extra)
         return state
 
     def xcom(self, task_id: str, key: str) -> Any:
@@ -104,6 +111,9 @@ class _Newest:
     def ascending(self, flag: bool) -> _Newest:
         assert not flag, "the newest come first"
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(SimpleNamespace(extra=extra) for extra in self.extras)
 
     def limit(self, number: int) -> list[Any]:
         return [SimpleNamespace(extra=extra) for extra in reversed(self.extras)][:number]

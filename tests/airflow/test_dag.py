@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from airflow.sdk import CronDataIntervalTimetable
+from airflow.sdk import Asset, AssetAlias, AssetAny, CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from pipelines.clickstream import pipeline as clickstream
@@ -14,10 +14,11 @@ from pipelines.flights import pipeline as flights
 from tidegate.airflow import build_dag
 from tidegate.airflow.alerts import build_alerts_dag
 from tidegate.airflow.approval import build_schema_approval
+from tidegate.airflow.dag import _schedule
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.airflow.retry import RETRIES, ReportRetryPolicy
 from tidegate.errors import SpecError
-from tidegate.spec import AfterTables, ChangeFeed, Flow, Gate, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Gate, Intervals, Pipeline, Table
 from tidegate.spec.pipeline import SHARED_DAGS, SHARED_TASKS
 
 pytestmark = pytest.mark.airflow
@@ -122,6 +123,28 @@ def test_a_pipeline_that_follows_tables_is_scheduled_by_any_of_their_assets() ->
         ]
     }
     assert "after new rows in `silver.clicks` or `gold.page_views`" in str(dag.doc_md)
+
+
+def test_a_pipeline_can_wait_for_complete_intervals() -> None:
+    bronze = flights.flow("bronze")
+    assert isinstance(bronze.source, FileSource)
+    days = Intervals("%Y-%m-%d", quiet_hours=6)
+    own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
+    measured = dataclasses.replace(flights, flows=(own, *flights.flows[1:]))
+    name = "bronze.flights intervals"
+    for task in (build_dag(measured).task_dict[each] for each in ("plan", "bronze")):
+        assert name in [asset.name for asset in task.inlets if isinstance(asset, Asset)]
+        assert name in [asset.name for asset in task.outlets if isinstance(asset, AssetAlias)]
+    assert all(isinstance(asset, Asset) for asset in build_dag(measured).task_dict["silver"].outlets)
+
+    schedule = AfterTables("bronze.clicks", intervals=True)
+    with pytest.raises(SpecError, match=r"flow 'bronze', which writes it, declares none"):
+        build_dag(dataclasses.replace(flights, schedule=schedule))
+    condition = _schedule(dataclasses.replace(flights, schedule=schedule))
+    assert isinstance(condition, AssetAny)
+    assert [asset.uri for asset in condition.objects if isinstance(asset, Asset)] == [
+        "x-tidegate://bronze/clicks/intervals"
+    ]
 
 
 def test_a_cleared_run_uses_the_current_declaration() -> None:

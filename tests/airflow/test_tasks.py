@@ -14,6 +14,7 @@ import pytest
 from pipelines.flights import pipeline
 from tests.airflow.in_process import EventsByAsset, InProcessRun
 from tests.airflow.lake import Lake
+from tests.spark_files import Checkpoint
 from tidegate.airflow.dag import build_dag
 from tidegate.checkpoints.checkpoint import write_sidecar
 from tidegate.errors import RequestError
@@ -22,7 +23,7 @@ from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.request import RunRequest
-from tidegate.spec import FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import FileSource, Flow, Gate, Intervals, KafkaSource, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -399,6 +400,38 @@ def test_an_event_counts_only_new_rows_and_is_sent_once(dag: Any, landed: Lake) 
         states.append(attempted(dag, landed, events, bronze="done" if rows else "idle").execute("bronze"))
     assert states == ["success", "success", "skipped"]
     assert [(event["rows"], event["delta_version"]) for event in events["bronze.flights"]] == [(10, 10), (20, 20)]
+
+
+def with_days(lake: Lake) -> tuple[Any, Path]:
+    """The DAG with days of files that are complete by a marker, and the folder in which one day has landed and is read."""
+    bronze = pipeline.flow("bronze")
+    assert isinstance(bronze.source, FileSource)
+    days = Intervals("%Y-%m-%d", marker="%Y-%m-%d.done")
+    own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
+    changed = dataclasses.replace(pipeline, flows=(own, *pipeline.flows[1:]))
+    folder = lake.layout.landing("flights")
+    files = [lake.land(f"flights/2013-01-0{day}.csv", "year,month,day\n2013,1,1\n") for day in (1, 2)]
+    checkpoint = Checkpoint(lake.layout.checkpoint("flights", "bronze", 1, 0))
+    checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
+    checkpoint.run(0, {"logOffset": 0})
+    return build_dag(changed), folder
+
+
+def test_each_complete_interval_has_one_event_also_without_new_rows(lake: Lake) -> None:
+    dag, folder = with_days(lake)
+    events: EventsByAsset = {}
+    name = "bronze.flights intervals"
+
+    (folder / "2013-01-01.done").touch()
+    assert attempted(dag, lake, events).execute("bronze") == "success"
+    assert attempted(dag, lake, events).execute("bronze") == "skipped", "a rerun sends no event again"
+    (folder / "2013-01-02.done").touch()
+    assert InProcessRun(dag, events=events).execute("plan") == "short circuit"
+    assert InProcessRun(dag, events=events).execute("plan") == "short circuit"
+
+    assert [event["interval"] for event in events[name]] == ["2013-01-01", "2013-01-02"]
+    assert events[name][0]["attempt"] == "a1"
+    assert list(events) == [name], "no row was written"
 
 
 def test_an_event_that_was_created_by_hand_is_ignored(dag: Any, landed: Lake) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from tests.airflow.lake import Lake
+from tests.spark_files import Checkpoint
+from tidegate.airflow import build_dag
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
+from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Intervals, Pipeline, Table
 
 pytestmark = pytest.mark.airflow
 
@@ -199,3 +202,33 @@ def test_a_crash_is_retried_and_the_lost_event_is_sent(
     assert runs.states(run) == ALL_SUCCESS | {"bronze": "skipped", "silver": "skipped"}
     (event,) = runs.events("gold.daily_delay")[before:]
     assert (event["rows"], event["delta_version"]) == (7, 2000)
+
+
+def test_a_complete_day_has_one_event_and_starts_the_pipeline_that_waits_for_it(runs: Any, layout: Layout) -> None:
+    days = Intervals("%Y-%m-%d", marker="%Y-%m-%d.done")
+    source = FileSource(path="tides", format="csv", schema="a INT", intervals=days)
+    tides = Pipeline(name="tides", flows=(Flow(name="bronze", source=source, target=Table("bronze.tides")),))
+    report = Flow(
+        name="silver", source=ChangeFeed("bronze.tides"), target=Table("silver.tides", keys=("a",), sequence_by=("a",))
+    )
+    waiting = build_dag(Pipeline(name="report", flows=(report,), schedule=AfterTables("bronze.tides", intervals=True)))
+    layout.open()
+    files = [layout.landing("tides") / f"2026-01-0{day}.csv" for day in (1, 2, 3)]
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_text("a\n1\n")
+    checkpoint = Checkpoint(layout.checkpoint("tides", "bronze", 1, 0))
+    checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
+    checkpoint.run(0, {"logOffset": 0})
+    for day in (1, 2):
+        (files[0].parent / f"2026-01-0{day}.done").touch()
+    waiting.test(mark_success_pattern=".*")
+    runs.activate(waiting)
+
+    states = [runs.start(build_dag(tides)).state for _ in range(2)]
+
+    assert states == ["success", "success"]
+    sent = runs.events("bronze.tides intervals")
+    assert [event["interval"] for event in sent] == ["2026-01-01", "2026-01-02"], "a rerun sends none again"
+    assert runs.events("bronze.tides") == [], "no row was written"
+    assert runs.is_due("report")

@@ -18,6 +18,7 @@ from tidegate.spec import (
     Flow,
     Formats,
     Gate,
+    Intervals,
     KafkaSource,
     Pipeline,
     Statistic,
@@ -32,6 +33,7 @@ def variant_of(declared: Any) -> Make:
     return lambda **fields: replace(declared, **fields)
 
 
+DAYS = Intervals("dt=%Y-%m-%d", marker="dt=%Y-%m-%d/_SUCCESS")
 ROWS = Statistic("rows", "count(*)", rule="value > 0")
 WINDOWS = TimeWindows(time="at", length="1 hour")
 
@@ -102,6 +104,12 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     *((variant_of(ROWS), name, ("", " ", None)) for name in ("expression", "rule")),
     (variant_of(ROWS), "otherwise", ("warn", None)),
     (variant_of(ROWS), "batches", (0, 1001, True, 1.5, None)),
+    (variant_of(FILES), "intervals", ("dt=%Y-%m-%d", 5)),
+    (variant_of(DAYS), "path", ("", "dt=%Y-%m", "%Y-%m-%d/%Y", "%Y%m%d%j", "/%Y-%m-%d", "%Y-%m-%d%", None)),
+    (variant_of(DAYS), "marker", ("", "_SUCCESS", "%Y%m%d%H", "../%Y%m%d", 5)),
+    (variant_of(replace(DAYS, marker="", manifest="%Y%m%d")), "manifest", ("_manifest", "/%Y%m%d", 5)),
+    (variant_of(replace(DAYS, marker="", files=1)), "files", (0, -1, True, 1.5, "1")),
+    (variant_of(replace(DAYS, marker="", quiet_hours=1)), "quiet_hours", (0, -1, True, "1", float("inf"))),
     (
         variant_of(FEED),
         "on",

@@ -16,7 +16,7 @@ from tidegate.spec import AfterTables
 
 def test_a_pipeline_can_follow_tables_of_other_pipelines() -> None:
     following = replace(TRIPS, schedule=AfterTables("silver.stations", "bronze.weather"))
-    assert to_plain(following)["schedule"] == {"tables": ("silver.stations", "bronze.weather")}
+    assert to_plain(following)["schedule"] == {"tables": ("silver.stations", "bronze.weather"), "intervals": False}
     assert fingerprint(to_plain(following)) != fingerprint(to_plain(TRIPS))
 
 

@@ -2,6 +2,9 @@
 
 The extra of an event holds the Delta version of the table. A flow's task sends an event when the table is past the version
 in the last event, so an event that was lost in a crash is sent by the next run.
+
+A bronze table whose source declares intervals has a second Asset: one event for each complete interval, with its name in the extra.
+The events that Airflow has say which were sent. They are sent through an alias, because a task sends only one event of an Asset itself.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow.sdk import Asset, Context
+import pendulum
+from airflow.sdk import Asset, AssetAlias, Context
 
 from tidegate.airflow.attempt import attempt_id
 from tidegate.layout import Layout
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import FileSource, Flow, Pipeline
+from tidegate.status import intervals
 
 
 def table_asset(table: str) -> Asset:
@@ -89,6 +94,47 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
     )
     rows = totals.column("rows")[0].as_py()
     return TableUpdate(int(rows), int(totals.column("version")[0].as_py()), ledger_id) if rows else None
+
+
+def has_intervals(flow: Flow) -> bool:
+    """Whether the flow's source declares intervals."""
+    return isinstance(flow.source, FileSource) and flow.source.intervals is not None
+
+
+def interval_asset(table: str) -> Asset:
+    """The Asset of the complete intervals of a table, ``<layer>.<table>``."""
+    return Asset(name=f"{table} intervals", uri=f"x-tidegate://{table.replace('.', '/')}/intervals", group="tidegate")
+
+
+def interval_alias(table: str) -> AssetAlias:
+    """The alias through which the events of `interval_asset` are sent."""
+    return AssetAlias(name=f"{table} intervals", group="tidegate")
+
+
+def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows: Iterable[Flow]) -> list[AssetAlias]:
+    """Attach an event for each complete interval of the flows' sources for which Airflow has none.
+
+    An interval that gets another file later is read, and has no second event.
+
+    Args:
+        context: The task's context; its inlets must contain the Assets, and its outlets the aliases.
+
+    Returns:
+        The aliases with an event.
+    """
+    attached = []
+    for flow in flows:
+        completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
+        if completeness is None or not completeness.complete:
+            continue
+        asset, alias = interval_asset(flow.target.name), interval_alias(flow.target.name)
+        sent = {(event.extra or {}).get("interval") for event in context["inlet_events"][asset]}
+        unsent = [name for name in completeness.complete if name not in sent]
+        for name in unsent:
+            context["outlet_events"][alias].add(asset, extra={"interval": name, "attempt": attempt_id(context)})
+        if unsent:
+            attached.append(alias)
+    return attached
 
 
 def _last_published_version(context: Context, asset: Asset, ledger_id: str) -> int:

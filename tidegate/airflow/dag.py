@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
 
 from tidegate import dates
-from tidegate.airflow.assets import table_asset
+from tidegate.airflow.assets import interval_asset, table_asset
 from tidegate.airflow.attempt import PLAN, RUN
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
@@ -91,7 +91,8 @@ def _schedule(pipeline: Pipeline) -> CronDataIntervalTimetable | AssetAny | None
     if pipeline.schedule is None:
         return None
     if isinstance(pipeline.schedule, AfterTables):
-        return AssetAny(*(table_asset(table) for table in pipeline.schedule.tables))
+        asset = interval_asset if pipeline.schedule.intervals else table_asset
+        return AssetAny(*map(asset, pipeline.schedule.tables))
     # A plain cron string would create data intervals of zero length.
     return CronDataIntervalTimetable(pipeline.schedule, timezone=pipeline.timezone)
 

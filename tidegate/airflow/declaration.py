@@ -39,8 +39,9 @@ def _schedule(pipeline: Pipeline) -> str:
     match pipeline.schedule:
         case None:
             return "by hand only"
-        case AfterTables(tables):
-            return f"after new rows in {' or '.join(f'`{table}`' for table in tables)}"
+        case AfterTables(tables, intervals):
+            what = "a complete interval of" if intervals else "new rows in"
+            return f"after {what} {' or '.join(f'`{table}`' for table in tables)}"
         case cron:
             return f"`{cron}` ({pipeline.timezone}), from {pipeline.start_date}"
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import time
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from airflow.sdk import BaseOperator, Context, SkipMixin
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow import approval, attempt, gauges
-from tidegate.airflow.assets import attach_updates, table_asset
+from tidegate.airflow.assets import (
+    attach_intervals,
+    attach_updates,
+    has_intervals,
+    interval_alias,
+    interval_asset,
+    table_asset,
+)
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
@@ -56,8 +64,8 @@ class PlanRun(BaseOperator, SkipMixin):
     """It holds errors, which cannot be copied."""
 
     def __init__(self, *, pipeline: ResolvedPipeline, **kwargs: Any) -> None:
-        assets = [table_asset(flow.target.name) for flow in pipeline.pipeline.flows]
-        super().__init__(inlets=assets, outlets=assets, **kwargs)
+        flows = pipeline.pipeline.flows
+        super().__init__(inlets=_inlets(flows), outlets=_outlets(flows), **kwargs)
         self._resolved = pipeline
         self._pipeline = pipeline.pipeline
 
@@ -74,8 +82,11 @@ class PlanRun(BaseOperator, SkipMixin):
         ti = context["ti"]
         ti.xcom_push(key=attempt.REASON_KEY, value=reason)
         if request is None:
-            self.outlets = attach_updates(context, attempt.layout(), self._pipeline, self._pipeline.flows)
-            for asset in self.outlets:
+            arguments = (context, attempt.layout(), self._pipeline, self._pipeline.flows)
+            updated = attach_updates(*arguments)
+            # An interval also becomes complete without new data: by a marker, or because nothing arrives any more.
+            self.outlets = [*updated, *attach_intervals(*arguments)]
+            for asset in updated:
                 self.log.info("Sent the missing Asset event for new rows in %s", asset.name)
             self.log.info("Checked for new data in %.2f s of CPU time", time.process_time() - started)
             self.log.info("%s", reason)
@@ -190,9 +201,8 @@ class ShowFlow(BaseOperator):
     operator_extra_links = (ReportsLink(),)
 
     def __init__(self, *, pipeline: Pipeline, flow: Flow, **kwargs: Any) -> None:
-        asset = table_asset(flow.target.name)
-        # The inlet is needed to read the Asset's last event.
-        super().__init__(inlets=[asset], outlets=[asset], **kwargs)
+        # The inlets are needed to read the last events.
+        super().__init__(inlets=_inlets([flow]), outlets=_outlets([flow]), **kwargs)
         self._pipeline = pipeline
         self._flow = flow
 
@@ -248,7 +258,8 @@ class ShowFlow(BaseOperator):
 
     def _finish(self, context: Context, report: FlowReport) -> None:
         # A flow that is done may have written no row, because all went to quarantine: then there is no event.
-        self.outlets = attach_updates(context, attempt.layout(), self._pipeline, [self._flow])
+        arguments = (context, attempt.layout(), self._pipeline, [self._flow])
+        self.outlets = [*attach_updates(*arguments), *attach_intervals(*arguments)]
         if not self.outlets and report.state == "idle":
             raise AirflowSkipException(". ".join([*report.notes, "There was nothing new."]))
         for line in log_lines(report):
@@ -271,3 +282,15 @@ class ShowFlow(BaseOperator):
             step = STATES[state_after(report)].next_step
             lines.append(f"Next: {step.format(pipeline=self._pipeline.name, flow=self._flow.name)}.")
         raise TaskFailure("\n".join([*lines, CLEARING_HINT]))
+
+
+def _inlets(flows: Sequence[Flow]) -> list[Asset]:
+    """The Assets whose earlier events a task reads that sends the events of these flows."""
+    tables = [table_asset(flow.target.name) for flow in flows]
+    return [*tables, *(interval_asset(flow.target.name) for flow in flows if has_intervals(flow))]
+
+
+def _outlets(flows: Sequence[Flow]) -> list[Asset | AssetAlias]:
+    """The Assets and aliases of which such a task may send events."""
+    tables = [table_asset(flow.target.name) for flow in flows]
+    return [*tables, *(interval_alias(flow.target.name) for flow in flows if has_intervals(flow))]

@@ -26,7 +26,7 @@ def status(
     """Show the status of every flow: state, checkpoint, last batch, lag, position, and open quarantine entries.
 
     Below the table is a line for each flow whose state needs an explanation, with the next step. `docs/reference/states.md`
-    lists the states.
+    lists the states. A line says which intervals of a source are complete, if it declares intervals; --json has all of them.
 
     Starts no JVM.
 
@@ -45,13 +45,16 @@ def status(
 
 
 def _print_details(statuses: list[FlowStatus]) -> None:
-    """A line for each state that the numbers do not explain, for open alerts, and for each exceeded threshold."""
+    """A line for each state that the numbers do not explain, for intervals, for open alerts, and for each exceeded threshold."""
     for each in statuses:
         status = each.status
         if not status.state.plain:
             # The flow that it waits for has a line of its own.
             text = status.text if status.name != "waits" else status.sentence
             console.echo(f"{each.label}: {text}", style=status.tone)
+        completeness = each.lag.completeness.summary() if each.lag is not None and each.lag.completeness else ""
+        if completeness and (status.state.plain or completeness not in status.text):
+            console.echo(f"{each.label}: {completeness}")
         if status.alerts:
             names = ", ".join(status.alerts)
             console.echo(f"{each.label}: open alerts: {names}; see `tidegate alerts {each.pipeline}`", style="bad")

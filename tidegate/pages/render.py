@@ -30,11 +30,15 @@ TONES: Mapping[str, Tone] = {
     "pending": "wait",
     "split": "wait",
     "dropped": "wait",
+    "complete": "good",
+    "not read": "wait",
+    "incomplete": "wait",
+    "missing": "bad",
     "refused": "bad",
     "failed": "bad",
     "crashed": "bad",
 }
-"""Outcome of a batch, or of a flow in a run, to CSS class, by default ``calm``; the states of flows have their own."""
+"""Outcome of a batch or of a flow in a run, or state of an interval, to CSS class, by default ``calm``. Flows have their own."""
 
 
 class Links(Protocol):

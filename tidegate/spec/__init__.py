@@ -14,6 +14,7 @@ from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
 from tidegate.spec.flow import Gate as Gate
 from tidegate.spec.formats import Formats as Formats
+from tidegate.spec.intervals import Intervals as Intervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
 from tidegate.spec.pipeline import Pipeline as Pipeline
 from tidegate.spec.schedule import AfterTables as AfterTables

@@ -22,9 +22,15 @@ class AfterTables:
 
     tables: tuple[str, ...]
     """Each as ``<layer>.<table>``."""
+    intervals: bool = False
+    """A run not for new rows, but for each complete interval of the files from which one of the tables was read. They are bronze
+    tables whose `FileSource` declares ``intervals``."""
 
-    def __init__(self, *tables: str) -> None:
+    def __init__(self, *tables: str, intervals: bool = False) -> None:
         object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "intervals", intervals)
+        if not isinstance(intervals, bool):
+            raise FieldError("AfterTables", "intervals", intervals, "True or False")
         if not tables:
             raise FieldError("AfterTables", "tables", tables, "one table or more, as in AfterTables('silver.flights')")
         for table in tables:

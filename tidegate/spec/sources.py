@@ -26,6 +26,7 @@ from tidegate.spec.checks import (
 )
 from tidegate.spec.dialect import RFC_4180, Dialect
 from tidegate.spec.formats import DEFAULT_FORMATS, Formats
+from tidegate.spec.intervals import Intervals
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
@@ -78,6 +79,8 @@ class FileSource:
     """Maximum number of files per micro-batch."""
     max_bytes_per_trigger: str = "1g"
     """Maximum bytes of files per micro-batch, as stored (compressed). A single larger file is read nevertheless."""
+    intervals: Intervals | None = None
+    """The days or hours that the files are parts of, and when one is complete. Files are read as they land nevertheless."""
 
     def __post_init__(self) -> None:
         check_folder(self, "path", self.path)
@@ -92,6 +95,8 @@ class FileSource:
         _check_contract(self, self.contract, self.schema)
         _check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
+        if self.intervals is not None and not isinstance(self.intervals, Intervals):
+            raise FieldError("FileSource", "intervals", self.intervals, "Intervals(…) or None")
         if not self.glob:
             object.__setattr__(self, "glob", _GLOBS[self.format])
 

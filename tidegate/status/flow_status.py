@@ -135,6 +135,7 @@ class FlowStatus:
             "last_committed_batch": self.last_committed,
             "last_committed_planned_at_ms": self.planned_ms,
             "lag": self.lag.to_json() if self.lag is not None else None,
+            "completeness": self.lag.completeness.to_json() if self.lag and self.lag.completeness else None,
             "quarantine": self._quarantine(),
             "error": describe_error(self.error) if self.error is not None else None,
         }

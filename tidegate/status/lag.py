@@ -22,7 +22,7 @@ from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.states import Facts, RefusedBy, status_of
-from tidegate.status import backlog, topic_backlog
+from tidegate.status import backlog, intervals, topic_backlog
 from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.backlog import Backlog
+    from tidegate.status.intervals import Completeness
 
 SMALL_BYTES = 64 * 1024 * 1024
 """A run with less to read than this is faster with C1-only compilation (docs/architecture.md, "Start-up")."""
@@ -96,6 +97,8 @@ class Lag:
     unknown."""
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
+    completeness: Completeness | None = None
+    """Of a source that declares intervals: which of them are complete."""
     error: TidegateError | None = None
     """Why the lag could not be measured; then the numbers are missing."""
 
@@ -121,9 +124,11 @@ class Lag:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-serializable dict."""
+        """A JSON-serializable dict, without the intervals, which may be many."""
         error = None if self.error is None else describe_error(self.error)
-        return dataclasses.asdict(dataclasses.replace(self, error=None)) | {"error": error}
+        values = dataclasses.asdict(dataclasses.replace(self, error=None, completeness=None)) | {"error": error}
+        del values["completeness"]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +214,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         claimed=claimed,
         undoing=undoing,
     )
+    completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
     remarks = _sentences(
+        completeness.summary() if completeness is not None else "",
         pending.skipped,
         _rewritten(pending.rewritten),
         _expiry_warning(layout, resolved, pending),
@@ -236,6 +243,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         reads=pending.summary,
         unfinished="" if refused is not None else left,
         remarks=remarks,
+        completeness=completeness,
         position=pending.position,
         first=state.last_committed is None,
         ahead=pending.ahead,

@@ -1,0 +1,203 @@
+"""Which days and hours of a file source are complete."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.project import append, quarantined
+from tests.status.sample_project import BRONZE, SILVER, SampleProject
+from tidegate.errors import SpecError
+from tidegate.resolution import resolve
+from tidegate.spec import AfterTables, FileSource, Flow, Intervals, Pipeline
+from tidegate.status import intervals
+from tidegate.status.intervals import Completeness
+
+NOW = datetime(2026, 1, 4, 12, tzinfo=UTC)
+DAYS = "dt=%Y-%m-%d"
+MARKED = Intervals(DAYS, marker=f"{DAYS}/_SUCCESS")
+
+
+def bronze(declared: Intervals) -> Flow:
+    assert isinstance(BRONZE.source, FileSource)
+    return replace(BRONZE, source=replace(BRONZE.source, intervals=declared))
+
+
+def land(project: SampleProject, *names: str, at: datetime = NOW) -> None:
+    for name in names:
+        path = project.landing / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a\n1\n")
+        os.utime(path, (at.timestamp(), at.timestamp()))
+
+
+def read_all(project: SampleProject) -> None:
+    """As a run of bronze does."""
+    files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in project.landing.rglob("*.csv")}
+    checkpoint = project.checkpoint("bronze")
+    checkpoint.list_files(0, files)
+    checkpoint.run(0, {"logOffset": 0})
+
+
+def completeness(project: SampleProject, declared: Intervals, now: datetime = NOW, zone: str = "UTC") -> Completeness:
+    flow = bronze(declared)
+    pipeline = Pipeline(name="trips", flows=(flow, SILVER), timezone=zone)
+    found = intervals.read(project.layout, pipeline, flow, now)
+    assert found is not None
+    return found
+
+
+def states(found: Completeness) -> dict[str, str]:
+    return {each.name: each.state + (f": {each.why}" if each.why else "") for each in found.intervals}
+
+
+def test_a_day_is_complete_when_its_marker_is_there_and_bronze_has_all_of_its_files(project: SampleProject) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-01/b.csv", "dt=2026-01-01/_SUCCESS", "dt=2026-01-02/a.csv")
+    read_all(project)
+    land(project, "dt=2026-01-04/a.csv", "dt=2026-01-04/_SUCCESS", "dt=2026-13-01/a.csv", "other.csv")
+
+    found = completeness(project, MARKED)
+
+    assert states(found) == {
+        "2026-01-01": "complete",
+        "2026-01-02": "incomplete: no _SUCCESS",
+        "2026-01-03": "missing",
+        "2026-01-04": "not read: 1 file to read",
+    }
+    assert found.complete == ("2026-01-01",)
+    assert found.summary() == (
+        "1 of 4 days complete, missing: 2026-01-03, incomplete: 2026-01-02 (no _SUCCESS), not read: 2026-01-04 (1 file to read), "
+        "2 files of no day"
+    )
+    assert found.to_json()["intervals"][2] == {"interval": "2026-01-03", "state": "missing", "files": 0, "why": None}
+
+
+def test_a_day_with_a_late_a_changed_or_a_quarantined_file_is_not_complete(project: SampleProject) -> None:
+    for day in (1, 2, 3):
+        land(project, f"dt=2026-01-0{day}/a.csv", f"dt=2026-01-0{day}/_SUCCESS")
+    read_all(project)
+    assert completeness(project, MARKED).complete == ("2026-01-01", "2026-01-02", "2026-01-03")
+
+    land(project, "dt=2026-01-01/late.csv")
+    land(project, "dt=2026-01-02/a.csv", at=datetime(2026, 1, 5, tzinfo=UTC))
+    refused = f"{project.landing}/dt=2026-01-03/a.csv@1"
+    append(
+        project.layout.quarantine("trips", "bronze"),
+        [{**quarantined(refused, ["unreadable"], {}, None), "level": "file"}],
+    )
+
+    assert states(completeness(project, MARKED)) == {
+        "2026-01-01": "not read: 1 file to read",
+        "2026-01-02": "not read: 1 file to read",
+        "2026-01-03": "not read: 1 file in quarantine",
+    }
+
+
+def test_an_empty_day_with_its_marker_is_complete(project: SampleProject) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-03/a.csv", *(f"dt=2026-01-0{day}/_SUCCESS" for day in (1, 2, 3)))
+    read_all(project)
+
+    assert states(completeness(project, MARKED))["2026-01-02"] == "complete"
+
+
+def test_a_manifest_names_the_files_of_a_day(project: SampleProject) -> None:
+    for day, names in (("01", "a.csv\nb.csv\n"), ("02", "a.csv\n\nc.csv"), ("04", "a.csv")):
+        land(project, f"2026/01/{day}/a.csv", f"2026/01/{day}/b.csv")
+        (project.landing / f"2026/01/{day}/_manifest").write_text(names)
+    land(project, "2026/01/05/a.csv")
+    (project.landing / "2026/01/03").mkdir()
+    (project.landing / "2026/01/03/_manifest").write_text("a.csv")
+    read_all(project)
+
+    found = completeness(project, Intervals("%Y/%m/%d", manifest="%Y/%m/%d/_manifest"))
+
+    assert states(found) == {
+        "2026-01-01": "complete",
+        "2026-01-02": "incomplete: 1 of 2 files of _manifest missing",
+        "2026-01-03": "incomplete: 1 of 1 file of _manifest missing",
+        "2026-01-04": "complete",
+        "2026-01-05": "incomplete: no _manifest",
+    }
+
+
+def test_an_hour_is_complete_with_its_number_of_files(project: SampleProject) -> None:
+    land(project, "2026010123_a.csv", "2026010123_b.csv", "2026010200_a.csv")
+    read_all(project)
+
+    found = completeness(project, Intervals("%Y%m%d%H", files=2))
+
+    assert states(found) == {"2026-01-01T23": "complete", "2026-01-02T00": "incomplete: 1 of 2 files"}
+    assert found.unit == "hour"
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour", "state"),
+    [
+        ("UTC", 1, "incomplete: quiet from 2026-01-02 02:00 UTC on"),
+        ("UTC", 2, "complete"),
+        ("America/New_York", 6, "incomplete: quiet from 2026-01-02 07:00 UTC on"),
+        ("America/New_York", 7, "complete"),
+    ],
+)
+def test_a_day_is_complete_when_nothing_has_arrived_for_some_hours_after_its_end(
+    project: SampleProject, zone: str, hour: int, state: str
+) -> None:
+    land(project, "dt=2026-01-01/a.csv", at=datetime(2026, 1, 1, 20, tzinfo=UTC))
+    read_all(project)
+    now = datetime(2026, 1, 2, hour, tzinfo=UTC)
+
+    assert states(completeness(project, Intervals(DAYS, quiet_hours=2), now, zone)) == {"2026-01-01": state}
+
+
+def test_a_late_file_begins_the_quiet_hours_again(project: SampleProject) -> None:
+    land(project, "dt=2026-01-01/a.csv", at=datetime(2026, 1, 4, 11, tzinfo=UTC))
+    read_all(project)
+
+    assert states(completeness(project, Intervals(DAYS, quiet_hours=2))) == {
+        "2026-01-01": "incomplete: quiet from 2026-01-04 13:00 UTC on"
+    }
+
+
+def test_a_plan_says_which_days_are_complete(project: SampleProject) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-01/_SUCCESS")
+    flow = bronze(MARKED)
+    pipeline = Pipeline(name="trips", flows=(flow,))
+
+    (reason,) = project.plan(pipeline=pipeline).reasons
+
+    assert reason == "bronze: 1 new file in trips; 0 of 1 day complete, not read: 2026-01-01 (1 file to read)"
+    measured = project.measure(flow, pipeline)
+    assert measured.completeness is not None
+    assert "completeness" not in measured.to_json(), "run reports would grow with each day"
+
+
+def test_one_file_of_a_wrong_year_does_not_add_millions_of_missing_days(
+    project: SampleProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intervals, "_MOST", 30)
+    land(project, "dt=0206-01-01/a.csv", "dt=2026-01-01/a.csv")
+
+    assert len(completeness(project, MARKED).intervals) == 31
+
+
+@pytest.mark.parametrize(("declared", "refused"), [(None, True), (MARKED, False)])
+def test_a_schedule_waits_only_for_intervals_that_are_declared(declared: Any, refused: bool) -> None:
+    assert isinstance(BRONZE.source, FileSource)
+    source = replace(BRONZE.source, intervals=declared)
+    trips = Pipeline(name="trips", flows=(replace(BRONZE, source=source),))
+    waiting = Pipeline(
+        name="report",
+        flows=(replace(SILVER, gate=None, transform=None),),
+        schedule=AfterTables("bronze.trips", intervals=True),
+    )
+    try:
+        resolve(waiting, Path(), declared={"trips": trips})
+    except SpecError as error:
+        assert refused and "its schedule waits for intervals of 'bronze.trips'" in error.message
+    else:
+        assert not refused
