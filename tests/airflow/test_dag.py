@@ -131,7 +131,7 @@ def test_a_pipeline_can_wait_for_complete_intervals() -> None:
     days = Intervals("%Y-%m-%d", quiet_hours=6)
     own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
     measured = dataclasses.replace(flights, flows=(own, *flights.flows[1:]))
-    name = "bronze.flights intervals"
+    name = "bronze.flights/intervals"
     for task in (build_dag(measured).task_dict[each] for each in ("plan", "bronze")):
         assert name in [asset.name for asset in task.inlets if isinstance(asset, Asset)]
         assert name in [asset.name for asset in task.outlets if isinstance(asset, AssetAlias)]

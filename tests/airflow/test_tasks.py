@@ -420,7 +420,7 @@ def with_days(lake: Lake) -> tuple[Any, Path]:
 def test_each_complete_interval_has_one_event_also_without_new_rows(lake: Lake) -> None:
     dag, folder = with_days(lake)
     events: EventsByAsset = {}
-    name = "bronze.flights intervals"
+    name = "bronze.flights/intervals"
 
     (folder / "2013-01-01.done").touch()
     assert attempted(dag, lake, events).execute("bronze") == "success"

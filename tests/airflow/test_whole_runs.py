@@ -228,7 +228,7 @@ def test_a_complete_day_has_one_event_and_starts_the_pipeline_that_waits_for_it(
     states = [runs.start(build_dag(tides)).state for _ in range(2)]
 
     assert states == ["success", "success"]
-    sent = runs.events("bronze.tides intervals")
+    sent = runs.events("bronze.tides/intervals")
     assert [event["interval"] for event in sent] == ["2026-01-01", "2026-01-02"], "a rerun sends none again"
     assert runs.events("bronze.tides") == [], "no row was written"
     assert runs.is_due("report")

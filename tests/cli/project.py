@@ -32,8 +32,8 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 
 DECLARATION = '''"""A declaration of a test."""
 
-from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, KafkaSource
-from tidegate.spec import Pipeline, RewriteLimits, Table, Thresholds, TimeWindows
+from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, Intervals
+from tidegate.spec import KafkaSource, Pipeline, RewriteLimits, Statistic, Table, Thresholds, TimeWindows
 
 pipeline = {pipeline!r}
 '''

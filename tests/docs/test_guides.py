@@ -26,6 +26,7 @@ NIGHTLY = (
     "windows-and-sessions.md",
     "change-data-capture.md",
     "inspect-batches.md",
+    "complete-intervals.md",
 )
 """Run nightly, because each starts several Spark applications. Per merge, tests of the same modules run."""
 RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", "backfill.md", *NIGHTLY)]

@@ -47,13 +47,13 @@ def read_all(project: SampleProject) -> None:
 def completeness(project: SampleProject, declared: Intervals, now: datetime = NOW, zone: str = "UTC") -> Completeness:
     flow = bronze(declared)
     pipeline = Pipeline(name="trips", flows=(flow, SILVER), timezone=zone)
-    found = intervals.read(project.layout, pipeline, flow, now)
-    assert found is not None
-    return found
+    result = intervals.read(project.layout, pipeline, flow, now)
+    assert result is not None
+    return result
 
 
-def states(found: Completeness) -> dict[str, str]:
-    return {each.name: each.state + (f": {each.why}" if each.why else "") for each in found.intervals}
+def states(result: Completeness) -> dict[str, str]:
+    return {each.name: each.state + (f": {each.why}" if each.why else "") for each in result.intervals}
 
 
 def test_a_day_is_complete_when_its_marker_is_there_and_bronze_has_all_of_its_files(project: SampleProject) -> None:
@@ -61,20 +61,20 @@ def test_a_day_is_complete_when_its_marker_is_there_and_bronze_has_all_of_its_fi
     read_all(project)
     land(project, "dt=2026-01-04/a.csv", "dt=2026-01-04/_SUCCESS", "dt=2026-13-01/a.csv", "other.csv")
 
-    found = completeness(project, MARKED)
+    result = completeness(project, MARKED)
 
-    assert states(found) == {
+    assert states(result) == {
         "2026-01-01": "complete",
         "2026-01-02": "incomplete: no _SUCCESS",
         "2026-01-03": "missing",
         "2026-01-04": "not read: 1 file to read",
     }
-    assert found.complete == ("2026-01-01",)
-    assert found.summary() == (
+    assert result.complete == ("2026-01-01",)
+    assert result.summary() == (
         "1 of 4 days complete, missing: 2026-01-03, incomplete: 2026-01-02 (no _SUCCESS), not read: 2026-01-04 (1 file to read), "
         "2 files of no day"
     )
-    assert found.to_json()["intervals"][2] == {"interval": "2026-01-03", "state": "missing", "files": 0, "why": None}
+    assert result.to_json()["intervals"][2] == {"interval": "2026-01-03", "state": "missing", "files": 0, "why": None}
 
 
 def test_a_day_with_a_late_a_changed_or_a_quarantined_file_is_not_complete(project: SampleProject) -> None:
@@ -114,9 +114,9 @@ def test_a_manifest_names_the_files_of_a_day(project: SampleProject) -> None:
     (project.landing / "2026/01/03/_manifest").write_text("a.csv")
     read_all(project)
 
-    found = completeness(project, Intervals("%Y/%m/%d", manifest="%Y/%m/%d/_manifest"))
+    result = completeness(project, Intervals("%Y/%m/%d", manifest="%Y/%m/%d/_manifest"))
 
-    assert states(found) == {
+    assert states(result) == {
         "2026-01-01": "complete",
         "2026-01-02": "incomplete: 1 of 2 files of _manifest missing",
         "2026-01-03": "incomplete: 1 of 1 file of _manifest missing",
@@ -129,10 +129,10 @@ def test_an_hour_is_complete_with_its_number_of_files(project: SampleProject) ->
     land(project, "2026010123_a.csv", "2026010123_b.csv", "2026010200_a.csv")
     read_all(project)
 
-    found = completeness(project, Intervals("%Y%m%d%H", files=2))
+    result = completeness(project, Intervals("%Y%m%d%H", files=2))
 
-    assert states(found) == {"2026-01-01T23": "complete", "2026-01-02T00": "incomplete: 1 of 2 files"}
-    assert found.unit == "hour"
+    assert states(result) == {"2026-01-01T23": "complete", "2026-01-02T00": "incomplete: 1 of 2 files"}
+    assert result.unit == "hour"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -40,7 +41,7 @@ from tidegate.ops import alert_history
 from tidegate.pages import render, site
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
-from tidegate.spec import Pipeline
+from tidegate.spec import FileSource, Intervals, Pipeline
 from tidegate.states import STATES, Status
 from tidegate.status import evaluation, flow_status, status_cache
 from tidegate.status import lag as lag_module
@@ -567,3 +568,34 @@ def test_the_page_of_a_run_says_that_an_attempt_with_a_lease_is_running(project:
 
 def views_of_run(project: Project, run_id: str) -> dict[str, Any]:
     return Views(project.environment).run("orders", run_id)
+
+
+def test_every_surface_says_which_days_are_complete(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    bronze = ORDERS.flow("bronze")
+    assert isinstance(bronze.source, FileSource)
+    days = Intervals("%Y-%m-%d", marker="%Y-%m-%d.done")
+    own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
+    declared = project.declare(dataclasses.replace(ORDERS, flows=(own, *ORDERS.flows[1:])))
+    read = [project.land(f"2026-01-0{day}.csv", "order_id,amount\nA-1,1.0\n") for day in (1, 3)]
+    project.checkpoint(declared, own).listed(0, *read).plan(0, {"logOffset": 0}).commit(0)
+    (read[0].parent / "2026-01-01.done").touch()
+    summary = "1 of 3 days complete, missing: 2026-01-02, incomplete: 2026-01-03 (no 2026-01-03.done)"
+
+    printed = command(cli_status.status, capsys, name="orders", as_json=False, timeout=TIMEOUT_SECONDS)
+    assert f"orders/bronze: {summary}\n" in printed
+    printed = command(cli_lag.lag, capsys, name="orders", as_json=False, timeout=TIMEOUT_SECONDS)
+    assert f"nothing new in orders; {summary}" in printed
+    printed = command(cli_status.status, capsys, name="orders", as_json=True, timeout=TIMEOUT_SECONDS)
+    intervals = json.loads(printed)["flows"][0]["completeness"]["intervals"]
+    assert [(each["interval"], each["state"]) for each in intervals] == [
+        ("2026-01-01", "complete"),
+        ("2026-01-02", "missing"),
+        ("2026-01-03", "incomplete"),
+    ]
+
+    shown = page("flow.html", **Views(project.environment).flow("orders", "bronze", 1))
+
+    assert summary in shown
+    assert "1 of 3 days are complete." in shown
+    assert re.search("2026-01-03 incomplete 1 no 2026-01-03.done 2026-01-02 missing 0 . 2026-01-01 complete 1 ", shown)
+    assert "Intervals" not in page("flow.html", **Views(project.environment).flow("orders", "silver", 1))

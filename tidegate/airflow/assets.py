@@ -103,12 +103,12 @@ def has_intervals(flow: Flow) -> bool:
 
 def interval_asset(table: str) -> Asset:
     """The Asset of the complete intervals of a table, ``<layer>.<table>``."""
-    return Asset(name=f"{table} intervals", uri=f"x-tidegate://{table.replace('.', '/')}/intervals", group="tidegate")
+    return Asset(name=f"{table}/intervals", uri=f"x-tidegate://{table.replace('.', '/')}/intervals", group="tidegate")
 
 
 def interval_alias(table: str) -> AssetAlias:
     """The alias through which the events of `interval_asset` are sent."""
-    return AssetAlias(name=f"{table} intervals", group="tidegate")
+    return AssetAlias(name=f"{table}/intervals", group="tidegate")
 
 
 def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows: Iterable[Flow]) -> list[AssetAlias]:

@@ -103,8 +103,8 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     outside = _Bronze.read(layout, pipeline, flow)
     landed, others = _by_interval(folder, source, pipeline.timezone)
     declared = _Declared(folder=folder, intervals=source.intervals, now=pendulum.instance(now))
-    found = tuple(_interval(declared, start, landed.get(start, ()), outside) for start in _range(declared, landed))
-    return Completeness(unit=source.intervals.unit, intervals=found, other_files=others)
+    statuses = tuple(_interval(declared, start, landed.get(start, ()), outside) for start in _range(declared, landed))
+    return Completeness(unit=source.intervals.unit, intervals=statuses, other_files=others)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +158,8 @@ def _by_interval(
     pattern, others = source.intervals.pattern, 0
     landed: dict[pendulum.DateTime, list[LandedFile]] = {}
     for file in files.list_files(folder, source.glob).files:
-        found = pattern.search(file.path.removeprefix(f"{folder}/"))
-        start = None if found is None else _start(found.groupdict(), timezone)
+        match = pattern.search(file.path.removeprefix(f"{folder}/"))
+        start = None if match is None else _start(match.groupdict(), timezone)
         if start is None:
             others += 1
         else:
