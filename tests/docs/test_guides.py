@@ -122,9 +122,9 @@ SHOWS_VALUES = ("tidegate quarantine show", "tidegate query", "python")
 
 def pipelines_run(layout: Layout) -> list[str]:
     """The pipelines that have a ledger: `orders`, except in a guide that declares its own."""
-    found = sorted(path.parent.name for path in layout.lake.glob("_ops/*/ledger"))
-    assert found, "the guide ran no pipeline"
-    return found
+    names = sorted(path.parent.name for path in layout.lake.glob("_ops/*/ledger"))
+    assert names, "the guide ran no pipeline"
+    return names
 
 
 def check_no_value_leaves_the_tables(layout: Layout, results: Iterable[StepResult]) -> None:

@@ -109,7 +109,10 @@ class ChangeRecords:
             raise FieldError(owner, "schema", columns[self.operation].type, f"STRING for {self.operation!r}")
         if self.has_envelope and kind != "json" and owner != "KafkaSource":
             raise FieldError(
-                owner, "changes", "an envelope", f"records without one for {kind} files; JSON and topics may have one"
+                owner,
+                "changes",
+                "an envelope",
+                f"records without envelope for files of format {kind}; JSON and topics may have one",
             )
 
 

@@ -217,14 +217,6 @@ def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkS
 
     assert not swap.rekeyed(context)
 
-    assert [
-        swap._version_of(app_id) for app_id in ("orders/silver/v12/3", "orders/silver/replay", "a/b/v1/0/window")
-    ] == [
-        12,
-        None,
-        None,
-    ]
-
 
 def position(context: FlowContext, batch_id: int, version: int, *, of_snapshot: bool = False) -> None:
     offset = {"reservoirId": "t", "reservoirVersion": version, "index": -1, "isStartingVersion": of_snapshot}
