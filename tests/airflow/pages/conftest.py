@@ -33,7 +33,7 @@ Client = Callable[..., "TestClient"]
 
 def variables(folder: Path) -> dict[str, str]:
     """The environment variables of a deployment with an empty landing zone."""
-    for source in ("flights",):
+    for source in ("flights", "weather", "airlines"):
         (folder / "landing" / source).mkdir(parents=True)
     return {
         "TIDEGATE_LAKE": str(folder / "lake"),
