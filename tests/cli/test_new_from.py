@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pyarrow
-import pyarrow.parquet
-import pytest
 
 from tests.cli.project import Project
 from tests.cli.test_new import ROOT
@@ -72,60 +66,6 @@ def test_a_file_in_the_landing_zone_stays_there_and_folders_of_partitions_are_le
     assert project.run("plan", "shop", "--json").json["flows"][0]["has_work"] is True
 
 
-def test_json_lines_have_nested_types(project: Project, tmp_path: Path) -> None:
-    lines = [{"id": "a", "who": {"age": 3}, "tags": ["x"]}, {"id": "b", "who": None, "tags": []}]
-    text = "".join(f"{json.dumps(line)}\n" for line in lines)
-    assert project.run("new", "shop", "--from", sample(tmp_path, "x.jsonl", text)).code == 0
-    declared = declaration(project)
-    assert 'format="json",' in declared
-    assert "id STRING NOT NULL,\n    who STRUCT<age: INT>,\n    tags ARRAY<STRING>\n" in declared
-    assert 'keys=("id",),\n                sequence_by=("landed_at",),' in declared
-
-
-def test_a_parquet_file_has_its_own_types(project: Project, tmp_path: Path) -> None:
-    table = pyarrow.table({"id": [1, 2], "amount": pyarrow.array([1, 2], pyarrow.decimal128(9, 2))})
-    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    result = project.run("new", "shop", "--from", str(tmp_path / "x.parquet"))
-    assert result.code == 0, result.err
-    assert "id BIGINT NOT NULL,\n    amount DECIMAL(9,2)\n" in declaration(project)
-
-
-def test_a_compressed_file_with_tabs_and_no_header_is_read(project: Project, tmp_path: Path) -> None:
-    text = "1\t2026-01-01\tx\n2\t2026-01-02\tx\n"
-    result = project.run("new", "shop", "--from", sample(tmp_path, "x.tsv.gz", gzip.compress(text.encode())))
-    assert result.code == 0, result.err
-    declared = declaration(project)
-    assert 'dialect=Dialect(separator="\\t", header=False),' in declared
-    assert 'glob="*.tsv.gz",' in declared
-    assert "column_1 INT NOT NULL,\n    column_2 DATE,\n    column_3 STRING\n" in declared
-
-
-def test_without_a_key_every_record_is_kept(project: Project, tmp_path: Path) -> None:
-    result = project.run("new", "shop", "--from", sample(tmp_path, "x.csv", "a,b\n1,x\n1,x\n"))
-    assert "no key: no field or pair of fields is different in all records, so silver keeps every record" in result.out
-    assert "keys=" not in declaration(project)
-    assert project.run("plan", "shop").code == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("x.csv", "", "cannot be read"),
-        ("x.csv", "a,b\n", "no record"),
-        ("x.json", "[1, 2]\n", "no record"),
-        ("x.parquet", "no", "cannot be read as parquet (corrupt_file)"),
-        ("x.csv", "A b,c-d\nx,y\nz,w\n", "no field of the sample has a name that a schema can have"),
-        ("x.csv", "aB,a_b\nx,y\nz,w\n", "would both be the column a_b"),
-    ],
-)
-def test_a_sample_without_a_meaning_is_refused(
-    project: Project, tmp_path: Path, name: str, content: str, words: str
-) -> None:
-    result = project.run("new", "shop", "--from", sample(tmp_path, name, content))
-    assert (result.code, words in result.err) == (64, True), result.err
-    assert not (project.folder / "pipelines" / "shop.py").exists()
-
-
 def test_options_that_do_not_fit_are_refused(project: Project, tmp_path: Path) -> None:
     missing = project.run("new", "shop", "--from", str(tmp_path / "x.csv"))
     assert (missing.code, "there is no such file" in missing.err) == (64, True), missing.err
@@ -133,6 +73,14 @@ def test_options_that_do_not_fit_are_refused(project: Project, tmp_path: Path) -
     assert (both.code, "exclude each other" in both.err) == (64, True), both.err
     away = project.run("new", "shop", "--topic", "clicks")
     assert away.code == 75, "no broker answers"
+
+
+def test_a_refused_sample_writes_nothing_and_ends_with_the_code_for_wrong_usage(
+    project: Project, tmp_path: Path
+) -> None:
+    result = project.run("new", "shop", "--from", sample(tmp_path, "x.csv", ""))
+    assert (result.code, "it is empty" in result.err) == (64, True), result.err
+    assert not (project.folder / "pipelines" / "shop.py").exists()
 
 
 def test_drafted_files_pass_ruff(project: Project, tmp_path: Path) -> None:

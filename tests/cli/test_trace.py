@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,28 +14,27 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
+from tidegate import resolution
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.ops import query
 from tidegate.report import BatchRecord
-from tidegate.spec import ChangeFeed, Flow, Pipeline, Table, TimeWindows
-
-UNKNOWN = [
-    (["silver.orders", "--key", "order_id=A-7"], "no quarantine entry of flow orders/silver mentions it"),
-    (["silver.orders", "--key", "id=1"], "has no column 'id'; it has: order_id, amount"),
-    (["silver.orders", "--key", "amount=x"], "Cannot cast string 'x'"),
-    (["silver.nothing", "--key", "id=1"], "no flow writes a table 'silver.nothing'"),
-    (["gold.orders", "--key", "day=2026-01-01"], "`tidegate run orders` creates it"),
-    (["silver.orders"], "name either a row"),
-    (["--file", "orders/1.csv"], "--file and --line need each other"),
-    (["--file", "orders/1.csv", "--line", "1"], "the line is the header, blank, or after the end"),
-    (["--file", "orders/2.csv", "--line", "1"], "the file does not exist"),
-    (["--file", "/other/2.csv", "--line", "1"], "no declared flow reads /other/2.csv"),
-    (["--offset", "clicks"], "is not TOPIC/PARTITION/OFFSET"),
-    (["--offset", "clicks/0/1"], "no declared flow reads topic 'clicks'"),
-]
+from tidegate.spec import Pipeline
+from tidegate.trace.lineage import Lineage
+from tidegate.trace.records import Record, find
+from tidegate.trace.step import Step
 
 
-@pytest.fixture
-def lake(project: Project) -> Project:
+@pytest.fixture(scope="module", autouse=True)
+def _shared_database() -> Iterator[None]:
+    with query.shared():
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Two records of a file, one with a line break, of which silver has the first and quarantine the second."""
+    project = Project.make(tmp_path_factory.mktemp("trace") / "project")
     pipeline = project.declare(orders())
     path = project.land("1.csv", 'order_id,amount\nA-1,5\nA-2,"1\n2"\n')
     rows = [record(path, 2, "A-1,5"), record(path, 3, 'A-2,"1\n2"')]
@@ -44,6 +45,26 @@ def lake(project: Project) -> Project:
     entry = quarantined(rows[1]["_row_id"], ["wrong_type(amount)"], source, 'A-2,"1\n2"')
     append(project.layout.quarantine("orders", "silver"), [{**entry, "_app_id": "orders/silver/v1/0"}])
     return project
+
+
+@pytest.fixture
+def lake(made: Project, tmp_path: Path) -> Project:
+    """A copy that a test may change; the records are those of the first one's files."""
+    project = Project(tmp_path / "project", made.kafka)
+    shutil.copytree(made.folder, project.folder)
+    return project
+
+
+def lineage(layout: Layout) -> Lineage:
+    return Lineage(layout=layout, pipelines={"orders": resolution.resolve(orders(), layout.lake, {})})
+
+
+def follow(layout: Layout, file: str | None = None, line: int | None = None, offset: str | None = None) -> Step:
+    """What became of a record, as ``--file``, ``--line`` and ``--offset`` name it."""
+    chosen = Record.of(layout, file, line, offset)
+    assert chosen is not None
+    (step,) = find(lineage(layout), chosen)
+    return step
 
 
 def record(path: Path, line: int, text: str) -> dict[str, Any]:
@@ -77,8 +98,8 @@ def write(project: Project, pipeline: Pipeline, flow: str, rows: list[dict[str, 
     project.record(pipeline, line, requested_by="ada")
 
 
-def test_a_row_is_printed_with_its_batches_and_its_record(lake: Project) -> None:
-    result = lake.run("trace", "silver.orders", "--key", "order_id=A-1")
+def test_a_row_is_printed_with_its_batches_and_its_record(made: Project) -> None:
+    result = made.run("trace", "silver.orders", "--key", "order_id=A-1")
     assert result.code == 0, result.err
     lines = [line.strip() for line in result.out.splitlines()]
     assert lines[0] == "silver.orders  order_id=A-1  present"
@@ -88,47 +109,81 @@ def test_a_row_is_printed_with_its_batches_and_its_record(lake: Project) -> None
     assert result.row("row ", "line=A-1,5")
 
 
-def test_a_record_is_printed_with_what_became_of_it(lake: Project) -> None:
-    result = lake.run("trace", "--file", "orders/1.csv", "--line", "3")
+def test_a_record_is_printed_with_what_became_of_it(made: Project) -> None:
+    result = made.run("trace", "--file", "orders/1.csv", "--line", "3")
     assert result.code == 0, result.err
     assert result.row("silver.orders", "quarantined").strip() == "silver.orders  quarantined"
     assert result.row("quarantined at").endswith("for wrong_type(amount): open")
 
 
-def test_a_line_inside_a_record_is_that_record(lake: Project) -> None:
-    result = lake.run("trace", "--file", str(lake.folder / "landing/orders/1.csv"), "--line", "4", "--json")
+def test_a_line_inside_a_record_is_that_record(made: Project) -> None:
+    result = made.run("trace", "--file", str(made.folder / "landing/orders/1.csv"), "--line", "4", "--json")
     (step,) = result.json["steps"]
     assert (step["key"]["_line_number"], step["row"]["line"]) == (3, 'A-2,"1\n2"')
     assert [entry["rules"] for entry in step["next"][0]["entries"]] == [["wrong_type(amount)"]]
 
 
-def test_what_cannot_be_followed_is_an_error_that_names_the_cause(lake: Project) -> None:
-    for arguments, words in UNKNOWN:
-        result = lake.run("trace", *arguments)
-        assert (result.code, words in result.err) == (64, True), (arguments, result.err)
+@pytest.mark.parametrize(
+    ("table", "key", "words"),
+    [
+        ("silver.orders", {"order_id": "A-7"}, "no quarantine entry of flow orders/silver mentions it"),
+        ("silver.orders", {"id": "1"}, "has no column 'id'; it has: order_id, amount"),
+        ("silver.orders", {"amount": "x"}, "Cannot cast string 'x'"),
+        ("silver.nothing", {"id": "1"}, "no flow writes a table 'silver.nothing'"),
+        ("gold.orders", {"day": "2026-01-01"}, "`tidegate run orders` creates it"),
+    ],
+)
+def test_a_row_that_cannot_be_followed_is_an_error_that_names_the_cause(
+    made: Project, table: str, key: dict[str, str | None], words: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        lineage(made.layout).up(table, key)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "offset", "words"),
+    [
+        ("orders/1.csv", None, None, "--file and --line need each other"),
+        ("orders/1.csv", 1, None, "the line is the header, blank, or after the end"),
+        ("orders/2.csv", 1, None, "the file does not exist"),
+        ("/other/2.csv", 1, None, "no declared flow reads /other/2.csv"),
+        (None, None, "clicks", "is not TOPIC/PARTITION/OFFSET"),
+        (None, None, "clicks/0/1", "no declared flow reads topic 'clicks'"),
+        (None, None, f"clicks/0/{2**63}", "is not TOPIC/PARTITION/OFFSET"),
+    ],
+)
+def test_a_record_that_cannot_be_followed_is_an_error_that_names_the_cause(
+    made: Project, file: str | None, line: int | None, offset: str | None, words: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        follow(made.layout, file, line, offset)
+    assert words in caught.value.message
+
+
+def test_a_request_without_a_row_and_a_record_ends_with_the_code_for_wrong_usage(made: Project) -> None:
+    result = made.run("trace", "silver.orders")
+    assert (result.code, "name either a row" in result.err) == (64, True), result.err
+
+
+def test_a_path_with_dots_is_the_file(made: Project) -> None:
+    assert follow(made.layout, f"{made.folder}/pipelines/../landing/orders/1.csv", 2).state == "present"
 
 
 def test_a_file_that_is_not_read_yet_or_in_quarantine_is_said(lake: Project) -> None:
     lake.land("2.csv", "order_id,amount\nA-3,1\n")
-    assert "the file is not read yet" in lake.run("trace", "--file", "orders/2.csv", "--line", "2").err
+    with pytest.raises(RequestError, match="the file is not read yet"):
+        follow(lake.layout, "orders/2.csv", 2)
     whole = quarantined(f"{lake.folder}/landing/orders/2.csv@1", ["not_utf8"], {}, "")
     append(lake.layout.quarantine("orders", "bronze"), [{**whole, "level": "file"}])
-    result = lake.run("trace", "--file", "orders/2.csv", "--line", "2")
-    assert "in quarantine as a whole for not_utf8 (open)" in result.err
+    with pytest.raises(RequestError, match=r"in quarantine as a whole for not_utf8 \(open\)"):
+        follow(lake.layout, "orders/2.csv", 2)
 
 
-def test_a_key_of_a_quarantined_record_is_found_by_its_text(lake: Project) -> None:
-    result = lake.run("trace", "silver.orders", "--key", "order_id=A-2")
-    assert result.code == 0, result.err
-    assert result.out.startswith("silver.orders  order_id=A-2  quarantined\n")
-    assert "these quarantine entries have the same text somewhere in their record" in result.out
-
-
-def test_a_record_that_makes_no_version_of_a_history_is_unchanged(lake: Project) -> None:
-    row = {"order_id": "A-3", "_deleted": True, "_change": "unchanged", "_row_id": "a#1", "_batch_id": 0}
-    path = lake.layout.table("silver.orders")
-    write_deltalake(str(path), pyarrow.Table.from_pylist([row]), mode="append", schema_mode="merge")
-    assert lake.run("trace", "silver.orders", "--key", "order_id=A-3").row("A-3", "unchanged")
+def test_a_key_of_a_quarantined_record_is_found_by_its_text(made: Project) -> None:
+    (step,) = lineage(made.layout).up("silver.orders", {"order_id": "A-2"})
+    assert (step.state, len(step.entries)) == ("quarantined", 1)
+    assert step.notes == ("these quarantine entries have the same text somewhere in their record",)
 
 
 def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: Project) -> None:
@@ -136,10 +191,10 @@ def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: 
     write(lake, pipeline, "bronze", [record(lake.folder / "landing/orders/2.csv", 2, "A-1,0")], batch_id=1)
     checkpoint = lake.checkpoint(pipeline, pipeline.flow("silver"))
     checkpoint.plan(0, offset(1)).commit(0)
-    arguments = ("trace", "--file", "orders/2.csv", "--line", "2")
-    assert (
-        lake.run(*arguments).row("note ", "has not read").strip() == "note     orders/silver has not read version 1 yet"
-    )
+    (silver,) = follow(lake.layout, "orders/2.csv", 2).next
+    assert (silver.state, silver.notes[0]) == ("not there", "orders/silver has not read version 1 yet")
+    assert silver.notes[1].startswith("silver.orders has order_id=A-1, as this record, of ")
+    assert silver.notes[1].endswith("/1.csv@1000#2")
 
     checkpoint.plan(1, offset(2)).commit(1)
     of_batch = {"flow": "silver", "app_id": "orders/silver/v1/0", "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}
@@ -160,10 +215,8 @@ def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: 
         filtered={"test": 2},
     )
     lake.record(pipeline, line)
-    result = lake.run(*arguments)
-    assert result.row("silver.orders has order_id=A-1, as this record").endswith("/1.csv@1000#2")
-    note = result.row("note ", "batch 1").strip()
-    assert note == "note     batch 1 read it, among 9 rows; it is one of these: 2 filtered by test, 1 superseded"
+    (silver,) = follow(lake.layout, "orders/2.csv", 2).next
+    assert silver.notes[0] == "batch 1 read it, among 9 rows; it is one of these: 2 filtered by test, 1 superseded"
 
 
 def offset(version: int) -> dict[str, Any]:
@@ -176,7 +229,7 @@ def offset(version: int) -> dict[str, Any]:
     }
 
 
-def test_a_record_whose_row_a_later_record_replaced_names_that_record(lake: Project) -> None:
+def test_a_record_whose_row_a_later_record_replaced_names_that_record(made: Project, lake: Project) -> None:
     metadata = {
         "app_id": "orders/silver/v1/0",
         "batch_id": 1,
@@ -187,121 +240,14 @@ def test_a_record_whose_row_a_later_record_replaced_names_that_record(lake: Proj
         new_values={"amount": 7, "_row_id": "later.csv@1#2", "_batch_id": 1},
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}),
     )
-    result = lake.run("trace", "--file", "orders/1.csv", "--line", "2")
-    assert result.row("silver.orders").strip() == "silver.orders  order_id=A-1  replaced"
-    assert result.row("updated ").endswith("of later.csv@1#2")
-    by_batch = "by batch 1 of orders/silver/v1/0, without a line in the ledger, transform c0de"
-    assert result.row("transform").strip() == by_batch
+    # The records are those of the files of the lake that was copied.
+    layout = Layout(lake.layout.lake, made.layout.landing_root)
+    (silver,) = follow(layout, "orders/1.csv", 2).next
+    assert (silver.state, silver.key) == ("replaced", {"order_id": "A-1"})
+    later = silver.changes[-1]
+    assert (later.kind, later.row["_row_id"]) == ("update_postimage", "later.csv@1#2")
+    assert later.batch is not None
+    assert (later.batch.run_key, later.batch.code_fingerprint) == (None, "c0de"), "its ledger line is missing"
     DeltaTable(str(lake.layout.table("silver.orders"))).delete("order_id = 'A-1'")
-    result = lake.run("trace", "--file", "orders/1.csv", "--line", "2")
-    assert result.row("silver.orders").strip() == "silver.orders  order_id=A-1  removed"
-    assert result.row("by a commit that is not Tidegate's")
-
-
-def at(hour: int, minute: int) -> datetime:
-    return datetime(2026, 1, 1, hour, minute, tzinfo=UTC)
-
-
-def visiting() -> Pipeline:
-    """Sessions, windows and a join of orders."""
-    declared = orders()
-    sliding = TimeWindows(time="at", length="1 hour", every="30 minutes")
-    targets = {
-        "sessions": Table("gold.sessions", keys=("customer", "started_at"), replace_by=("customer",)),
-        "hours": Table("gold.hours", keys=("customer", "window_start"), windows=sliding),
-    }
-    silver = ChangeFeed("silver.orders")
-    gold = [Flow(name=name, source=silver, transform="orders:totals", target=each) for name, each in targets.items()]
-    rates = Table("silver.rates", keys=("currency",), sequence_by=("currency",))
-    gold += [
-        Flow(name="rates", source=ChangeFeed("bronze.orders"), transform="orders:rates", target=rates),
-        Flow(
-            name="worth",
-            sources=(silver, ChangeFeed("silver.rates", on={"paid_in": "currency"})),
-            transform="orders:totals",
-            target=Table("gold.worth", keys=("customer",)),
-        ),
-    ]
-    return Pipeline(name="orders", flows=(*declared.flows[:2], *gold))
-
-
-@pytest.fixture
-def visits(lake: Project) -> Project:
-    """Two orders of Ada, in a session and in overlapping windows, with the rates of their day."""
-    pipeline = lake.declare(visiting())
-    shared = {"_deleted": False, "customer": "ada", "paid_in": "EUR"}
-    first = {"order_id": "A-8", "amount": 1, "at": at(10, 10), "_row_id": "a#1", "_batch_id": 1} | shared
-    second = {"order_id": "A-9", "amount": 1, "at": at(10, 40), "_row_id": "a#2", "_batch_id": 1} | shared
-    path = lake.layout.table("silver.orders")
-    write_deltalake(str(path), pyarrow.Table.from_pylist([first, second]), mode="append", schema_mode="merge")
-    write(lake, pipeline, "sessions", [{"customer": "ada", "started_at": at(10, 10), "orders": 2}])
-    windows = ((at(9, 30), 1), (at(10, 0), 2), (at(10, 30), 1), (None, 1))
-    write(
-        lake,
-        pipeline,
-        "hours",
-        [{"customer": "ada", "window_start": start, "orders": number} for start, number in windows],
-    )
-    row = {"currency": "EUR", "rate": 1.5, "_deleted": False, "_row_id": "rates.csv@1#2", "_batch_id": 0}
-    write(lake, pipeline, "rates", [row])
-    write(lake, pipeline, "worth", [{"customer": "ada", "worth": 3.0}])
-    return lake
-
-
-def test_a_session_and_a_window_are_followed_to_their_rows(visits: Project) -> None:
-    def made_of(*arguments: str) -> list[str]:
-        result = visits.run("trace", *arguments, "--json")
-        assert result.code == 0, result.err
-        (step,) = result.json["steps"]
-        return [each["key"]["order_id"] for each in step["next"]]
-
-    session = ("gold.sessions", "--key", "customer=ada", "--key", "started_at=2026-01-01T10:10:00Z")
-    assert made_of(*session) == ["A-8", "A-9"]
-    assert visits.run("trace", *session).row("note", "all rows of one customer are computed together")
-    hours = ("gold.hours", "--key", "customer=ada", "--key")
-    assert made_of(*hours, "window_start=2026-01-01T09:30:00Z") == ["A-8"]
-    assert made_of(*hours, "window_start=2026-01-01T10:30:00Z") == ["A-9"]
-    assert made_of(*hours, "window_start") == [], "no order is without time"
-
-
-def test_a_group_is_followed_to_the_rows_that_are_joined(visits: Project) -> None:
-    result = visits.run("trace", "gold.worth", "--key", "customer=ada")
-    assert result.code == 0, result.err
-    assert [line.strip().split("  ")[0] for line in result.out.splitlines() if "present" in line] == [
-        *("gold.worth", "silver.orders", "silver.orders", "silver.rates"),
-    ]
-    assert result.row("row ", "rate=1.5")
-
-
-def test_a_record_is_followed_to_its_sessions_windows_and_joins(visits: Project) -> None:
-    """That of the rate belongs to the groups of the orders that were paid in it."""
-    pipeline = orders()
-    for line, row_id in ((8, "a#1"), (9, "rates.csv@1#2")):
-        append(
-            visits.layout.table(pipeline.flow("bronze").target.name),
-            [{**record(visits.folder / "landing/orders/1.csv", line, "x"), "_row_id": row_id}],
-        )
-    result = visits.run("trace", "--file", "orders/1.csv", "--line", "8")
-    assert result.code == 0, result.err
-    assert result.row("gold.sessions", "present") and result.row("gold.worth", "present")
-    assert "it made 2 rows of gold.hours" in result.out
-    rate = visits.run("trace", "--file", "orders/1.csv", "--line", "9")
-    assert rate.row("2 rows of silver.orders belong to it, this is of the first")
-    assert rate.row("gold.worth", "customer=ada", "present")
-
-
-def test_the_batch_that_read_a_row_of_a_group_that_is_gone_is_named(visits: Project) -> None:
-    """Positions of a flow with several sources are lists."""
-    pipeline = visiting()
-    DeltaTable(str(visits.layout.table("gold.worth"))).delete()
-    append(
-        visits.layout.table("bronze.orders"),
-        [{**record(visits.folder / "landing/orders/1.csv", 8, "x"), "_row_id": "a#1"}],
-    )
-    visits.checkpoint(pipeline, pipeline.flow("worth")).plan(0, offset(9)).commit(0)
-    read = {"flow": "worth", "app_id": "orders/worth/v1/0", "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}
-    ends = json.dumps([offset(9), None])
-    append(visits.layout.ops("orders", "progress"), [{**read, "batch_id": 0, "start_offset": None, "end_offset": ends}])
-    result = visits.run("trace", "--file", "orders/1.csv", "--line", "8")
-    assert result.code == 0, result.err
-    assert result.row("batch 0 read it; the transform made no row of its group")
+    (silver,) = follow(layout, "orders/1.csv", 2).next
+    assert (silver.state, silver.changes[-1].batch) == ("removed", None), "by a commit that is not Tidegate's"

@@ -15,6 +15,8 @@ from tidegate.schema import inference
         (["1", "-2", None, "+3"], "INT"),
         (["1", "3000000000"], "BIGINT"),
         (["007", "123"], "STRING"),
+        (["+491701234567", "+491701234568"], "STRING"),
+        (["89490200001234567890", "1"], "STRING"),
         (["1.50", "2.25", "3"], "DECIMAL(18,2)"),
         (["1.5", "2.25"], "DOUBLE"),
         (["1e3", "2.25"], "DOUBLE"),
@@ -72,6 +74,7 @@ def test_types_are_inferred_with_the_formats() -> None:
     [
         ([1, 2, None], "INT"),
         ([1, 2.5], "DOUBLE"),
+        ([2**63, 1], "STRING"),
         ([True, False], "BOOLEAN"),
         (["19.90", "1.00"], "STRING"),
         (["2026-01-05T09:30:00Z"], "TIMESTAMP"),

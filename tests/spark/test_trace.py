@@ -13,8 +13,9 @@ import pytest
 from tests.spark.orders import Declare, Orders
 from tidegate import fingerprints, resolution
 from tidegate.errors import RequestError
-from tidegate.trace.lineage import Lineage, Step
+from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find
+from tidegate.trace.step import Step
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
@@ -97,7 +98,7 @@ def test_rows_are_followed_up_and_down_through_the_whole_history_of_a_lake(
     assert (replaced.state, replaced.key, labels(replaced)) == ("replaced", {"id": 1}, labels(updated))
     behind = row(orders, "gold.orders", at="2026-01-01")
     assert behind.notes == ("orders/gold has not read changes of these rows yet (version 1 of silver.orders)",)
-    assert (behind.row, behind.next_count) == (group.row, 1), "order 1 has left the group"
+    assert (behind.row, behind.counts) == (group.row, {"silver.orders": 1}), "order 1 has left the group"
     # Filtered, superseded.
     assert record(orders, "1.json", 3).notes == (
         "batch 0 read it, among 4 rows; it is in the number of those that were filtered by negative: 1",

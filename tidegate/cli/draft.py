@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import reduce
@@ -26,6 +27,7 @@ _ORDER_NAME = re.compile(r"(^|_)(updated|modified|changed|published|version|revi
 _EVENT_NAME = re.compile(r"(^|_)(created|ordered|occurred|event|day|date|time|at|on)(_|$)")
 _KEY_TYPES = ("STRING", "INT", "BIGINT", "DATE", "TIMESTAMP")
 _SHOWN_LINES = 5
+_UNDECLARED = "as text from _rescued: a schema has no such name"
 _LANDED = {False: "landed_at", True: "sent_at"}
 """The column that orders versions where no field does: the file's modification time, or the message's timestamp."""
 _SOURCES = {False: ("FileSource", "path", "@daily"), True: ("KafkaSource", "topic", "*/10 * * * *")}
@@ -60,11 +62,8 @@ class Field:
     column: str
     guess: Guess
     values: Sequence[Any]
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether a schema can have it; the others are in ``_rescued``."""
-        return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.name) is not None
+    is_declared: bool
+    """Whether the schema has it; the others are in ``_rescued``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,23 +87,18 @@ class Draft:
         """Guess from a sample.
 
         Raises:
-            RequestError: Two fields would have the same column.
+            RequestError: No field has a name that a schema can have.
         """
         csv = sample.format == "csv"
         formats = inference.spelling(sample.columns.values()) if csv else inference.Spelling()
+        names = _declared_names(sample.columns)
+        columns = _columns(sample.columns, names, ("rescued", _LANDED[of_topic]))
         fields = []
         for name, values in sample.columns.items():
-            if name in sample.types:
-                guess = Guess(type=sample.types[name].upper(), why="the type in the file")
-            else:
-                guess = inference.of_texts(values, formats.values) if csv else inference.of_json(values)
-            each = Field(name=name, column=_column(name), guess=guess, values=values)
-            text = Guess(type="STRING", why="as text from _rescued: a schema has no such name")
-            fields.append(each if each.is_declared else dataclasses.replace(each, guess=text))
-        columns = [each.column for each in fields]
-        if len(set(columns)) < len(columns):
-            repeated = sorted({column for column in columns if columns.count(column) > 1})
-            raise RequestError(f"two fields of the sample would both be the column {', '.join(repeated)}; rename one.")
+            guess = _guess(sample, name, formats) if name in names else Guess(type="STRING", why=_UNDECLARED)
+            if guess.type == "STRING":
+                values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+            fields.append(Field(name=name, column=columns[name], guess=guess, values=values, is_declared=name in names))
         declared = [each for each in fields if each.is_declared]
         if not declared:
             raise RequestError(
@@ -199,7 +193,7 @@ class Draft:
     def job(self, name: str) -> str:
         """The text of ``spark_jobs/<name>.py``."""
         selected = [_selected(each) for each in self.fields]
-        if self.order in _LANDED.values() and all(each.column != self.order for each in self.fields):
+        if self.order in _LANDED.values():
             selected.append(f'F.col("{"_timestamp" if self.of_topic else "_modified_at"}").alias("{self.order}")')
         return _JOB.substitute(name=name, columns="".join(f"        {each},\n" for each in selected))
 
@@ -212,12 +206,43 @@ class Draft:
     def test(self, name: str) -> str:
         """The text of ``tests/spark_jobs/test_<name>.py``, with a made-up record."""
         declared = [each for each in self.fields if each.is_declared]
-        values = "".join(
-            f"    {_literal(each.name)}: {_literal(_example(each.guess.type, self.formats.values))},\n"
-            for each in declared
+        formats = self.formats.values
+        examples = {each.name: _example(each.guess.type, formats) for each in declared}
+        values = "".join(f"    {_literal(name)}: {_literal(example)},\n" for name, example in examples.items())
+        shown = [each.column for each in declared if examples[each.name] is not None]
+        column = next((column for column in shown if column in self.keys), shown[0] if shown else "_row_id")
+        return _TEST.substitute(name=name, values=values, column=column)
+
+
+def _guess(sample: Sample, name: str, formats: inference.Spelling) -> Guess:
+    if name in sample.types:
+        kind = sample.types[name]
+        # The names of nested fields keep their case.
+        return Guess(type=kind if "<" in kind else kind.upper(), why="the type in the file")
+    values = sample.columns[name]
+    return inference.of_texts(values, formats.values) if sample.format == "csv" else inference.of_json(values)
+
+
+def _declared_names(names: Iterable[str]) -> set[str]:
+    """The fields that a schema can have: of those that differ in case only, the first."""
+    chosen: dict[str, str] = {}
+    for name in names:
+        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+            chosen.setdefault(name.lower(), name)
+    return set(chosen.values())
+
+
+def _columns(names: Iterable[str], declared: Collection[str], reserved: Iterable[str]) -> dict[str, str]:
+    """The column of each field. Of those that would have the same, declared ones keep it; the others get a number."""
+    columns: dict[str, str] = {}
+    used = set(reserved)
+    for name in sorted(names, key=lambda name: name not in declared):
+        plain = _column(name)
+        columns[name] = next(
+            each for each in itertools.chain([plain], (f"{plain}_{n}" for n in itertools.count(2))) if each not in used
         )
-        first = next((each for each in declared if each.column in self.keys), declared[0])
-        return _TEST.substitute(name=name, values=values, column=first.column)
+        used.add(columns[name])
+    return columns
 
 
 def _orders(fields: Sequence[Field]) -> list[Field]:

@@ -45,6 +45,8 @@ class Sample:
     glob: str = ""
     malformed: list[int] = field(default_factory=list)
     """Lines of records that cannot be split."""
+    repeated: list[str] = field(default_factory=list)
+    """Names that its header has more than once; then it has no columns."""
     notes: list[str] = field(default_factory=list)
     """How it was read, for people."""
     complete: bool = True
@@ -58,8 +60,15 @@ def of_file(path: Path) -> Sample:
     """
     if not path.is_file():
         raise RequestError(f"--from {path}: there is no such file; correct the path.")
+    if not path.stat().st_size:
+        raise RequestError(f"--from {path}: it is empty; choose another file.")
     kind = _format(path)
     sample = _delimited(path) if kind == "csv" else _objects(path, kind)
+    if kind == "json" and len(sample.lines) < len(sample.malformed):
+        raise RequestError(
+            f"--from {path}: most of its lines are no JSON objects (line {sample.malformed[0]}). A run reads one object per line; turn an "
+            f"array into lines before, for example with: jq -c '.[]' {path.name} > {path.stem}.jsonl"
+        )
     if not sample.lines or not sample.columns:
         raise RequestError(f"--from {path}: no record of it can be read as {kind}; {_BY_HAND}.")
     sample.glob = _glob(path, kind)
@@ -81,6 +90,11 @@ def of_topic(bootstrap: str, topic: str) -> Sample:
     texts = [value.decode("utf-8", "replace") for value in values if value is not None]
     sample = Sample(format="json", columns={}, lines=[])
     _add_objects(sample, list(enumerate(texts, start=1)))
+    if deletes := len(values) - len(texts):
+        sample.notes.append(
+            f"{count(deletes, 'message')} without value: they go to quarantine (null_key) unless the transform takes the key from _key and "
+            "sets _deleted"
+        )
     if not sample.lines:
         raise RequestError(
             f"--topic {topic}: none of {count(len(texts), 'value')} is a JSON object. Avro values are declared by hand: tidegate new NAME "
@@ -159,6 +173,7 @@ def _add_objects(sample: Sample, records: Sequence[tuple[int, str]]) -> None:
 def _delimited(path: Path) -> Sample:
     """The sample by the dialect with which most records have the same number of fields, and at least two."""
     best: tuple[tuple[int, int], Sample] | None = None
+    problems: dict[str, None] = {}
     for encoding in _ENCODINGS:
         for separator in _SEPARATORS:
             comment = "#" if separator != "#" and _begins_with_comment(path, encoding) else ""
@@ -168,7 +183,8 @@ def _delimited(path: Path) -> Sample:
                 **({} if encoding == "utf-8" else {"encoding": encoding}),
             }
             sample = _split(path, changed)
-            if sample is None:
+            if isinstance(sample, str):
+                problems[sample] = None
                 continue
             fit = (len(sample.lines) - len(sample.malformed) if len(sample.columns) > 1 else 0, len(sample.columns))
             if best is None or fit > best[0]:
@@ -176,8 +192,13 @@ def _delimited(path: Path) -> Sample:
         if best is not None:
             break
     if best is None:
-        raise RequestError(f"--from {path}: it cannot be read as text with separators; {_BY_HAND}.")
+        raise RequestError(f"--from {path}: it cannot be read as text with separators ({', '.join(problems)}); {_BY_HAND}.")
     sample = best[1]
+    if sample.repeated:
+        raise RequestError(
+            f"--from {path}: its header has {', '.join(map(repr, sample.repeated))} more than once, so that a run cannot tell the fields "
+            "apart (repeated_header); rename them where the file is made."
+        )
     separator = _SEPARATORS[sample.dialect.get("separator", ",")]
     header = (
         "a header"
@@ -198,12 +219,14 @@ def _begins_with_comment(path: Path, encoding: str) -> bool:
     return first.startswith("#")
 
 
-def _split(path: Path, changed: dict[str, Any]) -> Sample | None:
-    """The file's records by a dialect; None if it does not fit the file at all."""
+def _split(path: Path, changed: dict[str, Any]) -> Sample | str:
+    """The file's records by a dialect; if it does not fit the file at all, the problem."""
     dialect = Dialect(**changed)
     reader, records = _read(path, "csv", dialect)
-    if (reader.checked.problem is not None and len(records) <= RECORDS) or not reader.header:
-        return None
+    if reader.checked.problem is not None and len(records) <= RECORDS:
+        return reader.checked.problem
+    if not reader.header:
+        return "no_header"
     names = raw_fields.header_names(reader.header, dialect)
     first = delimited.splitter(dialect)
     cells = [(line, split[0] if (split := first(text)) is not None else None) for line, text in records[:RECORDS]]
@@ -211,8 +234,9 @@ def _split(path: Path, changed: dict[str, Any]) -> Sample | None:
         changed = {**changed, "header": False}
         cells = [(1, names), *cells]
         names = [f"column_{number}" for number in range(1, len(names) + 1)]
-    if not names or len(set(names)) < len(names):
-        return None
+    if not names:
+        return "malformed_header"
+    repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     good = [(line, row) for line, row in cells if row is not None and len(row) == len(names)]
     columns = {name: [row[index] for _, row in good] for index, name in enumerate(names)}
     nulls = ("", *(text for text in _NULLS if any(_is_null(text, column) for column in columns.values())))
@@ -220,6 +244,7 @@ def _split(path: Path, changed: dict[str, Any]) -> Sample | None:
         format="csv",
         columns={name: [None if text in nulls else text for text in column] for name, column in columns.items()},
         lines=[line for line, _ in good],
+        repeated=repeated,
         dialect=changed,
         null_values=nulls,
         malformed=[line for line, row in cells if row is None or len(row) != len(names)],
@@ -228,12 +253,25 @@ def _split(path: Path, changed: dict[str, Any]) -> Sample | None:
 
 
 def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first record names the fields: no cell is empty or a number, and it is not one more record of texts."""
-    if not all(names) or any(name[0].isdigit() or name[0] in "+-." for name in names):
+    """Whether the first record names the fields: no cell is a value, and it is not one more record of texts.
+
+    One name may be missing, as of the index that pandas writes, or after a separator at the end of the line.
+    """
+    if names.count("") > 1 or not any(names) or any(map(_is_value, names)):
         return False
     # A value that occurs again in its column is not a name.
     return not any(
-        name in (row[index] for row in rows[:100] if len(row) == len(names)) for index, name in enumerate(names)
+        name in (row[index] for row in rows[:100] if len(row) == len(names)) for index, name in enumerate(names) if name
+    )
+
+
+def _is_value(name: str) -> bool:
+    """Whether a text is a number, a date or a time rather than a name."""
+    from tidegate.schema import inference
+
+    is_number = any(map(str.isdigit, name)) and not any(map(str.isalpha, name))
+    return is_number or (
+        name != "" and inference.of_texts([name], inference.spelling([[name]]).values).type != "STRING"
     )
 
 

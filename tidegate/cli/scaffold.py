@@ -75,7 +75,7 @@ def landing_place(layout: Layout, name: str, file: Path) -> tuple[str, Path | No
     """The landing folder that the pipeline reads, and where a copy of the file is landed.
 
     A file in the landing zone stays where it is; its pipeline reads its folder, without folders of partitions. Another one is
-    copied to the landing folder of the pipeline's name.
+    copied to the landing folder of the pipeline's name, under a name that a run does not ignore.
     """
     root = layout.landing_root.absolute()
     folder = file.absolute().parent
@@ -83,7 +83,7 @@ def landing_place(layout: Layout, name: str, file: Path) -> tuple[str, Path | No
         folder = folder.parent
     if root in folder.parents:
         return str(folder.relative_to(root)), None
-    return name, layout.landing(name) / file.name
+    return name, layout.landing(name) / (file.name.lstrip("._") or "sample")
 
 
 def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:

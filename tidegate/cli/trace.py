@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -13,9 +14,11 @@ from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.ops import query
 from tidegate.trace.changes import Batch, Change
-from tidegate.trace.lineage import Lineage, Step
+from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find
+from tidegate.trace.step import Step
 
 _WIDTH = 100
 """Characters of a value of a row."""
@@ -55,7 +58,8 @@ def trace(
             "name either a row (TABLE with --key COLUMN=VALUE for each key column) or a record (--file FILE --line LINE, or --offset "
             "TOPIC/PARTITION/OFFSET)."
         )
-    steps = lineage.up(table, _values(key or ())) if table is not None else find(lineage, record) if record else []
+    with query.shared():
+        steps = lineage.up(table, _values(key or ())) if table is not None else find(lineage, record) if record else []
     if as_json:
         console.print_json({"format": 1, "steps": [_json(step) for step in steps]})
         return
@@ -86,14 +90,12 @@ def _lines(step: Step, depth: int, word: str) -> Iterator[tuple[int, str, str]]:
         yield from _entry_lines(entry, depth + 1)
     for note in step.notes:
         yield depth + 1, "yellow", f"note     {note}"
-    if step.next_count > len(step.next):
-        yield (
-            depth + 1,
-            "",
-            f"{word}     {formatting.count(step.next_count, 'row')} of {step.next[0].table}; the first {len(step.next)}:",
-        )
-    for each in (*step.next, *step.joined):
-        yield from _lines(each, depth + 1, word)
+    for table, following in itertools.groupby(step.next, key=lambda each: each.table):
+        shown = list(following)
+        if (count := step.counts.get(table, 0)) > len(shown):
+            yield depth + 1, "", f"{word}     {formatting.count(count, 'row')} of {table}; the first {len(shown)}:"
+        for each in shown:
+            yield from _lines(each, depth + 1, word)
 
 
 def _is_shown(name: str, step: Step) -> bool:
@@ -152,7 +154,7 @@ def _short(value: Any) -> str:
 
 def _json(step: Step) -> dict[str, Any]:
     return {
-        **{name: getattr(step, name) for name in ("table", "flow", "state", "notes", "next_count")},
+        **{name: getattr(step, name) for name in ("table", "flow", "state", "notes")},
         "key": plain(dict(step.key)),
         "row": None if step.row is None else plain(dict(step.row)),
         "changes": [plain(dataclasses.asdict(change)) for change in step.changes],
@@ -160,6 +162,6 @@ def _json(step: Step) -> dict[str, Any]:
             plain({**entry, "batch": dataclasses.asdict(entry["batch"]) if entry["batch"] else None})
             for entry in step.entries
         ],
+        "counts": dict(step.counts),
         "next": [_json(each) for each in step.next],
-        "joined": [_json(each) for each in step.joined],
     }

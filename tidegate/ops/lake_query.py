@@ -67,15 +67,15 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
             for scan in scans.values():
                 scan.needed = needed
             cursor = connection.execute(sql)
+            noticed = {} if "_deleted" in sql.lower() else scans
+            tombstones = tuple(name for name, scan in noticed.items() if _keeps_tombstones(scan))
         except duckdb.Error as error:
             hint = f" {_existing(layout)}" if "Table with name" in str(error) else ""
             raise RequestError(_sentence(error) + hint) from None
         yield Result(
             cursor=cursor,
             columns=tuple(column[0] for column in cursor.description or ()),
-            tombstones=()
-            if "_deleted" in sql
-            else tuple(name for name, scan in scans.items() if _keeps_tombstones(scan)),
+            tombstones=tombstones,
         )
 
 

@@ -6,7 +6,9 @@ vectors, mapped and partition columns, and DuckDB is given its Arrow batches.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 """Nothing is fetched at run time."""
+_shared: ContextVar[DuckDBPyConnection | None] = ContextVar("shared", default=None)
+"""The database of `shared`."""
 
 
 class Scan:
@@ -59,12 +63,28 @@ class Scan:
 
 
 def connect() -> DuckDBPyConnection:
-    """A database in memory, in UTC, which reads and fetches nothing by itself. Close it."""
+    """A database in memory, in UTC, which reads and fetches nothing by itself; within `shared`, a connection to one. Close it."""
+    database = _shared.get()
+    return _database() if database is None else database.cursor()
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Within it all queries use one database, because a new one costs 15 ms. No process may be forked within it."""
+    with _database() as database:
+        token = _shared.set(database)
+        try:
+            yield
+        finally:
+            _shared.reset(token)
+
+
+def _database() -> DuckDBPyConnection:
     import duckdb
 
-    connection = duckdb.connect(config=dict(_SETTINGS))
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    database = duckdb.connect(config=dict(_SETTINGS))
+    database.execute("SET GLOBAL TimeZone = 'UTC'")
+    return database
 
 
 def column_names(table: DeltaTable) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+", re.ASCII)
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _SMALL = 100_000_000
 """A larger number would leave too little room in an INT for those to come."""
+_TOO_LONG = "more digits than a BIGINT has"
 _DATES = {"dd.MM.yyyy": "%d.%m.%Y", "dd/MM/yyyy": "%d/%m/%Y", "MM/dd/yyyy": "%m/%d/%Y", "yyyy/MM/dd": "%Y/%m/%d"}
 _TIMES = {" HH:mm:ss": " %H:%M:%S", " HH:mm": " %H:%M"}
 _TIMESTAMPS = {day + time: d + t for day, d in _DATES.items() for time, t in _TIMES.items()}
@@ -81,8 +82,8 @@ def of_texts(texts: Sequence[str | None], formats: Mapping[str, Any], *, numbers
         if not _mostly(present, fits):
             continue
         good = [text for text in present if fits(text)]
-        if kind == "INT" and any(re.match(r"[+-]?0\d", text) for text in good):
-            return Guess(type="STRING", why="leading zeros")
+        if kind == "INT" and (why := _why_text(good)):
+            return Guess(type="STRING", why=why)
         misfits = tuple(index for index, text in enumerate(texts) if text is not None and not fits(text))
         return Guess(type=_exact(kind, good, formats), misfits=misfits)
     return Guess(type="STRING")
@@ -104,7 +105,7 @@ def of_json(values: Sequence[Any]) -> Guess:
     if kind == "truth value":
         return Guess(type="BOOLEAN")
     if kind == "integer":
-        return Guess(type=_integer(present))
+        return Guess(type="STRING", why=_TOO_LONG) if _is_long(present) else Guess(type=_integer(present))
     if kind == "number":
         return Guess(type="DOUBLE")
     if kind == "array":
@@ -149,6 +150,19 @@ def _exact(kind: str, texts: Sequence[str], formats: Mapping[str, Any]) -> str:
         if len(lengths) == 1 and all(_FRACTION.fullmatch(text) or _INTEGER.fullmatch(text) for text in plain):
             return f"DECIMAL(18,{lengths.pop()})"
     return kind
+
+
+def _why_text(digits: Sequence[str]) -> str:
+    """Why digits are no number; empty if they are one."""
+    if any(re.match(r"[+-]?0\d", text) for text in digits):
+        return "leading zeros"
+    if all(text.startswith("+") for text in digits):
+        return "leading plus signs"
+    return _TOO_LONG if _is_long([int(text) for text in digits]) else ""
+
+
+def _is_long(numbers: Sequence[int]) -> bool:
+    return any(not -(2**63) <= number < 2**63 for number in numbers)
 
 
 def _integer(numbers: Sequence[int]) -> str:

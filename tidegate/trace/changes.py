@@ -130,7 +130,8 @@ class Ledger:
 
     def _read(self, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         # Lines of an older Tidegate lack newer columns.
-        existing = [name for name in ("flow", *names) if name in query.columns(path)]
+        columns = query.columns(path)
+        existing = [name for name in ("flow", *names) if name in columns]
         rows = query.query(path, existing, "FROM delta_table ORDER BY recorded_at", where=f"flow = '{self._flow}'")
         return [{**dict.fromkeys(names), **row} for row in rows]
 

@@ -22,12 +22,13 @@ _ARROW = {
 """DataFusion's names of Delta's primitive types."""
 
 
-def where(table: DeltaTable, name: str, values: Mapping[str, Any]) -> str:
+def where(table: DeltaTable, name: str, values: Mapping[str, Any], comparison: str = "=") -> str:
     """The condition that these columns have these values; None is NULL.
 
     Args:
         name: The table's name, for error messages.
         values: By column: texts as a user writes them, or values of a row.
+        comparison: ``=``, or another operator of SQL.
 
     Raises:
         RequestError: The table has no such column, or its type cannot be compared.
@@ -38,28 +39,22 @@ def where(table: DeltaTable, name: str, values: Mapping[str, Any]) -> str:
         if column not in types:
             raise RequestError(f"table {name!r} has no column {column!r}; it has: {', '.join(types)}.")
         parts.append(
-            f"{quoted(column)} IS NULL" if value is None else _equals(name, column, str(types[column].type), value)
+            f"{quoted(column)} IS NULL"
+            if value is None
+            else f"{quoted(column)} {comparison} {_typed(name, column, str(types[column].type), value)}"
         )
     return " AND ".join(parts) or "true"
 
 
-def _equals(name: str, column: str, kind: str, value: Any) -> str:
+def _typed(name: str, column: str, kind: str, value: Any) -> str:
+    """The value as a literal of the column's type."""
     decimal = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", kind)
     arrow = f"Decimal128({decimal[1]}, {decimal[2]})" if decimal else _ARROW.get(kind)
     if arrow is None:
         raise RequestError(
             f"column {column!r} of {name!r} is of type {kind}, which cannot be part of a key; name another column."
         )
-    return f"{quoted(column)} = arrow_cast({literal(text(value))}, '{arrow}')"
-
-
-def within(table: DeltaTable, name: str, column: str, start: datetime, end: datetime) -> str:
-    """The condition that a timestamp column is at ``start`` or later, and before ``end``; raises as `where`."""
-    kind = {field.name: str(field.type.type) for field in table.schema().fields}.get(column)
-    if kind is None:
-        raise RequestError(f"table {name!r} has no column {column!r}.")
-    first, last = (f"arrow_cast({literal(text(moment))}, '{_ARROW[kind]}')" for moment in (start, end))
-    return f"{quoted(column)} >= {first} AND {quoted(column)} < {last}"
+    return f"arrow_cast({literal(text(value))}, '{arrow}')"
 
 
 def of_change(table: DeltaTable, row_id: str, keys: Sequence[str]) -> str:

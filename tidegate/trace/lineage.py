@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 from tidegate import formatting
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import query, store
-from tidegate.trace import conditions, groups
+from tidegate.spec.kinds import kind_of
+from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Change, History, Ledger, history
 from tidegate.trace.raw_record import fields_of
 from tidegate.trace.reading import Reading
+from tidegate.trace.step import Step, noted, state_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
-    from tidegate.spec import Table
+    from tidegate.spec import ChangeFeed
 
 _ENTRY = (
     *("_row_id", "source", "level", "rules", "state", "suite", "suite_fingerprint", "quarantined_at", "attempts"),
@@ -30,31 +32,8 @@ _RECORD = ("_path", "_line_number", "_modified_at", "_topic", "_partition", "_of
 """The coordinates of a record in bronze."""
 _MAX_ENTRIES = 20
 """Quarantine entries of one row; it has more only if something is wrong."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """A row, or the rows of a key, in one table, and the steps before or after it."""
-
-    table: str
-    flow: str
-    """``<pipeline>/<flow>``, which writes the table."""
-    key: Mapping[str, Any]
-    """The columns that identify the row: keys, or the coordinates of a record."""
-    state: str
-    """``present``, ``deleted`` (a tombstone), ``unchanged`` (of a history), ``replaced`` (a later record has the key), ``removed``,
-    ``quarantined``, ``not there``."""
-    row: Mapping[str, Any] | None = None
-    changes: tuple[Change, ...] = ()
-    """Oldest first, without pre-images."""
-    entries: tuple[Mapping[str, Any], ...] = ()
-    """Quarantine entries about the row, oldest first."""
-    notes: tuple[str, ...] = ()
-    next: tuple[Step, ...] = ()
-    next_count: int = 0
-    """How many rows ``next`` is the beginning of."""
-    joined: tuple[Step, ...] = ()
-    """Rows of the other sources of its flow that are joined with those of ``next``."""
+_MAX_GROUPS = 100
+"""Groups that a row of a source after the first is followed to, before the first of them is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +58,7 @@ class Lineage:
         rows, count = self._rows(flow, table, where)
         steps = [self._up(flow, table, row) for row in rows]
         if count > len(rows):
-            steps[0] = _noted(
+            steps[0] = noted(
                 steps[0], f"{formatting.count(count, 'row')} of {name} fit; these are the first {len(rows):,}"
             )
         return steps or [self._absent(flow, table, where, values)]
@@ -110,37 +89,49 @@ class Lineage:
             return step
         source = flow.writer.target.name
         below = self._table(source)
-        where = self._source_condition(flow, flow.writer.target, below, row)
+        where = relation.source_rows(flow, below, row)
         rows, count = self._rows(self._writer(source), below, where)
         if not count:
-            step = _noted(step, f"the rows that it was made of are no longer in {source}")
-        if flow.flow.kind.has_groups and flow.flow.target.child_keys:
-            step = _noted(step, f"all rows of one {_scope(flow.flow.target)} are computed together")
-        if unread := self._unread(flow, source, where):
-            step = _noted(step, f"{step.flow} has not read changes of these rows yet (version {unread} of {source})")
-        following = tuple(self._up(self._writer(source), below, each) for each in rows)
-        joined = tuple(self._joined(flow, rows))
-        return dataclasses.replace(step, next=following, next_count=count, joined=joined)
-
-    def _joined(self, flow: ResolvedFlow, rows: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
-        """The rows of the other sources of a flow that are joined with these rows of the first one."""
+            step = noted(step, f"the rows that it was made of are no longer in {source}")
+        if flow.flow.target.child_keys and kind_of(flow.flow).has_groups:
+            step = noted(
+                step, f"it is made of the rows of its scope ({', '.join(flow.flow.target.scope)}): all, or some of them"
+            )
+        step = noted(step, *self._unread(flow, source, where))
+        following = [self._up(self._writer(source), below, each) for each in rows]
+        counts = {source: count}
         for feed in flow.flow.sources[1:]:
-            writer, table = self._writer(feed.table), self._table(feed.table)
-            joined: dict[str, Mapping[str, Any]] = {}
-            for where in {groups.of_joined(feed, table, row): None for row in rows}:
-                if where is not None:
-                    joined |= {repr(self._key(writer, each)): each for each in self._rows(writer, table, where)[0]}
-            for each in list(joined.values())[: self.shown]:
-                yield self._up(writer, table, each)
+            joined, counts[feed.table] = self._joined(flow, feed, rows)
+            following += joined
+        return dataclasses.replace(step, next=tuple(following), counts=counts)
 
-    def _unread(self, flow: ResolvedFlow, source: str, where: str) -> str:
-        """The versions of the source that change rows of a group and that its flow has not read; empty if there are none."""
-        reading = Reading.of(self.layout, flow) if flow.flow.kind.has_groups else None
+    def _joined(
+        self, flow: ResolvedFlow, feed: ChangeFeed, driving: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Step], int]:
+        """The rows of a source after the first that belong to rows of the first, and how many there are."""
+        table = store.open_table(self.layout.table(feed.table))
+        if table is None:
+            return [], 0
+        where = relation.joined_rows(feed, table, driving)
+        rows, count = self._rows(self._writer(feed.table), table, where)
+        steps = [self._up(self._writer(feed.table), table, each) for each in rows]
+        if unread := self._unread(flow, feed.table, where):
+            steps = [noted(each, *unread) for each in steps[:1]] + steps[1:]
+        return steps, count
+
+    def _unread(self, flow: ResolvedFlow, source: str, where: str) -> tuple[str, ...]:
+        """Which versions of a source of a group change its rows and are not read; nothing for other flows."""
+        reading = Reading.of(self.layout, flow, source) if kind_of(flow.flow).has_groups else None
         if reading is None:
-            return ""
+            return ()
         ledger = self._ledger(self._writer(source))
         past = history(self.layout.table(source), where, (), ledger, since=reading.next_version)
-        return ", ".join(map(str, sorted({change.version for change in past.changes})))
+        versions = ", ".join(map(str, sorted({change.version for change in past.changes})))
+        return (
+            (f"{_name(flow)} has not read changes of these rows yet (version {versions} of {source})",)
+            if versions
+            else ()
+        )
 
     def _step(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
         """A row of a table, with its changes and its quarantine entries."""
@@ -154,20 +145,12 @@ class Lineage:
             table=name,
             flow=_name(flow),
             key=key,
-            state=_state(row),
+            state=state_of(row),
             row=row,
             changes=changes,
             entries=tuple(self._entries(flow, sorted(filter(None, ids)))),
             notes=() if past.complete else ("the change feed no longer has all changes of this row",),
         )
-
-    def _source_condition(self, flow: ResolvedFlow, source: Table, table: DeltaTable, row: Mapping[str, Any]) -> str:
-        """The rows of the source table of which a row is made."""
-        if flow.flow.kind.has_groups:
-            return groups.of_group(flow.flow.target, table, source.name, row)
-        if flow.landing is not None:
-            return conditions.where(table, source.name, {"_row_id": row["_row_id"]})
-        return conditions.of_change(table, row["_row_id"], source.keys)
 
     def _absent(self, flow: ResolvedFlow, table: DeltaTable, where: str, values: Mapping[str, str | None]) -> Step:
         """What is known of a key that the table does not have: earlier rows, and quarantine entries with its values."""
@@ -192,58 +175,61 @@ class Lineage:
     def _followed(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
         """A row, with what each flow that reads its table made of it."""
         step = self._step(flow, table, row)
-        name = flow.flow.target.name
         following = tuple(
-            self._down(reader, row, step.changes)
-            if reader.flow.source_tables[0] == name
-            else self._down_joined(reader, name, row)
-            for reader in self._readers(flow)
+            self._down(reader, flow.flow.target.name, row, step.changes) for reader in self._readers(flow)
         )
-        return dataclasses.replace(step, next=following, next_count=len(following))
+        return dataclasses.replace(step, next=following)
 
-    def _down_joined(self, flow: ResolvedFlow, source: str, row: Mapping[str, Any]) -> Step:
-        """A group that a flow computes with a row of another source than its first one."""
-        feed = next(each for each in flow.flow.sources if each.table == source)
-        first = flow.flow.source_tables[0]
-        table = self._table(first)
-        rows, count = self._rows(self._writer(first), table, groups.of_first(feed, table, first, row))
-        if not rows:
-            notes = (f"no row of {first} belongs to it",)
-            return Step(table=flow.flow.target.name, flow=_name(flow), key={}, state="not there", notes=notes)
-        belongs = f"{formatting.count(count, 'row')} of {first} belong to it"
-        return _noted(self._down(flow, rows[0], ()), belongs + (", this is of the first" if count > 1 else ""))
-
-    def _down(self, flow: ResolvedFlow, source: Mapping[str, Any], written: Sequence[Change]) -> Step:
-        """What a flow made of a row of its source table.
+    def _down(self, flow: ResolvedFlow, below: str, source: Mapping[str, Any], written: Sequence[Change]) -> Step:
+        """What a flow made of a row of a source table.
 
         Args:
+            below: The source table.
             written: The changes of that row.
         """
         name = flow.flow.target.name
         table = store.open_table(self.layout.table(name))
         shared: dict[str, Any] = {"table": name, "flow": _name(flow), "key": {}}
+        entries: tuple[Mapping[str, Any], ...] = ()
         if table is not None:
-            where = self._made_of(flow, table, source)
+            where = self._made_of(flow, table, below, source)
             rows, count = self._rows(flow, table, where)
             if rows:
-                more = f"it made {formatting.count(count, 'row')} of {name}; this is the first"
-                if flow.flow.kind.has_groups and flow.flow.target.child_keys:
-                    of = f"one {_scope(flow.flow.target)}, which are computed together"
-                    more = f"{name} has {formatting.count(count, 'row')} of {of}; this is the first"
                 step = self._followed(flow, table, rows[0])
-                return _noted(step, more) if count > 1 else step
-            if not flow.flow.kind.has_groups:
+                return noted(step, _first_of(flow, count)) if count > 1 else step
+            if where == relation.NOTHING:
+                note = f"no row of {flow.flow.source_tables[0]} belongs to it"
+                return Step(state="not there", notes=(note,), **shared)
+            if not kind_of(flow.flow).has_groups:
                 past = self._history(flow, where, flow.flow.target.keys).changes
                 own = [change for change in past if change.kind in ("insert", "update_postimage")]
                 if own:
                     return self._replaced(flow, table, own[-1])
-        if flow.landing is not None and (entries := tuple(self._entries(flow, [source["_row_id"]]))):
+        if flow.landing is not None:
+            entries = tuple(self._entries(flow, [source["_row_id"]]))
+        elif not kind_of(flow.flow).has_groups:
+            of_key = conditions.of_key([source[key] for key in flow.source_keys])
+            entries = tuple(self._select_entries(flow, f"level = 'row' AND {of_key}"))
+        if entries:
             return Step(state="quarantined", entries=entries, **shared)
-        reading = Reading.of(self.layout, flow)
+        reading = Reading.of(self.layout, flow, below)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)
         notes = (*reading.explain(written[-1].version, self._ledger(flow)), *self._same_key(flow, table, source))
         return Step(state="not there", notes=notes, **shared)
+
+    def _made_of(self, flow: ResolvedFlow, table: DeltaTable, below: str, source: Mapping[str, Any]) -> str:
+        """The rows of a flow's table that a row of a source belongs to: of one after the first, by rows of the first."""
+        feeds = {feed.table: feed for feed in flow.flow.sources[1:]}
+        if below not in feeds:
+            return relation.target_rows(flow, table, source)
+        name = flow.flow.source_tables[0]
+        first = self._table(name)
+        driving = relation.driving_rows(feeds[below], first, name, source)
+        scope = flow.flow.target.scope
+        sql = f"SELECT DISTINCT {', '.join(map(query.quoted, scope))} FROM delta_table LIMIT {_MAX_GROUPS}"
+        groups = query.query(self.layout.table(name), scope, sql, where=driving)
+        return relation.any_of(table, flow.flow.target.name, groups)
 
     def _same_key(self, flow: ResolvedFlow, table: DeltaTable | None, source: Mapping[str, Any]) -> tuple[str, ...]:
         """The row that has the key of a record, if the record has fields of the keys' names; a transform may change their values."""
@@ -259,14 +245,6 @@ class Lineage:
         shown = ", ".join(f"{column}={value}" for column, value in key.items())
         return tuple(f"{name} has {shown}, as this record, of {row['_row_id']}" for row in rows[:1] if "_row_id" in row)
 
-    def _made_of(self, flow: ResolvedFlow, table: DeltaTable, source: Mapping[str, Any]) -> str:
-        """The rows of a flow's table that are made of a row of its source."""
-        if flow.flow.kind.has_groups:
-            return groups.of_row(flow.flow.target, table, source)
-        if flow.landing is not None:
-            return conditions.where(table, flow.flow.target.name, {"_row_id": source["_row_id"]})
-        return conditions.of_key([source[key] for key in flow.source_keys])
-
     def _replaced(self, flow: ResolvedFlow, table: DeltaTable, last: Change) -> Step:
         """A row that was in the table; the later changes of its key say what took its place."""
         name = flow.flow.target.name
@@ -276,12 +254,14 @@ class Lineage:
             past = self._history(flow, conditions.where(table, name, key))
             changes = tuple(change for change in past.changes if change.kind != "update_preimage")
         later = [change for change in changes if change.version > last.version]
+        # A batch of the stream deletes a row only if a newer record of its scope lacks it.
+        by_record = bool(later) and later[-1].kind == "delete" and _is_upsert(later[-1])
         ids = sorted({change.row["_row_id"] for change in changes})
         return Step(
             table=name,
             flow=_name(flow),
             key=key or {"_row_id": last.row["_row_id"]},
-            state="replaced" if later and later[-1].kind != "delete" else "removed",
+            state="replaced" if later and (later[-1].kind != "delete" or by_record) else "removed",
             changes=changes,
             entries=tuple(self._entries(flow, ids)),
         )
@@ -343,7 +323,8 @@ class Lineage:
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
         path = self.layout.quarantine(flow.pipeline.name, flow.flow.name)
-        names = [name for name in _ENTRY if name in query.columns(path)]
+        columns = query.columns(path)
+        names = [name for name in _ENTRY if name in columns]
         sql = f"FROM delta_table ORDER BY quarantined_at LIMIT {_MAX_ENTRIES}"
         ledger = self._ledger(flow)
         for entry in query.query(path, names, sql, where=where):
@@ -360,16 +341,12 @@ def _name(flow: ResolvedFlow) -> str:
     return f"{flow.pipeline.name}/{flow.flow.name}"
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    """That of a row of a table; one of a history that makes no version is ``_deleted`` as well."""
-    if row.get("_change") == "unchanged":
-        return "unchanged"
-    return "deleted" if row.get("_deleted") else "present"
+def _is_upsert(change: Change) -> bool:
+    return change.batch is not None and change.batch.kind == "upsert"
 
 
-def _scope(target: Table) -> str:
-    return ", ".join(target.scope)
-
-
-def _noted(step: Step, *notes: str) -> Step:
-    return dataclasses.replace(step, notes=(*step.notes, *notes))
+def _first_of(flow: ResolvedFlow, count: int) -> str:
+    name = flow.flow.target.name
+    if kind_of(flow.flow).has_groups:
+        return f"it may be in {formatting.count(count, 'row')} of {name}; this is the first"
+    return f"it made {formatting.count(count, 'row')} of {name}; this is the first"

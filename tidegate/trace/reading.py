@@ -6,16 +6,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.checkpoints import checkpoint, progress, refusal, vector
 from tidegate.errors import CheckpointError
 from tidegate.formatting import count
 from tidegate.ops import query
+from tidegate.spec.kinds import kind_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.checkpoints.checkpoint import CheckpointRef
-    from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow
     from tidegate.trace.changes import Ledger
@@ -25,35 +23,23 @@ _OFFSETS = "FROM delta_table WHERE app_id = ? AND end_offset IS NOT NULL ORDER B
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The position of a flow's present checkpoint in its source table."""
+    """How far a flow's present checkpoint has read one of its source tables."""
 
     layout: Layout
     flow: ResolvedFlow
     ref: CheckpointRef
-    source: Path
-    position: DeltaPosition | None
-    """After the last committed batch; None if there is none."""
+    next_version: int
+    """The first version of which nothing, or not all, has been read."""
 
     @classmethod
-    def of(cls, layout: Layout, flow: ResolvedFlow) -> Reading | None:
-        """The position; None if its checkpoint cannot be read."""
-        assert flow.writer is not None
+    def of(cls, layout: Layout, flow: ResolvedFlow, table: str) -> Reading | None:
+        """The position in a source table after the last committed batch; None if the checkpoint cannot be read."""
         ref = checkpoint.current(layout, flow.pipeline, flow.flow)
-        folder = ref.path(layout)
         try:
-            committed = progress.read(folder).last_committed
-            position = None if committed is None else progress.planned_batch(folder, committed).delta
+            next_version = _next_version(layout, flow, ref, table)
         except CheckpointError:
             return None
-        return cls(layout=layout, flow=flow, ref=ref, source=layout.table(flow.writer.target.name), position=position)
-
-    @property
-    def next_version(self) -> int:
-        """The first version of which nothing has been read."""
-        if self.position is None:
-            return 0
-        partly = self.position.index >= 0 or self.position.of_snapshot
-        return self.position.version + partly
+        return cls(layout=layout, flow=flow, ref=ref, next_version=next_version)
 
     def explain(self, version: int, ledger: Ledger) -> tuple[str, ...]:
         """Why a row that this version of the source added is in neither target nor quarantine.
@@ -63,13 +49,12 @@ class Reading:
         """
         if self.next_version <= version:
             return (self._waiting(version),)
+        if kind_of(self.flow.flow).has_groups:
+            return (f"{self._name} has read version {version}, and there is no row of this group",)
         numbers = self._batches(version)
         lines = [line for number in numbers for line in ledger.lines(self.app_id, number)]
         if not lines:
             return (f"{self._name} has read version {version}, and which batch did is no longer known",)
-        if self.flow.flow.kind.has_groups:
-            last = lines[-1]["batch_id"]
-            return (f"batch {last} read it; the transform made no row of its group, or a later change removed it",)
         return tuple(_dispositions(line) for line in lines)
 
     @property
@@ -98,20 +83,23 @@ class Reading:
         return sorted({row["batch_id"] for row in rows if _includes(row, version)})
 
 
+def _next_version(layout: Layout, flow: ResolvedFlow, ref: CheckpointRef, table: str) -> int:
+    folder = ref.path(layout)
+    committed = progress.read(folder).last_committed
+    if committed is None:
+        return 0
+    if flow.flow.sources:
+        return vector.of_batch(layout, ref, committed, flow.flow.source_tables)[table] + 1
+    return progress.planned_batch(folder, committed).delta.pin + 1
+
+
 def _includes(row: dict[str, Any], version: int) -> bool:
-    start, end = (_first(json.loads(row[name] or "null")) for name in ("start_offset", "end_offset"))
-    if end is None:
-        return False
+    end = json.loads(row["end_offset"])
+    start = json.loads(row["start_offset"]) if row["start_offset"] else None
     # A first load reads all versions up to its own.
     first = 0 if start is None or start.get("isStartingVersion") else int(start["reservoirVersion"])
     last = int(end["reservoirVersion"]) - (int(end["index"]) < 0 and not end.get("isStartingVersion"))
     return first <= version <= last
-
-
-def _first(offset: Any) -> Any:
-    """The offset of the first source, where it is a list of those of several (`tidegate.ops.metrics.QueryProgress`)."""
-    value = offset[0] if isinstance(offset, list) else offset
-    return json.loads(value) if isinstance(value, str) else value
 
 
 def _dispositions(line: dict[str, Any]) -> str:

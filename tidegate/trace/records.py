@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from tidegate.trace import conditions
 if TYPE_CHECKING:
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow
-    from tidegate.trace.lineage import Lineage, Step
+    from tidegate.trace.lineage import Lineage
+    from tidegate.trace.step import Step
 
 _ENTRY = ("_row_id", "level", "rules", "state", "quarantined_at")
 
@@ -41,15 +43,15 @@ class Record:
             raise RequestError("--file and --line need each other.")
         if offset is not None:
             match = re.fullmatch(r"(.+)/(\d+)/(\d+)", offset)
-            if match is None or file is not None:
+            if match is None or file is not None or max(int(match[2]), int(match[3])) >= 2**63:
                 raise RequestError(f"--offset {offset!r} is not TOPIC/PARTITION/OFFSET, for example clicks/0/42.")
             return cls(topic=match[1], partition=int(match[2]), offset=int(match[3]))
         if file is None or line is None:
             return None
         path = Path(file)
         # As bronze names it: absolute, without resolving links. A relative one is of this folder, or of the landing zone.
-        chosen = path.absolute() if path.is_absolute() or path.exists() else layout.landing_root / path
-        return cls(path=chosen, line=line)
+        chosen = path if path.is_absolute() or path.exists() else layout.landing_root / path
+        return cls(path=Path(os.path.abspath(chosen)), line=line)  # noqa: PTH100  # resolves "..", and no links
 
     def describe(self) -> str:
         """For messages."""
@@ -112,7 +114,8 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
     if others:
         return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
     path = lineage.layout.quarantine(flow.pipeline.name, flow.flow.name)
-    names = [name for name in _ENTRY if name in query.columns(path)]
+    columns = query.columns(path)
+    names = [name for name in _ENTRY if name in columns]
     # starts_with: the id ends with the file's modification time.
     where = f"level = 'file' AND starts_with(_row_id, {conditions.literal(f'{record.path}@')})"
     entries = query.query(path, names, "FROM delta_table ORDER BY quarantined_at DESC LIMIT 1", where=where)

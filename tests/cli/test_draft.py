@@ -1,0 +1,127 @@
+"""What is guessed from samples of files: types, columns, keys, dialects, and what is refused."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tidegate.cli import sample, scaffold
+from tidegate.cli.draft import Draft
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+
+
+def draft(folder: Path, content: str | bytes, name: str = "x.csv") -> Draft:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Draft.of(sample.of_file(path), of_topic=False)
+
+
+def lines(*records: Any) -> str:
+    return "".join(f"{json.dumps(record)}\n" for record in records)
+
+
+def types(drafted: Draft) -> dict[str, str]:
+    return {each.column: each.guess.type for each in drafted.fields}
+
+
+def test_json_lines_have_nested_types(tmp_path: Path) -> None:
+    drafted = draft(
+        tmp_path,
+        lines({"id": "a", "who": {"age": 3}, "tags": ["x"]}, {"id": "b", "who": None, "tags": []}),
+        "x.jsonl",
+    )
+    assert types(drafted) == {"id": "STRING", "who": "STRUCT<age: INT>", "tags": "ARRAY<STRING>"}
+    declared = drafted.pipeline("shop", "shop")
+    assert 'format="json",' in declared
+    assert 'keys=("id",),\n                sequence_by=("landed_at",),' in declared
+
+
+def test_values_of_several_kinds_are_texts_and_may_be_compared(tmp_path: Path) -> None:
+    drafted = draft(tmp_path, lines({"id": {}, "x": [1]}, {"id": {}, "x": "a"}), "x.json")
+    assert types(drafted) == {"id": "STRING", "x": "STRING"}
+    assert drafted.suite("shop")
+
+
+def test_a_parquet_file_has_its_own_types_and_nested_fields_keep_their_case(tmp_path: Path) -> None:
+    amounts = pyarrow.array([1, 2], pyarrow.decimal128(9, 2))
+    table = pyarrow.table({"id": [1, 2], "amount": amounts, "who": [{"firstName": "a"}, None]})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    drafted = Draft.of(sample.of_file(tmp_path / "x.parquet"), of_topic=False)
+    assert types(drafted) == {"id": "BIGINT", "amount": "DECIMAL(9,2)", "who": "struct<firstName:string>"}
+
+
+def test_a_compressed_file_with_tabs_and_no_header_is_read(tmp_path: Path) -> None:
+    text = "1\t2026-01-01\tx\n2\t2026-01-02\tx\n"
+    declared = draft(tmp_path, gzip.compress(text.encode()), "x.tsv.gz").pipeline("shop", "shop")
+    assert 'dialect=Dialect(separator="\\t", header=False),' in declared
+    assert 'glob="*.tsv.gz",' in declared
+    assert "column_1 INT NOT NULL,\n    column_2 DATE,\n    column_3 STRING\n" in declared
+    assert types(draft(tmp_path, bz2.compress(b"id,a\n1,x\n"), "x.csv.bz2")) == {"id": "INT", "a": "STRING"}
+
+
+def test_without_a_key_every_record_is_kept(tmp_path: Path) -> None:
+    drafted = draft(tmp_path, "a,b\n1,x\n1,x\n")
+    assert "no key: no field or pair of fields is different in all records, so silver keeps every record" in drafted.why
+    assert "keys=" not in drafted.pipeline("shop", "shop")
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        (",a,b", ["field", "a", "b"]),
+        ("a,b,", ["a", "b", "field"]),
+        ("id,1st_name,b", ["id", "field_1st_name", "b"]),
+        ("first name,first-name,id", ["first_name", "first_name_2", "id"]),
+        ("_id,id,x", ["id_2", "id", "x"]),
+        ("rescued,landed_at,id", ["rescued_2", "landed_at_2", "id"]),
+        ("aB,a_b,AB", ["a_b", "a_b_2", "ab"]),
+    ],
+)
+def test_every_header_has_columns_of_different_names(tmp_path: Path, header: str, columns: list[str]) -> None:
+    drafted = draft(tmp_path, f"{header}\n1,x,2\n2,y,3\n")
+    assert [each.column for each in drafted.fields] == columns
+    declared = {each.name.lower() for each in drafted.fields if each.is_declared}
+    assert len(declared) == sum(each.is_declared for each in drafted.fields), "Spark ignores the case of names"
+
+
+@pytest.mark.parametrize("first", ["2026-01-05", "05.01.2026", "+3", "-1.5", "1,5", "10:30", "2026-01-05T10:30:00Z"])
+def test_a_first_line_with_a_value_is_no_header(tmp_path: Path, first: str) -> None:
+    drafted = draft(tmp_path, f"a;{first}\nb;x\n")
+    assert [each.name for each in drafted.fields] == ["column_1", "column_2"]
+
+
+def test_a_file_whose_name_a_run_ignores_is_landed_under_another(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    assert scaffold.landing_place(layout, "shop", tmp_path / "_x.csv") == ("shop", layout.landing("shop") / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.csv", "", "it is empty"),
+        ("x.csv", "a,b\n", "no record"),
+        ("x.csv", "a,b,a\n1,2,3\n", "its header has 'a' more than once"),
+        ("x.csv", b"PK\x03\x04\xff\xfe\x00\x81\n\x81", "it cannot be read as text with separators (not_utf8, "),
+        (
+            "x.csv.gz",
+            gzip.compress(b"a,b\n" * 99)[:-9],
+            "it cannot be read as text with separators (corrupt_compression)",
+        ),
+        ("x.json", '[{"a": 1},\n {"a": 2}]\n', "jq -c '.[]' x.json > x.jsonl"),
+        ("x.json", '[\n{"a": 1}\n]\n', "most of its lines are no JSON objects (line 1)"),
+        ("x.parquet", "no", "cannot be read as parquet (corrupt_file)"),
+        ("x.csv", "A b,c-d\nx,y\nz,w\n", "no field of the sample has a name that a schema can have"),
+    ],
+)
+def test_a_sample_without_a_meaning_is_refused(tmp_path: Path, name: str, content: str | bytes, words: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        draft(tmp_path, content, name)
+    assert words in caught.value.message

@@ -1,0 +1,96 @@
+"""Which rows of its sources a row is made of, and which rows of a target a source row belongs to: as conditions of delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tidegate.ops import query
+from tidegate.spec.kinds import kind_of
+from tidegate.spec.time_windows import WINDOW_START
+from tidegate.trace import conditions
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import ChangeFeed
+
+NOTHING = "false"
+"""No row."""
+
+
+def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) -> str:
+    """The rows of the flow's first source of which a row of its target is made.
+
+    Of a group that depends on a whole scope, such as a session, these are the rows of the scope.
+    """
+    assert flow.writer is not None
+    name, target = flow.writer.target.name, flow.flow.target
+    if kind_of(flow.flow).has_groups:
+        equal = {key: row[key] for key in target.scope if not (target.windows and key == WINDOW_START)}
+        parts = [conditions.where(source, name, equal), alive(source)]
+        if target.windows is not None:
+            length = timedelta(seconds=target.windows.length_seconds)
+            parts.append(_between(source, name, target.windows.time, row[WINDOW_START], length))
+        return " AND ".join(parts)
+    if flow.landing is not None:
+        return conditions.where(source, name, {"_row_id": row["_row_id"]})
+    return conditions.of_change(source, row["_row_id"], flow.source_keys)
+
+
+def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any]) -> str:
+    """The rows of the flow's target that a row of its first source belongs to."""
+    table = flow.flow.target
+    if kind_of(flow.flow).has_groups:
+        windows = table.windows
+        equal = {key: source[key] for key in table.scope if not (windows and key == WINDOW_START)}
+        where = conditions.where(target, table.name, equal)
+        if windows is None:
+            return where
+        time = source[windows.time]
+        length = timedelta(seconds=windows.length_seconds)
+        first = None if time is None else time - length + timedelta(microseconds=1)
+        return f"{where} AND {_between(target, table.name, WINDOW_START, first, length)}"
+    if flow.landing is not None:
+        return conditions.where(target, table.name, {"_row_id": source["_row_id"]})
+    return conditions.of_key([source[key] for key in flow.source_keys])
+
+
+def joined_rows(feed: ChangeFeed, table: DeltaTable, rows: Iterable[Mapping[str, Any]]) -> str:
+    """The rows of a source after the first that belong to these rows of the first."""
+    equal = [{theirs: row[ours] for ours, theirs in feed.on.items()} for row in rows]
+    return f"({any_of(table, feed.table, equal)}) AND {alive(table)}"
+
+
+def driving_rows(feed: ChangeFeed, first: DeltaTable, name: str, row: Mapping[str, Any]) -> str:
+    """The rows of the first source that belong to a row of another.
+
+    Args:
+        name: Of the first source.
+    """
+    return (
+        f"{conditions.where(first, name, {ours: row[theirs] for ours, theirs in feed.on.items()})} AND {alive(first)}"
+    )
+
+
+def any_of(table: DeltaTable, name: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """The rows of a table that have the values of any of these; no row if there is none."""
+    distinct = dict.fromkeys(conditions.where(table, name, row) for row in rows)
+    return " OR ".join(f"({where})" for where in distinct) or NOTHING
+
+
+def alive(table: DeltaTable) -> str:
+    """The rows of a table that are no tombstones; all, if it has none."""
+    return "NOT coalesce(_deleted, false)" if "_deleted" in query.column_names(table) else "true"
+
+
+def _between(table: DeltaTable, name: str, column: str, first: Any, length: timedelta) -> str:
+    """From an instant to that length later, without its end; NULL for NULL."""
+    if first is None:
+        return conditions.where(table, name, {column: None})
+    return " AND ".join(
+        conditions.where(table, name, {column: instant}, comparison)
+        for instant, comparison in ((first, ">="), (first + length, "<"))
+    )
