@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate import resolution
-from tidegate.errors import RequestError
+from tidegate.errors import RequestError, SpecError
 from tidegate.layout import Layout
 from tidegate.ops import query
 from tidegate.report import BatchRecord
@@ -159,6 +160,12 @@ def test_a_record_that_cannot_be_followed_is_an_error_that_names_the_cause(
     with pytest.raises(RequestError) as caught:
         follow(made.layout, file, line, offset)
     assert words in caught.value.message
+
+
+def test_pipelines_that_cannot_be_loaded_are_named(made: Project) -> None:
+    broken = dataclasses.replace(lineage(made.layout), pipelines={"shop": SpecError("wrong")})
+    with pytest.raises(RequestError, match=r"\(and those of pipelines/shop.py, which cannot be loaded\)"):
+        broken.up("silver.orders", {"order_id": "A-1"})
 
 
 def test_a_request_without_a_row_and_a_record_ends_with_the_code_for_wrong_usage(made: Project) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from duckdb import DuckDBPyConnection
 
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -21,6 +22,18 @@ from tidegate.ops import lake_query, query
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """A lake that tests only read."""
     return made(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture(scope="module")
+def copies(layout: Layout) -> Iterator[DuckDBPyConnection]:
+    """Copies of the tables in DuckDB, of which it reads all columns."""
+    with query.connect() as connection:
+        for name, path in layout.delta_tables().items():
+            if name.count(".") == 1:
+                connection.execute(f"CREATE SCHEMA {name.split('.')[0]}")
+                connection.register(f"copied_{name}", query.Scan(DeltaTable(str(path))))
+                connection.execute(f'CREATE TABLE {name} AS FROM "copied_{name}"')
+        yield connection
 
 
 @pytest.fixture
@@ -116,16 +129,11 @@ def test_columns_that_a_query_does_not_need_are_not_read(layout: Layout, monkeyp
         ("SELECT number FROM silver.flights WHERE false", []),
     ],
 )
-def test_the_columns_that_a_query_needs_are_read(layout: Layout, sql: str, expected: list[Any] | None) -> None:
+def test_the_columns_that_a_query_needs_are_read(
+    layout: Layout, copies: DuckDBPyConnection, sql: str, expected: list[Any] | None
+) -> None:
     actual = sorted(rows(layout, sql), key=repr)
-    # The same query over copies of the tables in DuckDB, of which it reads all columns.
-    with query.connect() as connection:
-        for name, path in layout.delta_tables().items():
-            if name.count(".") == 1:
-                connection.execute(f"CREATE SCHEMA {name.split('.')[0]}")
-                connection.register(f"copied_{name}", query.Scan(DeltaTable(str(path))))
-                connection.execute(f'CREATE TABLE {name} AS FROM "copied_{name}"')
-        assert actual == sorted(connection.execute(sql).fetchall(), key=repr)
+    assert actual == sorted(copies.execute(sql).fetchall(), key=repr)
     assert expected is None or actual == sorted(expected, key=repr)
 
 

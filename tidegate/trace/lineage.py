@@ -276,7 +276,11 @@ class Lineage:
             if each.flow.target.name == name:
                 return each
         tables = ", ".join(sorted(each.flow.target.name for each in self._flows()))
-        raise RequestError(f"no flow writes a table {name!r}; the tables are: {tables}.")
+        broken = [
+            f"pipelines/{each}.py" for each, pipeline in self.pipelines.items() if isinstance(pipeline, TidegateError)
+        ]
+        unknown = f" (and those of {', '.join(broken)}, which cannot be loaded)" if broken else ""
+        raise RequestError(f"no flow writes a table {name!r}; the tables are: {tables}{unknown}.")
 
     def _readers(self, flow: ResolvedFlow) -> list[ResolvedFlow]:
         return [each for each in self._flows() if flow.flow.target.name in each.flow.source_tables]
