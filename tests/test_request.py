@@ -151,11 +151,16 @@ def test_a_backfill_without_an_event_time_is_refused_with_the_field_to_declare()
         RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01"})
 
 
-def test_a_backfill_of_groups_of_another_pipelines_table_is_refused_with_an_alternative() -> None:
+def test_a_backfill_of_groups_of_another_pipelines_table_needs_an_event_time_among_their_keys() -> None:
     gold = dataclasses.replace(FLIGHTS.flow("gold"), source=ChangeFeed("silver.weather"))
-    pipeline = dataclasses.replace(FLIGHTS, flows=(gold,))
-    with pytest.raises(RequestError, match=r"another pipeline writes 'silver\.weather'.*Backfill that pipeline"):
-        RunRequest.check(pipeline, "r", {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01"})
+    request = {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01"}
+    for event_time in (None, "mean_delay"):
+        of_groups = dataclasses.replace(gold, target=dataclasses.replace(gold.target, event_time=event_time))
+        pipeline = dataclasses.replace(FLIGHTS, flows=(of_groups,))
+        with pytest.raises(RequestError, match=r"another pipeline writes 'silver\.weather'.*Backfill that pipeline"):
+            RunRequest.check(pipeline, "r", request)
+    of_key = dataclasses.replace(gold, target=dataclasses.replace(gold.target, event_time="day"))
+    assert RunRequest.check(dataclasses.replace(FLIGHTS, flows=(of_key,)), "r", request).window is not None
 
 
 def test_empty_parameters_of_the_form_are_the_defaults() -> None:

@@ -62,7 +62,7 @@ def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
         raise RequestError(
             f"flow {flow.name!r} cannot be backfilled: another pipeline writes {table!r}, "
             "from which its groups are computed. Backfill that pipeline: the next increment reads the changes. "
-            "Or use mode='full_refresh'."
+            f"Or declare Table(…, event_time=<a date or timestamp among its keys>) for {flow.target.name!r}, or use mode='full_refresh'."
         )
     raise RequestError(
         f"flow {flow.name!r} cannot be backfilled: no event_time is declared. Write "
@@ -145,6 +145,11 @@ def event_time_table(flow: Flow) -> str:
 
 
 def event_time(pipeline: Pipeline, flow: Flow) -> str | None:
-    """The event time column of `event_time_table`; None if it has none, or another pipeline writes the table."""
-    name = event_time_table(flow)
-    return next((each.target.event_time for each in pipeline.flows if each.target.name == name), None)
+    """The event time column of `event_time_table`; None if none is known.
+
+    A key of groups is a column of that table as well, so it may be declared for the groups, where another pipeline writes the table.
+    """
+    name, target = event_time_table(flow), flow.target
+    declared = next((each.target.event_time for each in pipeline.flows if each.target.name == name), None)
+    is_column = flow.kind.has_groups and target.windows is None and target.event_time in target.scope
+    return declared or (target.event_time if is_column else None)

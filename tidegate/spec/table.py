@@ -46,7 +46,8 @@ class Table:
     """Time windows of a table without ``sequence_by``: ``window_start`` is one of its ``keys``, and the transform gets the rows of
     each window that has changes."""
     event_time: str | None = None
-    """The column (a date or a timestamp) with the event time of a row. Windows of a backfill refer to it."""
+    """The column (a date or a timestamp) with the event time of a row. Windows of a backfill refer to it; those of groups to the
+    event time of their source, or, if it has none, to this one, which is then one of the ``keys``."""
 
     def __post_init__(self) -> None:
         check_table(self, "name", self.name)

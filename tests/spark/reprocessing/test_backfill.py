@@ -159,6 +159,15 @@ def test_a_row_without_a_key_selects_no_key(place: Path) -> None:
     assert ids(context.kind.keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2], "the keys of the table"
 
 
+def test_a_column_that_is_made_of_the_path_may_be_the_event_time(place: Path) -> None:
+    day = "CASE WHEN _path LIKE '%/one.json' AND id = 4 AND _partitions['day'] IS NULL THEN DATE'1970-01-02' END AS day"
+    context = silver(place, lambda rows: rows.selectExpr("*", day))
+
+    assert ids(context.kind.keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2, 4], (
+        "those of the table, and 4"
+    )
+
+
 def test_all_source_rows_of_a_key_are_read_including_those_outside_of_the_window(place: Path) -> None:
     context = silver(place, clean)
     keys = context.spark.createDataFrame([(1,), (3,)], "id int")
@@ -418,6 +427,15 @@ def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window
     assert totals == {1: 0, 2: 1020, 3: 0, 4: 1040, 5: 0, 6: 0, 7: 0}, "silver has no order of day 3"
     (line,) = gold.report.batches
     assert (line.groups, line.upserted, line.unchanged) == (2, 2, 0)
+
+
+def test_groups_of_a_table_without_event_time_are_selected_by_their_own(place: Path, spark: SparkSession) -> None:
+    of_key = dataclasses.replace(orders.GOLD, target=dataclasses.replace(orders.GOLD.target, event_time="day"))
+    gold = orders.flow_context(spark, place, of_key)
+
+    days = ids(gold.kind.keys_in_window(gold, FIRST_DAYS, pending(gold)), "day")
+
+    assert [day.isoformat() for day in days] == ["1970-01-02", "1970-01-03"]
 
 
 def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if_the_keys_were_made_from_them(
