@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from datetime import date
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spec import Table
+from tests.spark.flow_context import flow_context
+from tidegate.spark.batch import histories
+from tidegate.spec import ChangeFeed, Flow, Table
+from tidegate.spec.kinds import KINDS
 
 pytestmark = pytest.mark.jvm
 
@@ -22,7 +26,7 @@ def recipe(title: str) -> dict[str, Any]:
     """What the code block of a section defines."""
     section = GUIDE.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     (block,) = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    defined: dict[str, Any] = {"F": F, "Table": Table}
+    defined: dict[str, Any] = {"F": F, "Table": Table, "ChangeFeed": ChangeFeed}
     exec(block, defined)
     assert isinstance(defined["table"], Table)
     return defined
@@ -36,6 +40,46 @@ def test_every_recipe_has_a_test() -> None:
     titles = re.findall(r"^## (.+)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
     tested = re.findall(r'recipe\("(.+?)"\)', Path(__file__).read_text(encoding="utf-8"))
     assert set(titles) == set(tested)
+
+
+def test_orders_have_their_customer_or_none_and_the_parameters_are_the_sources(spark: SparkSession) -> None:
+    defined = recipe("Join a dimension")
+    transform = defined["order_values"]
+    flow = Flow(name="gold", sources=defined["sources"], transform="orders:order_values", target=defined["table"])
+    assert flow.kind is KINDS["joins"]
+    assert list(inspect.signature(transform).parameters) == [feed.name for feed in flow.sources]
+    orders = spark.createDataFrame([(1, "a", 5), (2, "z", 7)], "order_id int, customer_id string, amount int")
+    customers = spark.createDataFrame([("a", "Ada", "GB", 1)], "customer_id string, name string, country string, n int")
+    made = transform(orders, customers)
+    assert rows(made, *made.columns) == [(1, "a", 5, "Ada", "GB"), (2, "z", 7, None, None)]
+
+
+def test_a_pause_of_more_than_30_minutes_begins_a_session(spark: SparkSession) -> None:
+    times = [("ada", "10:00"), ("ada", "10:30"), ("ada", "11:01"), ("bob", "10:10")]
+    clicks = spark.createDataFrame(times, "user_id string, time string")
+    clicks = clicks.withColumn("occurred_at", F.to_timestamp(F.concat(F.lit("2026-01-05 "), "time")))
+    made = recipe("Sessions")["sessions"](clicks)
+    for column in ("started_at", "ended_at"):
+        made = made.withColumn(column, F.date_format(column, "HH:mm"))
+    assert rows(made, *made.columns) == [
+        ("ada", "10:00", "10:30", 2),
+        ("ada", "11:01", "11:01", 1),
+        ("bob", "10:10", "10:10", 1),
+    ]
+
+
+def test_a_price_that_stays_makes_no_version_and_none_ends_the_last(spark: SparkSession, tmp_path: Path) -> None:
+    defined = recipe("Every version of a row (SCD2)")
+    prices = [(1, 5, "ada"), (2, 5, "bob"), (3, 7, "bob"), (4, None, "bob")]
+    records = spark.createDataFrame(prices, "changed_at int, price int, changed_by string")
+    records = records.withColumns({name: F.lit("s") for name in ("_row_id", "_origin", "sku")})
+    flow = Flow(name="silver", source=ChangeFeed("bronze.orders"), transform="orders:prices", target=defined["table"])
+    context = flow_context(spark, tmp_path, flow)
+    versions = histories.with_versions(context, defined["prices"](records)).where("NOT _deleted")
+    assert rows(versions, "sku", "valid_from", "valid_to", "price", "changed_by") == [
+        ("s", 1, 3, 5, "ada"),
+        ("s", 3, 4, 7, "bob"),
+    ]
 
 
 def test_a_record_is_exploded_and_one_without_items_is_kept(spark: SparkSession) -> None:
