@@ -71,10 +71,11 @@ def fields(row: dict[str, Any]) -> tuple[Any, ...]:
 def test_a_transform_may_use_path_modification_time_and_folders_of_partitions(spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
-    path = F.lit("file:///in/year=2024/kind=a/kind=b%20c/rate=50%/x=1.csv")
+    path_of_file = "/in/year=2024/kind=a/kind=b%20c/rate=50%/zone=UTC+2/day=__HIVE_DEFAULT_PARTITION__/x=1.csv"
+    path = F.lit(f"file://{path_of_file}")
     (row,) = read(parse.parse(bronze(spark, ("1", "id")).withColumn("_path", path), source()))
-    assert row["_path"] == "/in/year=2024/kind=a/kind=b%20c/rate=50%/x=1.csv"
-    assert row["_partitions"] == {"year": "2024", "kind": "b c", "rate": "50%"}
+    assert row["_path"] == path_of_file
+    assert row["_partitions"] == {"year": "2024", "kind": "b c", "rate": "50%", "zone": "UTC+2", "day": None}
     assert row["_modified_at"].astimezone(UTC) == EARLIER
     (row,) = read(parse.parse(bronze(spark, ("1", "id")), source()))
     assert row["_partitions"] == {}

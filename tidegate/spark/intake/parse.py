@@ -155,7 +155,10 @@ def _file_records(feed: DataFrame) -> DataFrame:
 
 
 def _partitions() -> SparkColumn:
-    """The folders ``name=value`` in a file's path, as a map; of a name that occurs twice, the inner folder."""
+    """The folders ``name=value`` in a file's path, as a map; of a name that occurs twice, the inner folder.
+
+    Values are percent-decoded, where a plus sign is itself; Hive's name for NULL is NULL.
+    """
     from pyspark.sql import functions as F
 
     return F.expr(
@@ -164,9 +167,12 @@ def _partitions() -> SparkColumn:
             CAST(map() AS MAP<STRING, STRING>),
             (found, folder) -> map_concat(
                 map_filter(found, (name, value) -> name <> split_part(folder, '=', 1)),
-                map(
-                    split_part(folder, '=', 1),
-                    coalesce(try_url_decode(substring(folder, instr(folder, '=') + 1)), substring(folder, instr(folder, '=') + 1))
+                transform_values(
+                    map(split_part(folder, '=', 1), substring(folder, instr(folder, '=') + 1)),
+                    (name, value) -> coalesce(
+                        try_url_decode(replace(nullif(value, '__HIVE_DEFAULT_PARTITION__'), '+', '%2B')),
+                        nullif(value, '__HIVE_DEFAULT_PARTITION__')
+                    )
                 )
             )
         )"""
