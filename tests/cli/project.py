@@ -222,9 +222,11 @@ class Checkpoint:
 
     folder: Path
 
-    def plan(self, batch_id: int, offset: dict[str, Any]) -> Checkpoint:
+    def plan(self, batch_id: int, *offsets: dict[str, Any] | None) -> Checkpoint:
+        """Log the position in each source; None for one of which nothing was read."""
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_607_200_000, "conf": {}}
-        self._write("offsets", batch_id, "v1", json.dumps(metadata), json.dumps(offset))
+        lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
+        self._write("offsets", batch_id, "v1", json.dumps(metadata), *lines)
         return self
 
     def commit(self, batch_id: int) -> Checkpoint:

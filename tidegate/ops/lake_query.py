@@ -68,7 +68,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
                 scan.needed = needed
             cursor = connection.execute(sql)
             noticed = {} if "_deleted" in sql.lower() else scans
-            tombstones = tuple(name for name, scan in noticed.items() if _keeps_tombstones(scan))
+            tombstones = tuple(name for name, scan in noticed.items() if _keeps_tombstones(connection, scan))
         except duckdb.Error as error:
             hint = f" {_existing(layout)}" if "Table with name" in str(error) else ""
             raise RequestError(_sentence(error) + hint) from None
@@ -164,12 +164,13 @@ def _projections(nodes: list[dict[str, Any]]) -> Iterator[str]:
         yield from _projections(node["children"])
 
 
-def _keeps_tombstones(scan: query.Scan) -> bool:
+def _keeps_tombstones(connection: DuckDBPyConnection, scan: query.Scan) -> bool:
     if "_deleted" not in scan.columns:
         return False
-    with query.connect() as connection:
-        connection.register("deleted", query.Scan(scan.table, ["_deleted"], "_deleted"))
-        return connection.execute("FROM deleted LIMIT 1").fetchone() is not None
+    # Another cursor, because the rows of the query are still to be fetched.
+    with connection.cursor() as cursor:
+        cursor.register("deleted", query.Scan(scan.table, ["_deleted"], "_deleted"))
+        return cursor.execute("FROM deleted LIMIT 1").fetchone() is not None
 
 
 def _sentence(error: Exception) -> str:
