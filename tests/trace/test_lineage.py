@@ -112,7 +112,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     prices = [row("1.csv@1#8", sku="s", at=at(9), **ends), row("1.csv@1#9", sku="s", at=at(10), deleted=True, **same)]
     write(layout, "silver.prices", prices)
     write(layout, "gold.sessions", [{"user": "ada", "began": at(10)}, {"user": "bob", "began": at(12)}])
-    write(layout, "gold.hours", [{"window_start": at(9, 30)}, {"window_start": at(10)}, {"window_start": at(10, 30)}])
+    starts = (at(9, 30), at(10), at(10, 30), None)
+    write(layout, "gold.hours", [{"window_start": start} for start in starts])
     write(layout, "gold.pages", [{"page": "/"}, {"page": "/x"}])
     entry = quarantined("eve|0|insert", ["not_null(mail)"], {}, "{}")
     append(layout.quarantine("shop", "known"), [entry])
@@ -165,6 +166,8 @@ def test_a_session_is_made_of_the_rows_of_its_user(layout: Layout) -> None:
 def test_a_window_is_made_of_the_rows_whose_time_it_contains(layout: Layout) -> None:
     assert ids(up(layout, "gold.hours", window_start="2026-01-01T10:00:00Z")) == ["a", "b"]
     assert ids(up(layout, "gold.hours", window_start="2026-01-01T10:30:00Z")) == ["b"]
+    (without_time,) = lineage(layout).up("gold.hours", {"window_start": None})
+    assert ids(without_time) == []
     hour = down(layout, "clicks", CLICKS[0])["gold.hours"]
     assert hour.key == {"window_start": at(9, 30)}
     assert hour.notes == ("it may be in 2 rows of gold.hours; this is the first",)

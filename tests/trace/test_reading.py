@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.cli.project import Project
+from tests.cli.project import Project, append
 from tests.cli.test_trace import offset
 from tests.trace.test_lineage import PIPELINE
 from tidegate import json_codec, resolution
 from tidegate.layout import Layout
+from tidegate.report import BatchRecord
+from tidegate.trace.changes import Ledger
 from tidegate.trace.reading import Reading
+
+
+def reading(layout: Layout, flow: str, table: str) -> Reading:
+    position = Reading.of(layout, resolution.resolve(PIPELINE, layout.lake, {}).flow(flow), table)
+    assert position is not None
+    return position
 
 
 def next_versions(layout: Layout, flow: str) -> list[int]:
     """The first version of each source of which not all has been read."""
-    resolved = resolution.resolve(PIPELINE, layout.lake, {}).flow(flow)
-    readings = [Reading.of(layout, resolved, table) for table in resolved.flow.source_tables]
-    return [reading.next_version for reading in readings if reading is not None]
+    return [reading(layout, flow, table).next_version for table in PIPELINE.flow(flow).source_tables]
 
 
 @pytest.fixture
@@ -45,3 +53,28 @@ def test_each_source_of_a_join_has_its_own_position(project: Project) -> None:
     assert next_versions(project.layout, "pages") == [5, 3], "of users nothing after the version with which it began"
     checkpoint.plan(1, offset(5), offset(9)).commit(1)
     assert next_versions(project.layout, "pages") == [5, 9]
+
+
+def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project: Project) -> None:
+    checkpoint = project.checkpoint(PIPELINE, PIPELINE.flow("pages"))
+    json_codec.write(project.layout.starts("shop", "pages", 1, 0), {"silver.clicks": 3, "silver.users": 2})
+    checkpoint.plan(0, offset(5), None).commit(0).plan(1, offset(5), offset(9)).commit(1)
+    app_id = "shop/pages/v1/0"
+    positions = [(None, [offset(5), None]), ([offset(5), None], [offset(5), offset(9)])]
+    read = [{"flow": "pages", "app_id": app_id, "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}] * 2
+    append(
+        project.layout.ops("shop", "progress"),
+        [
+            {**line, "batch_id": number, "start_offset": start and json.dumps(start), "end_offset": json.dumps(end)}
+            for number, (line, (start, end)) in enumerate(zip(read, positions, strict=True))
+        ],
+    )
+    for number in (0, 1):
+        line = BatchRecord(flow="pages", batch_id=number, app_id=app_id, kind="recompute")
+        project.record(PIPELINE, line)
+    ledger = Ledger(project.layout, "shop", "pages")
+
+    (of_clicks,) = reading(project.layout, "pages", "silver.clicks").explain(4, ledger)
+    (of_users,) = reading(project.layout, "pages", "silver.users").explain(8, ledger)
+    assert of_clicks == "batch 0 read it; the transform made no row of its group, or a later change removed it"
+    assert of_users.startswith("batch 1 read it")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tidegate import formatting
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import query, store
-from tidegate.spec.kinds import kind_of
 from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Change, History, Ledger, history
 from tidegate.trace.raw_record import fields_of
@@ -93,7 +92,7 @@ class Lineage:
         rows, count = self._rows(self._writer(source), below, where)
         if not count:
             step = noted(step, f"the rows that it was made of are no longer in {source}")
-        if flow.flow.target.child_keys and kind_of(flow.flow).has_groups:
+        if flow.flow.target.child_keys and flow.flow.kind.has_groups:
             step = noted(
                 step, f"it is made of the rows of its scope ({', '.join(flow.flow.target.scope)}): all, or some of them"
             )
@@ -121,7 +120,7 @@ class Lineage:
 
     def _unread(self, flow: ResolvedFlow, source: str, where: str) -> tuple[str, ...]:
         """Which versions of a source of a group change its rows and are not read; nothing for other flows."""
-        reading = Reading.of(self.layout, flow, source) if kind_of(flow.flow).has_groups else None
+        reading = Reading.of(self.layout, flow, source) if flow.flow.kind.has_groups else None
         if reading is None:
             return ()
         ledger = self._ledger(self._writer(source))
@@ -200,14 +199,14 @@ class Lineage:
             if where == relation.NOTHING:
                 note = f"no row of {flow.flow.source_tables[0]} belongs to it"
                 return Step(state="not there", notes=(note,), **shared)
-            if not kind_of(flow.flow).has_groups:
+            if not flow.flow.kind.has_groups:
                 past = self._history(flow, where, flow.flow.target.keys).changes
                 own = [change for change in past if change.kind in ("insert", "update_postimage")]
                 if own:
                     return self._replaced(flow, table, own[-1])
         if flow.landing is not None:
             entries = tuple(self._entries(flow, [source["_row_id"]]))
-        elif not kind_of(flow.flow).has_groups:
+        elif not flow.flow.kind.has_groups:
             of_key = conditions.of_key([source[key] for key in flow.source_keys])
             entries = tuple(self._select_entries(flow, f"level = 'row' AND {of_key}"))
         if entries:
@@ -351,6 +350,6 @@ def _is_upsert(change: Change) -> bool:
 
 def _first_of(flow: ResolvedFlow, count: int) -> str:
     name = flow.flow.target.name
-    if kind_of(flow.flow).has_groups:
+    if flow.flow.kind.has_groups:
         return f"it may be in {formatting.count(count, 'row')} of {name}; this is the first"
     return f"it made {formatting.count(count, 'row')} of {name}; this is the first"

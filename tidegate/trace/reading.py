@@ -10,7 +10,6 @@ from tidegate.checkpoints import checkpoint, progress, refusal, vector
 from tidegate.errors import CheckpointError
 from tidegate.formatting import count
 from tidegate.ops import query
-from tidegate.spec.kinds import kind_of
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
@@ -28,6 +27,8 @@ class Reading:
     layout: Layout
     flow: ResolvedFlow
     ref: CheckpointRef
+    number: int
+    """Of the source among those of the flow."""
     next_version: int
     """The first version of which nothing, or not all, has been read."""
 
@@ -39,7 +40,8 @@ class Reading:
             next_version = _next_version(layout, flow, ref, table)
         except CheckpointError:
             return None
-        return cls(layout=layout, flow=flow, ref=ref, next_version=next_version)
+        number = flow.flow.source_tables.index(table)
+        return cls(layout=layout, flow=flow, ref=ref, number=number, next_version=next_version)
 
     def explain(self, version: int, ledger: Ledger) -> tuple[str, ...]:
         """Why a row that this version of the source added is in neither target nor quarantine.
@@ -49,12 +51,13 @@ class Reading:
         """
         if self.next_version <= version:
             return (self._waiting(version),)
-        if kind_of(self.flow.flow).has_groups:
-            return (f"{self._name} has read version {version}, and there is no row of this group",)
         numbers = self._batches(version)
         lines = [line for number in numbers for line in ledger.lines(self.app_id, number)]
         if not lines:
             return (f"{self._name} has read version {version}, and which batch did is no longer known",)
+        if self.flow.flow.kind.has_groups:
+            last = lines[-1]["batch_id"]
+            return (f"batch {last} read it; the transform made no row of its group, or a later change removed it",)
         return tuple(_dispositions(line) for line in lines)
 
     @property
@@ -80,7 +83,7 @@ class Reading:
             _OFFSETS,
             [self.app_id],
         )
-        return sorted({row["batch_id"] for row in rows if _includes(row, version)})
+        return sorted({row["batch_id"] for row in rows if _includes(row, version, self.number)})
 
 
 def _next_version(layout: Layout, flow: ResolvedFlow, ref: CheckpointRef, table: str) -> int:
@@ -93,13 +96,20 @@ def _next_version(layout: Layout, flow: ResolvedFlow, ref: CheckpointRef, table:
     return progress.planned_batch(folder, committed).delta.pin + 1
 
 
-def _includes(row: dict[str, Any], version: int) -> bool:
-    end = json.loads(row["end_offset"])
-    start = json.loads(row["start_offset"]) if row["start_offset"] else None
+def _includes(row: dict[str, Any], version: int, number: int) -> bool:
+    start, end = (_of_source(json.loads(row[name] or "null"), number) for name in ("start_offset", "end_offset"))
+    if end is None:
+        return False
     # A first load reads all versions up to its own.
     first = 0 if start is None or start.get("isStartingVersion") else int(start["reservoirVersion"])
     last = int(end["reservoirVersion"]) - (int(end["index"]) < 0 and not end.get("isStartingVersion"))
     return first <= version <= last
+
+
+def _of_source(offset: Any, number: int) -> Any:
+    """The offset of one source, where it is a list of those of several (`tidegate.ops.metrics.QueryProgress`)."""
+    value = offset[number] if isinstance(offset, list) else offset
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def _dispositions(line: dict[str, Any]) -> str:

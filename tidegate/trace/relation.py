@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ops import query
-from tidegate.spec.kinds import kind_of
 from tidegate.spec.time_windows import WINDOW_START
 from tidegate.trace import conditions
 
@@ -28,7 +27,7 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
     """
     assert flow.writer is not None
     name, target = flow.writer.target.name, flow.flow.target
-    if kind_of(flow.flow).has_groups:
+    if flow.flow.kind.has_groups:
         equal = {key: row[key] for key in target.scope if not (target.windows and key == WINDOW_START)}
         parts = [conditions.where(source, name, equal), alive(source)]
         if target.windows is not None:
@@ -43,7 +42,7 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
 def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any]) -> str:
     """The rows of the flow's target that a row of its first source belongs to."""
     table = flow.flow.target
-    if kind_of(flow.flow).has_groups:
+    if flow.flow.kind.has_groups:
         windows = table.windows
         equal = {key: source[key] for key in table.scope if not (windows and key == WINDOW_START)}
         where = conditions.where(target, table.name, equal)
