@@ -1,4 +1,4 @@
-"""`tidegate new --from` drafts a pipeline from a file and says what it guessed. Its run: `tests/spark/test_drafted.py`."""
+"""`tidegate new --from` drafts a pipeline from a file and prints its guesses (`test_draft.py`). Its rows: `tests/spark/test_drafted.py`."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""A pipeline that was drafted from a sample reads that sample, and the columns of files that it may use."""
+"""A pipeline that was drafted from a sample parses that sample, and its transform makes the columns that were guessed."""
 
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.orders import Declare, Orders
 from tidegate.cli import sample
 from tidegate.cli.draft import Draft
+from tidegate.spark.intake import landing, parse
 
 pytestmark = pytest.mark.jvm
 
@@ -25,31 +26,54 @@ GERMAN = (
 )
 
 
-def test_the_sample_passes_and_a_later_file_wins(orders: Orders, declare: Declare, tmp_path: Path) -> None:
-    first = orders.deployment.land("1.csv", GERMAN, "orders")
-    os.utime(first, (EARLIER, EARLIER))
-    drafted = Draft.of(sample.of_file(first), of_topic=False)
-    declare()
-    text = drafted.pipeline("orders", "orders")
-    # Great Expectations is tested elsewhere, and imports slowly.
-    (tmp_path / "pipelines" / "orders.py").write_text(text.replace('gate=Gate("orders/silver"),', ""))
-    partitions = 'F.col("_partitions")["year"].alias("year"),\n        F.when('
-    (tmp_path / "spark_jobs" / "orders.py").write_text(drafted.job("orders").replace("F.when(", partitions, 1))
-    later = GERMAN.splitlines()[0] + "\nlater;2;7,00;06.01.2026;Y\n"
-    orders.deployment.land("year=2026/2.csv", later, "orders")
-    orders.run("bronze", "silver")
+def drafted_rows(spark: SparkSession, path: Path, content: str) -> list[dict[str, Any]]:
+    """The rows of silver, as the drafted pipeline makes them of its sample."""
+    path.write_text(content)
+    os.utime(path, (EARLIER, EARLIER))
+    drafted = Draft.of(sample.of_file(path), of_topic=False)
+    declared: dict[str, Any] = {}
+    code: dict[str, Any] = {}
+    exec(drafted.pipeline("orders", "orders"), declared)
+    exec(drafted.job("orders"), code)
+    source = declared["pipeline"].flow("bronze").source
+    persisted: list[DataFrame] = []
+    files = landing.read_files(spark, [(str(path), EARLIER * 1000)], source, landing.Batch(0, 0), persisted)
+    made = code["clean"](parse.parse(files.rows(spark, files.files), source).rows).orderBy("_row_id").collect()
+    for frame in persisted:
+        frame.unpersist()
+    rows = [row.asDict(recursive=True) for row in made]
+    assert [row["_origin"]["broken"] for row in rows] == [[]] * len(rows), "no record goes to quarantine"
+    return [{name: value for name, value in row.items() if not name.startswith("_")} for row in rows]
 
-    rows = {row["order_no"]: row for row in orders.deployment.table("silver.orders").to_pylist()}
-    assert {number: row["betrag"] for number, row in rows.items()} == {1: Decimal("1234.50"), 2: Decimal(7), 3: None}
-    assert [rows[number]["order_id"] for number in (1, 2, 3)] == ["first", "later", "third"]
-    assert (rows[1]["aktiv"], rows[1]["tag"].isoformat(), rows[2]["year"], rows[1]["year"]) == (
-        True,
-        "2026-01-05",
-        "2026",
-        None,
-    )
-    assert rows[1]["landed_at"] == datetime.fromtimestamp(EARLIER, UTC)
-    assert not orders.deployment.layout.quarantine("orders", "silver").exists()
-    drafted_test: dict[str, Any] = {}
-    exec(drafted.test("orders"), drafted_test)
-    drafted_test["test_a_record_becomes_one_row_with_its_key"]()
+
+def test_the_spellings_of_a_delimited_file_become_values(spark: SparkSession, tmp_path: Path) -> None:
+    first, _, third = drafted_rows(spark, tmp_path / "x.csv", GERMAN)
+    assert first.pop("landed_at").astimezone(UTC) == datetime.fromtimestamp(EARLIER, UTC)
+    assert first == {
+        "order_id": "first",
+        "order_no": 1,
+        "betrag": Decimal("1234.50"),
+        "tag": date(2026, 1, 5),
+        "aktiv": True,
+        "rescued": '{"Order ID":"first"}',
+    }
+    assert (third["order_no"], third["betrag"]) == (3, None)
+
+
+def test_names_that_a_schema_cannot_have_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+    rows = drafted_rows(spark, tmp_path / "x.csv", ",rescued,a$b,1st,select\n0,x,1,y,2026-01-05\n1,y,2,z,2026-01-06\n")
+    shown = [{name: row[name] for name in ("field", "rescued_2", "a_b", "field_1st", "select")} for row in rows]
+    assert shown[0] == {
+        "field": "0",
+        "rescued_2": "x",
+        "a_b": "1",
+        "field_1st": "y",
+        "select": date(2026, 1, 5),
+    }
+
+
+def test_nested_json_and_names_that_differ_in_case_are_columns(spark: SparkSession, tmp_path: Path) -> None:
+    nested = '{"_id": "k", "A": "x", "a": 1, "tags": ["t"], "who": {"first name": "b", "Age": 2}}\n'
+    (row,) = drafted_rows(spark, tmp_path / "x.json", nested)
+    assert (row["id"], row["a"], row["a_2"], row["tags"]) == ("k", "x", "1", ["t"])
+    assert row["who"] == {"first name": "b", "Age": 2}

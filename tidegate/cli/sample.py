@@ -192,7 +192,9 @@ def _delimited(path: Path) -> Sample:
         if best is not None:
             break
     if best is None:
-        raise RequestError(f"--from {path}: it cannot be read as text with separators ({', '.join(problems)}); {_BY_HAND}.")
+        raise RequestError(
+            f"--from {path}: it cannot be read as text with separators ({', '.join(problems)}); {_BY_HAND}."
+        )
     sample = best[1]
     if sample.repeated:
         raise RequestError(
