@@ -214,7 +214,10 @@ def _schema(context: FlowContext, table: str) -> StructType:
             time = output[writer.target.sequence_by[0]]
             output = output.withColumns({"valid_from": time, "valid_to": time})
             names += ["valid_from", "valid_to"]
-        return output.select(*names).schema
+        schema = output.select(*names).schema
+        for column in schema.fields:
+            column.nullable = True
+        return schema
 
 
 def _plain(frame: DataFrame) -> list[dict[str, Any]]:
