@@ -96,7 +96,8 @@ def _defaults() -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
         # After a scheduler was killed, its tasks wait for this check; Airflow's default is five minutes.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "30",
-        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+        # Longer than an API server needs to start again on a busy machine: otherwise the scheduler gives up tasks that still run.
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
         # A task tries for about a minute to reach the API server: longer than it takes to start. By default about ten seconds.
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "15",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "10",

@@ -77,7 +77,7 @@ def test_limits_and_connection_are_defaults_that_the_environment_overrides(tmp_p
     assert environment["AIRFLOW__CORE__PARALLELISM"] == "4"
     assert environment["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] == "False"
     assert environment["AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL"] == "10"
-    assert environment["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] == "60"
+    assert environment["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] == "120"
     assert json.loads(environment["AIRFLOW_CONN_SPARK_DEFAULT"]) == {
         "conn_type": "spark",
         "host": "local[2]",
