@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from devstack.broker import Broker
+from tests import topics
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import SourceError, SourceUnavailableError
 from tidegate.probes import kafka
@@ -107,3 +109,28 @@ def test_the_error_for_a_topic_that_is_deleted_meanwhile_says_so(
 def test_a_topic_with_many_partitions_has_bounds_for_each(broker: Broker, topic: str) -> None:
     broker.create_topic(topic, partitions=12)
     assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == dict.fromkeys(range(12), 0)
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+def test_unread_messages_are_kept_for_the_rest_of_the_retention_time_of_the_oldest_one(
+    broker: Broker, topic: str
+) -> None:
+    hour, now = 3_600_000, datetime.now(UTC)
+    sent = round(now.timestamp() * 1000) - 6 * hour
+    broker.create_topic(topic, 3, {"retention.ms": str(10 * hour)})
+    for partition, moment in ((0, sent), (1, sent + hour // 2), (2, 0)):
+        topics.send(broker, topic, range(3), partition, sent_ms=moment)
+
+    def until(**unread: int) -> datetime | None:
+        return kafka.unread_until(broker.bootstrap, topic, {int(name[1:]): offset for name, offset in unread.items()})
+
+    def deleted(milliseconds: int) -> datetime:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+    assert until(p0=1, p1=0, p2=0) == deleted(sent + 10 * hour)
+    assert until(p1=2, p2=0) == deleted(sent + hour // 2 + 10 * hour), "partition 0 is read to its end"
+    assert until(p2=0) is None, "younger than half of the retention"
+    topics.configure(broker, topic, retention_ms="-1")
+    wait_until(lambda: until(p0=0) is None, "the topic keeps all messages")
+    assert kafka.unread_until("127.0.0.1:1", topic, {0: 0}) is None
