@@ -28,6 +28,7 @@ _CHOICES = {
     "ValueFormat": " | ".join(map(repr, get_args(spec.ValueFormat))),
     "NoValue": " | ".join(map(repr, get_args(change_records.NoValue))),
     "Mode": " | ".join(map(repr, get_args(contract.Mode))),
+    "Target": " | ".join(each.__name__ for each in get_args(spec.Target)),
     "Source": " | ".join(each.__name__ for each in get_args(spec.Source)),
 }
 """Type aliases, which are replaced by their values."""
@@ -148,6 +149,7 @@ def _declarations() -> Iterator[str]:
             spec.ChangeRecords,
             spec.ChangeFeed,
             spec.Table,
+            spec.KafkaSink,
             spec.Gate,
             spec.RewriteLimits,
             thresholds.Thresholds,

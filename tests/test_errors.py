@@ -80,6 +80,8 @@ RAISED: dict[str, TidegateError] = {
     "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", expected="A", actual="B"),
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no disposition"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),
+    "SinkError": errors.SinkError("sent", "kafka.alerts", "Kafka has no such topic"),
+    "SinkUnavailableError": errors.SinkUnavailableError("sent", "kafka.alerts", "no Kafka broker answers"),
     "StoppedError": errors.StoppedError(15),
     "TableDiffersError": errors.TableDiffersError(
         "silver", "silver.flights", "1 missing", "A backfill derives rows again"
@@ -90,6 +92,7 @@ TRANSIENT = {
     "SourceUnavailableError",
     "LakeUnwritableError",
     "SinkConflictError",
+    "SinkUnavailableError",
     "LeaseHeldError",
     "AirflowUnavailableError",
 }
@@ -105,7 +108,7 @@ EXIT_CODES = {
     os.EX_CONFIG: {
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",
-        "TopicReplacedError", "OtherClusterError",
+        "TopicReplacedError", "OtherClusterError", "SinkError",
     },
 }  # fmt: skip
 

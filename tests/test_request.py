@@ -14,7 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import ChangeFeed
+from tidegate.spec import ChangeFeed, Flow, KafkaSink
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -111,6 +111,16 @@ def test_the_request_of_a_replay_is_for_one_flow_and_is_read_back_unchanged(layo
         RunRequest.of_replay(FLIGHTS, "silver", "cli__1", selection, requested_by="ada", limit=0)
     with pytest.raises(RequestError, match="no flow"):
         RunRequest.of_replay(FLIGHTS, "tin", "cli__1", selection, requested_by="ada")
+
+
+def test_a_flow_that_sends_a_table_cannot_be_verified_backfilled_or_refreshed() -> None:
+    sent = Flow(name="sent", source=ChangeFeed("silver.flights"), target=KafkaSink("flights"))
+    pipeline = dataclasses.replace(FLIGHTS, flows=(*FLIGHTS.flows, sent))
+    with pytest.raises(RequestError, match="cannot be verified: it has no table"):
+        RunRequest.of_verification(pipeline, "sent", "r", requested_by="ada", limit=5)
+    for mode in ("full_refresh", "reingest"):
+        with pytest.raises(RequestError, match="does not apply to flow 'sent'"):
+            RunRequest.check(pipeline, "r", {"mode": mode, "flows": ["sent"]})
 
 
 def test_the_request_of_a_verification_is_a_dry_run_of_one_flow_and_is_read_back_unchanged(layout: Layout) -> None:

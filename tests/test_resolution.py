@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.errors import SpecError, TidegateError
 from tidegate.resolution import ResolvedPipeline, resolve
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSink, KafkaSource, Pipeline, Table
 
 FILES = FileSource(path="trips", format="csv", schema="id INT")
 BRONZE = Flow(name="bronze", source=FILES, target=Table("bronze.trips"))
@@ -103,6 +103,21 @@ def test_a_source_without_keys_that_is_not_bronze_is_an_error_of_the_pipeline(pr
     behind = Flow(name="behind", source=ChangeFeed("silver.log"), transform="trips:clean", target=Table("silver.b"))
     with pytest.raises(SpecError, match=r"flow 'behind': its source 'silver\.log' is neither a bronze table nor keyed"):
         resolved(project, Pipeline(name="clicks", flows=(clicks, log, behind)))
+
+
+def test_a_table_without_keys_cannot_be_sent_and_that_is_an_error_of_the_flow(project: Path) -> None:
+    sent = Flow(name="sent", source=ChangeFeed("bronze.trips"), target=KafkaSink("trips"))
+    message = errors(resolved(project, replace(TRIPS, flows=(*TRIPS.flows, sent))))["sent"]
+    assert "its source 'bronze.trips' has no keys, by which the changes are sent to kafka.trips" in message
+    keyed = replace(sent, source=ChangeFeed("gold.trips"))
+    assert errors(resolved(project, replace(TRIPS, flows=(*TRIPS.flows, keyed)))) == {}
+
+
+def test_two_flows_that_send_to_one_topic_are_an_error_of_the_pipeline(project: Path) -> None:
+    sent = Flow(name="sent", source=ChangeFeed("gold.trips"), target=KafkaSink("trips"))
+    other = Pipeline(name="other", flows=(replace(sent, name="again"),))
+    with pytest.raises(SpecError, match=r"flow 'again' in pipelines/other\.py writes 'kafka\.trips' too"):
+        resolved(project, replace(TRIPS, flows=(*TRIPS.flows, sent)), other)
 
 
 def test_a_flow_that_replaces_scopes_by_rows_of_their_parts_is_an_error_of_the_flow(project: Path) -> None:

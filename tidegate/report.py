@@ -126,8 +126,10 @@ class BatchRecord:
         "retire",
         "retire_waived",
         "gap",
+        "send",
     ]
-    """``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again. ``waive``, ``expire``,
+    """``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
+    ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again. ``waive``, ``expire``,
     ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they broke. ``gap``:
     ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups`` counts the
     rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
@@ -176,7 +178,7 @@ class BatchRecord:
     @property
     def is_batch(self) -> bool:
         """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
-        return self.kind in ("append", "upsert", "recompute") and identity.is_stream(self.app_id)
+        return self.kind in ("append", "upsert", "recompute", "send") and identity.is_stream(self.app_id)
 
     @property
     def can_be_undone(self) -> bool:

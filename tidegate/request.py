@@ -161,14 +161,15 @@ class RunRequest:
         """The request to compare the table of one flow with its sources. It is a dry run: it writes nothing.
 
         Raises:
-            RequestError: An unknown flow, a limit below 1, or a key that is not ``<column>=<value>`` of a column by which rows are
-                compared.
+            RequestError: An unknown flow, one without table, a limit below 1, or a key that is not ``<column>=<value>`` of a
+                column by which rows are compared.
         """
         if limit < 1:
             raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
         if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
             raise RequestError(f"key={bad[0]!r} is not allowed; write column=value, for example id=7")
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        RUNS["verify"].check(pipeline, pipeline.flow(flow))
         target = pipeline.flow(flow).target
         compared = target.keys or ("_row_id",)
         if other := [name for key in keys if (name := key.partition("=")[0]) not in compared]:

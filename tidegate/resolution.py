@@ -170,6 +170,7 @@ def _resolve_flow(
                 raise SpecError(_NO_WRITER.format(table) + f", or correct {', '.join(unloadable)}")
         _check_keyed(flow, writers)
         _check_scope(flow, writer)
+        _check_sent(flow, writer)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -246,6 +247,15 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
             f"table {target.name!r} has replace_by={target.replace_by}, but its source {writer.target.name!r} has one row per "
             f"{', '.join(parts)}: each row would replace the others of its scope. Read a table whose rows make whole scopes, or "
             "remove replace_by"
+        )
+
+
+def _check_sent(flow: Flow, writer: Flow | None) -> None:
+    """Check that the rows of a table that is sent have keys."""
+    if flow.kind.sends and writer is not None and not writer.target.keys:
+        raise SpecError(
+            f"its source {writer.target.name!r} has no keys, by which the changes are sent to {flow.target.name}: send the table with "
+            "keys that is derived from it"
         )
 
 

@@ -70,6 +70,14 @@ def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
     )
 
 
+def _check_table(_pipeline: Pipeline, flow: Flow) -> None:
+    if flow.kind.sends:
+        raise RequestError(
+            f"flow {flow.name!r} cannot be verified: it has no table, but sends the changes of {flow.source_tables[0]} to "
+            f"{flow.target.name}. Verify the flow that writes {flow.source_tables[0]}, and compare the sink with that table"
+        )
+
+
 RUNS: dict[str, RunKind] = {
     "incremental": RunKind(
         meaning="read what is new since the checkpoint",
@@ -125,6 +133,7 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.reprocessing.verify:verify",
         dry_run="tidegate.spark.reprocessing.verify:verify",
         applies_to=lambda _: True,
+        check=_check_table,
         increments=False,
         verifies=True,
     ),

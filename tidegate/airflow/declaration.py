@@ -86,6 +86,7 @@ def _target(flow: Flow) -> str:
     write_modes = {
         "append": "append",
         "upsert": f"upsert by {', '.join(flow.target.keys)}{replaced}; last by {', '.join(flow.target.sequence_by)}",
+        "send": "every change of the table, at least once",
         "recompute": f"one row per {', '.join(flow.target.keys)}{replaced}",
     }
     return f"`{flow.target.name}`: {write_modes[flow.target.write_mode]}"

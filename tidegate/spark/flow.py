@@ -157,7 +157,7 @@ def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
 
 
 def _check_target_exists(context: FlowContext, has_history: bool, transactions: dict[str, int]) -> None:
-    if not has_history or context.app_id in transactions:
+    if not has_history or context.app_id in transactions or context.flow.kind.sends:
         return
     if transactions and tables.exists(swap.staging(context)):
         return

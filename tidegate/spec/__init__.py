@@ -13,11 +13,13 @@ from tidegate.spec.change_records import debezium as debezium
 from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
 from tidegate.spec.flow import Gate as Gate
+from tidegate.spec.flow import Target as Target
 from tidegate.spec.formats import Formats as Formats
 from tidegate.spec.intervals import Intervals as Intervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
 from tidegate.spec.pipeline import Pipeline as Pipeline
 from tidegate.spec.schedule import AfterTables as AfterTables
+from tidegate.spec.sinks import KafkaSink as KafkaSink
 from tidegate.spec.sources import ChangeFeed as ChangeFeed
 from tidegate.spec.sources import FileFormat as FileFormat
 from tidegate.spec.sources import FileSource as FileSource

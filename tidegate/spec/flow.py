@@ -10,6 +10,7 @@ from tidegate.errors import FieldError
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
+from tidegate.spec.sinks import Sink
 from tidegate.spec.sources import ChangeFeed, Source, check_sources
 from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
@@ -19,6 +20,7 @@ _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 
 
+Target = Table | Sink
 _FIRST_OF_SOURCES = cast(Source, None)
 
 
@@ -44,7 +46,8 @@ class Flow:
     sources: tuple[ChangeFeed, ...] = ()
     """Instead of ``source``, for a table of groups that are computed from several tables. The first source has the target's keys
     and determines the groups; the others are joined with its rows by their ``on``."""
-    target: Table
+    target: Target
+    """The table that it writes, or the sink to which it sends every change of its source table."""
     transform: str | None = None
     """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and keeps the column ``_row_id``. With ``sources``
     it takes one DataFrame for each, as parameters that have the names of the tables without their layers, in that order.
@@ -63,8 +66,8 @@ class Flow:
         owner = f"Flow {self.name!r}"
         check_name(owner, "name", self.name)
         self._check_sources(owner)
-        if not isinstance(self.target, Table):
-            raise FieldError(owner, "target", self.target, "a Table")
+        if not isinstance(self.target, Target):
+            raise FieldError(owner, "target", self.target, "a Table or a KafkaSink")
         if self.transform is not None and not fits(_TRANSFORM, self.transform):
             raise FieldError(
                 owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _NO_TRANSFORM = "None for a landing flow: bronze keeps the raw record"
 _COPY = "a transform: without one this flow would only copy its source"
+_AS_IT_IS = "none for a flow that sends a table: declare it on the flow that writes {}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class FlowKind:
     """Whether it reads several sources."""
     gate: bool = True
     """Whether it may have a gate, and statistics."""
+    sends: bool = False
+    """Whether it sends changes to a sink: it has no table, so that nothing of it can be derived again, verified or undone."""
     unit: str = "row"
     """What a run of it rewrites, for plans; a flow whose unit is ``group`` derives its groups from rows of its source."""
 
@@ -57,10 +60,17 @@ KINDS: dict[str, FlowKind] = {
     "joins": FlowKind(
         code="tidegate.spark.kinds.joins", source=ChangeFeed, several=True, shapes=(("recompute", True),), unit="group"
     ),
+    "sinks": FlowKind(
+        code="tidegate.spark.kinds.sinks", source=ChangeFeed, shapes=(("send", False),), gate=False, sends=True
+    ),
 }
 """Every kind of flow, by its name."""
 
-_TRANSFORMS: Mapping[WriteMode, str] = {"append": _COPY, "recompute": "a transform that computes the groups"}
+_TRANSFORMS: Mapping[WriteMode, str] = {
+    "append": _COPY,
+    "recompute": "a transform that computes the groups",
+    "send": _AS_IT_IS,
+}
 
 
 def kind_of(flow: Flow) -> FlowKind:
@@ -77,6 +87,8 @@ def kind_of(flow: Flow) -> FlowKind:
         if shape in kind.shapes and not (kind.several and flow.target.windows is not None):
             if flow.gate is not None and not kind.gate:
                 allowed = "None for a landing flow: declare the gate on the next flow"
+                if kind.sends:
+                    allowed = _AS_IT_IS.format(flow.source_tables[0])
                 raise FieldError(owner, "gate", flow.gate.suite, allowed)
             _check_statistics(owner, flow, kind)
             return kind
@@ -87,13 +99,17 @@ def kind_of(flow: Flow) -> FlowKind:
     if flow.sources and (flow.target.write_mode != "recompute" or flow.target.windows is not None):
         allowed = "a table with keys alone, without sequence_by and windows, for several sources"
         raise FieldError(owner, "target", flow.target.name, allowed)
-    raise FieldError(owner, "transform", flow.transform, _TRANSFORMS[flow.target.write_mode])
+    allowed = _TRANSFORMS[flow.target.write_mode].format(*flow.source_tables)
+    raise FieldError(owner, "transform", flow.transform, allowed)
 
 
 def _check_statistics(owner: str, flow: Flow, kind: FlowKind) -> None:
     names = ", ".join(each.name for each in flow.statistics)
     if names and not kind.gate:
-        raise FieldError(owner, "statistics", names, "none for a landing flow: declare them on the next flow")
+        allowed = "none for a landing flow: declare them on the next flow"
+        if kind.sends:
+            allowed = _AS_IT_IS.format(flow.source_tables[0])
+        raise FieldError(owner, "statistics", names, allowed)
     dropping = ", ".join(each.name for each in flow.statistics if each.otherwise == "drop")
     if dropping and kind.has_groups:
         allowed = "otherwise='hold' for a flow that recomputes groups: without the new groups the table would keep outdated ones"

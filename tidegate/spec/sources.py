@@ -27,6 +27,7 @@ from tidegate.spec.checks import (
 from tidegate.spec.dialect import RFC_4180, Dialect
 from tidegate.spec.formats import DEFAULT_FORMATS, Formats
 from tidegate.spec.intervals import Intervals
+from tidegate.spec.sinks import TOPIC
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 ValueFormat = Literal["json", "avro"]
@@ -35,7 +36,6 @@ MAX_FILE_AGE_DAYS = 3_650_000
 """The stream's ``maxFileAge``, ten thousand years. Spark ignores files that are older than the newest one by more than this.
 With Spark's default of 7 days, late files would be ignored, and one file with a time in the future would hide all others."""
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SIZE = re.compile(r"[1-9][0-9]*[kmg]")
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -149,7 +149,7 @@ class KafkaSource:
     ``isolation.level``. ``read_uncommitted`` reads all messages."""
 
     def __post_init__(self) -> None:
-        if not fits(_TOPIC, self.topic) or self.topic in (".", ".."):
+        if not fits(TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
         check_schema(self, self.schema)
         check_choice(self, "format", self.format, get_args(ValueFormat))

@@ -11,7 +11,7 @@ from tidegate.errors import FieldError
 from tidegate.spec.checks import Layer, check_table, fits
 from tidegate.spec.time_windows import WINDOW_START, TimeWindows
 
-WriteMode = Literal["append", "upsert", "recompute"]
+WriteMode = Literal["append", "upsert", "recompute", "send"]
 INTERVAL = ("valid_from", "valid_to")
 """The columns of a history table that say when a version was valid."""
 

@@ -219,6 +219,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         completeness.summary() if completeness is not None else "",
         pending.skipped,
         _rewritten(pending.rewritten),
+        _sent_again(flow, ref) if state.last_committed is None else "",
         _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",
     )
@@ -459,6 +460,13 @@ def _rewritten(number: int) -> str:
         return ""
     files = count(number, "file")
     return f"{files} changed after being read and will not be read again: land the new content under a new name"
+
+
+def _sent_again(flow: Flow, ref: CheckpointRef) -> str:
+    """What the first run of a new version of a sink's flow sends: a checkpoint begins with the whole table."""
+    if not flow.kind.sends or (ref.version, ref.refresh) == (1, 0):
+        return ""
+    return f"v{ref.version} sends every row of {flow.source_tables[0]} to {flow.target.name} again"
 
 
 def _expiry_warning(layout: Layout, resolved: ResolvedFlow, pending: Backlog) -> str:

@@ -174,6 +174,10 @@ class Lineage:
     def _followed(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
         """A row, with what each flow that reads its table made of it."""
         step = self._step(flow, table, row)
+        name = flow.flow.target.name
+        for each in self._declared():
+            if each.flow.kind.sends and name in each.flow.source_tables:
+                step = noted(step, f"{_name(each)} sends its changes to {each.flow.target.name}, which is not followed")
         following = tuple(
             self._down(reader, flow.flow.target.name, row, step.changes) for reader in self._readers(flow)
         )
@@ -266,6 +270,10 @@ class Lineage:
         )
 
     def _flows(self) -> Iterator[ResolvedFlow]:
+        """The flows that write tables."""
+        return (each for each in self._declared() if not each.flow.kind.sends)
+
+    def _declared(self) -> Iterator[ResolvedFlow]:
         for pipeline in self.pipelines.values():
             if not isinstance(pipeline, TidegateError):
                 yield from pipeline.flows

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.context import FlowContext
-    from tidegate.spec import Table
+    from tidegate.spec import Target
 
 
-def has_child_key(target: Table) -> Column:
+def has_child_key(target: Target) -> Column:
     """Whether a row belongs to one key of its scope; if not, it stands for the scope as a whole."""
     from pyspark.sql import functions as F
 
@@ -130,7 +130,7 @@ def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> Da
     return changes
 
 
-def _as_tombstones(rows: DataFrame, target: Table) -> DataFrame:
+def _as_tombstones(rows: DataFrame, target: Target) -> DataFrame:
     """Filtered rows as tombstones of their scope, without any value of the record."""
     from pyspark.sql import functions as F
 

@@ -1,0 +1,98 @@
+"""Flows that send the changes of a table to a sink: a batch of the table's change feed, and a record for each change.
+
+Nothing in the lake says whether a sink has a batch, so a batch that crashed before the end of its steps is sent again: at least
+once. Its changes are those of the same commits, with the same ids, in the same order per key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import kafka_sink, scopes
+from tidegate.spark.batch.kafka_sink import JSON
+from tidegate.spark.batch.split import Split
+from tidegate.spark.lake.tables import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.context import FlowContext
+
+_SENDERS: Mapping[str, Callable[[FlowContext, DataFrame], None]] = {"kafka": kafka_sink.send}
+"""What sends the changes of a batch, by the kind of the sink. It returns when the sink has all of them."""
+
+
+def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Split | None:
+    """Steps 1 and 2 for a batch of the change feed; None for an empty one. No change is ever refused."""
+    from pyspark.sql import functions as F
+
+    changes = _changes(context, batch).persist()
+    context.persisted.append(changes)
+    kept, newest = F.count_if("last").alias("kept"), F.max("version").alias("newest")
+    counted = changes.agg(F.count("*").alias("read"), kept, newest).first()
+    if counted is None or not counted["read"]:
+        return None
+    sent = changes.where("last").drop("last")
+
+    def write(_: object) -> Commit:
+        _SENDERS[context.flow.target.layer](context, sent)
+        return Commit(version=counted["newest"], metrics={"numOutputRows": counted["kept"]}, metadata={})
+
+    return Split(
+        prepared=BatchRecord(
+            flow=context.flow.name,
+            batch_id=batch_id,
+            app_id=context.app_id,
+            kind="send",
+            read=counted["read"],
+            written=counted["kept"],
+            deduplicated=counted["read"] - counted["kept"],
+        ),
+        refused=None,
+        write=write,
+        expected_rows=counted["kept"],
+    )
+
+
+def _changes(context: FlowContext, batch: DataFrame) -> DataFrame:
+    """The changes of rows, in the order of their commits for each key, and all changes of a key in one partition.
+
+    Args:
+        batch: Rows of the change feed.
+
+    Returns:
+        ``id string, type string, version bigint, key struct, row struct, last boolean``. ``id`` is the same whenever the change is
+        read: the table, the version of its commit, and a hash of the key. ``type`` is ``insert``, ``update`` or ``delete``; ``row``
+        has the columns of the table without those of the platform, and is NULL for a delete. ``last`` is false for the delete of
+        a key that the same commit inserts again, because both together are an update.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    keys, table = context.resolved.source_keys, context.flow.source_tables[0]
+    feed = scopes.without_tombstones(context, batch).where("_change_type <> 'update_preimage'")
+    deleted = F.col("_change_type") == "delete"
+    if "_deleted" in feed.columns:
+        deleted = deleted | F.coalesce("_deleted", F.lit(False))
+    in_order = Window.partitionBy(*[f"`{key}`" for key in keys]).orderBy("_commit_version", (~deleted).cast("int"))
+
+    def same_commit(other: int) -> Column:
+        return F.lag("_commit_version", other).over(in_order).eqNullSafe(F.col("_commit_version"))
+
+    kind = F.when(deleted, "delete").when(
+        same_commit(1) | F.col("_change_type").eqNullSafe("update_postimage"), "update"
+    )
+    key = F.struct(*[f"`{name}`" for name in keys])
+    row = F.struct(*[f"`{name}`" for name in feed.columns if not name.startswith("_")])
+    key_hash = F.left(F.sha2(F.to_json(key, JSON), 256), F.lit(32))
+    return feed.select(
+        F.concat_ws("/", F.lit(table), "_commit_version", key_hash).alias("id"),
+        kind.otherwise("insert").alias("type"),
+        F.col("_commit_version").alias("version"),
+        key.alias("key"),
+        F.when(~deleted, row).alias("row"),
+        (~same_commit(-1)).alias("last"),
+    ).sortWithinPartitions("key", "version")
