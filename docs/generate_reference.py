@@ -150,6 +150,7 @@ def _declarations() -> Iterator[str]:
             spec.ChangeFeed,
             spec.Table,
             spec.KafkaSink,
+            spec.FunctionSink,
             spec.Gate,
             spec.RewriteLimits,
             thresholds.Thresholds,

@@ -9,7 +9,7 @@ import pytest
 from tests.spec.trips import FILES, SILVER, TRIPS
 from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
-from tidegate.spec import ChangeFeed, Flow, Gate, KafkaSink, Table
+from tidegate.spec import ChangeFeed, Flow, FunctionSink, Gate, KafkaSink, Table
 
 SENT = Flow(name="sent", source=ChangeFeed("silver.trips"), target=KafkaSink("trips.all"))
 
@@ -27,6 +27,15 @@ def test_names_that_kafka_does_not_allow_are_refused(topic: str) -> None:
         KafkaSink(topic)
 
 
+@pytest.mark.parametrize("name", ["orders", "gold.orders", "kafka.orders", "Postgres.orders", "postgres.", 7])
+def test_a_function_sink_has_the_name_of_its_system(name: str) -> None:
+    assert FunctionSink("postgres.orders", write="orders_out:upsert").layer == "postgres"
+    with pytest.raises(FieldError, match="FunctionSink: name="):
+        FunctionSink(name, write="orders_out:upsert")
+    with pytest.raises(FieldError, match="as in 'orders_out:upsert'"):
+        FunctionSink("postgres.orders", write="orders_out.upsert")
+
+
 @pytest.mark.parametrize(
     ("wrong", "allowed"),
     [
@@ -39,7 +48,7 @@ def test_names_that_kafka_does_not_allow_are_refused(topic: str) -> None:
             "none for a flow that sends a table: declare it on the flow that writes silver.trips",
         ),
         ({"source": FILES}, "a table without keys for a landing flow"),
-        ({"target": "trips"}, "a Table or a KafkaSink"),
+        ({"target": "trips"}, "a Table, a KafkaSink or a FunctionSink"),
     ],
 )
 def test_a_flow_sends_a_table_as_it_is(wrong: dict[str, object], allowed: str) -> None:

@@ -19,6 +19,7 @@ from tidegate.spec.intervals import Intervals as Intervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
 from tidegate.spec.pipeline import Pipeline as Pipeline
 from tidegate.spec.schedule import AfterTables as AfterTables
+from tidegate.spec.sinks import FunctionSink as FunctionSink
 from tidegate.spec.sinks import KafkaSink as KafkaSink
 from tidegate.spec.sources import ChangeFeed as ChangeFeed
 from tidegate.spec.sources import FileFormat as FileFormat

@@ -67,7 +67,7 @@ class Flow:
         check_name(owner, "name", self.name)
         self._check_sources(owner)
         if not isinstance(self.target, Target):
-            raise FieldError(owner, "target", self.target, "a Table or a KafkaSink")
+            raise FieldError(owner, "target", self.target, "a Table, a KafkaSink or a FunctionSink")
         if self.transform is not None and not fits(_TRANSFORM, self.transform):
             raise FieldError(
                 owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"

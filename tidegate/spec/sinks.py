@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from tidegate.errors import FieldError
-from tidegate.spec.checks import fits
+from tidegate.spec.checks import Layer, fits
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that Kafka allows for topics, except ``.`` and ``..``."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]{0,62}")
+_FUNCTION = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 
 
 class _Outside:
@@ -56,4 +59,37 @@ class KafkaSink(_Outside):
         return {}
 
 
-Sink = KafkaSink
+@dataclass(frozen=True)
+class FunctionSink(_Outside):
+    """Whatever a function of the project writes to, for example a table of a database.
+
+    The function takes the changes of a batch (`tidegate.changes`), at least once, and returns when all of them are stored.
+    """
+
+    name: str
+    """``<system>.<what>``, for example ``postgres.orders``: the name in messages, reports and Assets."""
+    _: dataclasses.KW_ONLY
+    write: str
+    """``<module>:<function>`` in ``spark_jobs``."""
+
+    def __post_init__(self) -> None:
+        if not fits(_NAME, self.name) or self.layer in ("kafka", *get_args(Layer)):
+            allowed = (
+                "'<system>.<what>' in lower case, as in 'postgres.orders', with a system other than a layer and kafka"
+            )
+            raise FieldError("FunctionSink", "name", self.name, allowed)
+        if not fits(_FUNCTION, self.write):
+            allowed = "'<module>:<function>' in spark_jobs, as in 'orders_out:upsert'"
+            raise FieldError(f"FunctionSink {self.name!r}", "write", self.write, allowed)
+
+    @property
+    def layer(self) -> str:
+        """What stands in place of the layer of a table."""
+        return self.name.partition(".")[0]
+
+    def remembered(self) -> dict[str, Any]:
+        """Nothing but the name: another function for the same system continues."""
+        return {}
+
+
+Sink = KafkaSink | FunctionSink

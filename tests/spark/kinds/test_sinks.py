@@ -14,31 +14,27 @@ import pytest
 
 from devstack.broker import Broker
 from tests.deployment import Deployment
-from tests.fault_points import aborted
-from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
+from tests.spark.kinds.outbox import Outbox
 from tests.spark.orders import Declare, Orders, row
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate import resolution
 from tidegate.errors import SinkError, SinkUnavailableError
 from tidegate.pages.site import export
-from tidegate.spark import runs
-from tidegate.spec import ChangeFeed, Flow, KafkaSink, Pipeline, Table
-from tidegate.status import lag
+from tidegate.spec import KafkaSink, Table
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.status.flow_status import gather
+from tidegate.trace.lineage import Lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "sinks.md").read_text(encoding="utf-8")
 NOWHERE = "127.0.0.1:1"
 """An address at which no broker listens."""
-Rows = dict[int, dict[str, Any]]
 
 
 def block(title: str) -> dict[str, Any]:
@@ -52,73 +48,12 @@ def block(title: str) -> dict[str, Any]:
 consume: Callable[[Any, dict[bytes, Any], dict[bytes, int]], None] = block("a consumer")["consume"]
 
 
-class Outbox:
-    """The table silver.orders, changed commit by commit with delta-rs, and a flow that sends it."""
+class TopicOutbox(Outbox):
+    """A table that is sent to a topic, and the consumers of the topic."""
 
     def __init__(self, spark: SparkSession, folder: Path, broker: Broker, topic: str) -> None:
-        self.spark, self.folder, self.broker, self.topic = spark, folder, broker, topic
-        self.flow = Flow(name="latest", source=ChangeFeed("silver.orders"), target=KafkaSink(topic))
-        self.rows: Rows = {}
-        self.path = self.context().layout.table("silver.orders")
-
-    def change(self, *rows: dict[str, Any], removed: tuple[int, ...] = ()) -> None:
-        """One commit that sets rows by key, and removes some. A row with ``_deleted`` is a tombstone."""
-        import pyarrow as pa
-        from deltalake import DeltaTable
-
-        schema = pa.schema(
-            [
-                ("id", pa.int32()),
-                ("at", pa.timestamp("us", tz="UTC")),
-                ("amount", pa.int32()),
-                ("_deleted", pa.bool_()),
-                ("_batch_id", pa.int64()),
-            ]
-        )
-        if not self.path.exists():
-            DeltaTable.create(str(self.path), schema, configuration={"delta.enableChangeDataFeed": "true"})
-        values = [{"at": None, "amount": None, "_deleted": False, "_batch_id": 7, **row} for row in rows]
-        gone = [{"id": each} for each in removed]
-        self.rows = {key: row for key, row in self.rows.items() if key not in removed} | {
-            row["id"]: row for row in values
-        }
-        merge = DeltaTable(str(self.path)).merge(
-            pa.Table.from_pylist([*values, *gone], schema=schema),
-            "t.id = s.id",
-            source_alias="s",
-            target_alias="t",
-        )
-        merge.when_matched_delete("s._batch_id IS NULL").when_matched_update_all().when_not_matched_insert_all(
-            "s._batch_id IS NOT NULL"
-        ).execute()
-
-    def context(self, kafka: str | None = None, **more: Any) -> FlowContext:
-        kafka = self.broker.bootstrap if kafka is None else kafka
-        version = self.flow.checkpoint_version
-        context = orders.flow_context(self.spark, self.folder, self.flow, kafka=kafka, version=version, **more)
-        flows = (orders.BRONZE, orders.SILVER, self.flow)
-        return dataclasses.replace(context, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
-
-    def run(self, **more: Any) -> FlowContext:
-        """One run of the flow."""
-        context = self.context(**more)
-        runs.load(context.request, self.flow)(context)
-        return context
-
-    def run_and_crash(self, at: str, batch: int = 0) -> None:
-        with aborted(f"{at}:latest", self.folder / "lake", self.spark, batch=batch):
-            self.run()
-
-    def plan(self) -> lag.Lag:
-        return lag.measure(orders.environment(self.folder), self.context().resolved)
-
-    def present(self) -> list[dict[str, Any]]:
-        """The rows that readers of the table see."""
-        return [
-            {name: row[name] for name in ("id", "at", "amount")}
-            for _, row in sorted(self.rows.items())
-            if not row["_deleted"]
-        ]
+        super().__init__(spark, folder, KafkaSink(topic), broker.bootstrap)
+        self.broker, self.topic = broker, topic
 
     def messages(self) -> list[Any]:
         """All records of the topic, those of one partition in their order."""
@@ -144,23 +79,18 @@ class Outbox:
             consume(message, rows, versions)
         return sorted(rows.values(), key=lambda row: int(row["id"]))
 
-    def ledger(self) -> list[tuple[str, int, int, int, int]]:
-        lines = orders.table(self.context().layout.ops("orders", "ledger"))
-        names = ("kind", "batch_id", "read", "written", "target_version")
-        return sorted(tuple(line[name] for name in names) for line in lines)
-
 
 @pytest.fixture
-def outbox(spark: SparkSession, tmp_path: Path, broker: Broker, topic: str) -> Outbox:
+def outbox(spark: SparkSession, tmp_path: Path, broker: Broker, topic: str) -> TopicOutbox:
     broker.create_topic(topic, 2)
-    return Outbox(spark, tmp_path, broker, topic)
+    return TopicOutbox(spark, tmp_path, broker, topic)
 
 
 def header(message: Any, name: str) -> str:
     return str(dict(message.headers())[name].decode())
 
 
-def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(outbox: Outbox) -> None:
+def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(outbox: TopicOutbox) -> None:
     from datetime import UTC, datetime
 
     at = datetime(2026, 1, 1, 12, 30, 0, 250, tzinfo=UTC)
@@ -204,7 +134,9 @@ def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(o
 
 
 @pytest.mark.parametrize("at", ["before:write_target", "after:write_target", "after:record_batch"])
-def test_after_a_crash_the_same_records_are_sent_again_and_a_consumer_has_the_table(outbox: Outbox, at: str) -> None:
+def test_after_a_crash_the_same_records_are_sent_again_and_a_consumer_has_the_table(
+    outbox: TopicOutbox, at: str
+) -> None:
     outbox.change(*[{"id": number, "amount": number} for number in range(5)])
     outbox.run()
     outbox.change({"id": 0, "amount": 10}, {"id": 1, "_deleted": True}, removed=(2,))
@@ -225,7 +157,7 @@ def test_after_a_crash_the_same_records_are_sent_again_and_a_consumer_has_the_ta
     assert outbox.ledger() == [("send", 0, 5, 5, 1), ("send", 1, 4, 4, 3), ("send", 2, 1, 1, 4)]
 
 
-def test_while_no_broker_answers_changes_wait_and_are_sent_later(outbox: Outbox) -> None:
+def test_while_no_broker_answers_changes_wait_and_are_sent_later(outbox: TopicOutbox) -> None:
     outbox.change({"id": 1})
     with pytest.raises(SinkUnavailableError, match="no Kafka broker answers at"):
         outbox.run(kafka=NOWHERE)
@@ -240,7 +172,7 @@ def test_while_no_broker_answers_changes_wait_and_are_sent_later(outbox: Outbox)
     assert [len(outbox.messages()), *outbox.ledger()] == [2, ("send", 0, 1, 1, 1), ("send", 1, 1, 1, 2)]
 
 
-def test_a_topic_that_does_not_exist_is_not_created(outbox: Outbox) -> None:
+def test_a_topic_that_does_not_exist_is_not_created(outbox: TopicOutbox) -> None:
     outbox.flow = dataclasses.replace(outbox.flow, target=KafkaSink(f"{outbox.topic}-other"))
     outbox.change({"id": 1})
     for _ in range(2):
@@ -249,7 +181,7 @@ def test_a_topic_that_does_not_exist_is_not_created(outbox: Outbox) -> None:
         assert not refused.value.transient
 
 
-def test_a_record_that_kafka_refuses_is_an_error_that_no_retry_removes(outbox: Outbox) -> None:
+def test_a_record_that_kafka_refuses_is_an_error_that_no_retry_removes(outbox: TopicOutbox) -> None:
     from tests import topics
 
     outbox.change({"id": 1, "amount": 1})
@@ -259,7 +191,7 @@ def test_a_record_that_kafka_refuses_is_an_error_that_no_retry_removes(outbox: O
     assert not refused.value.transient
 
 
-def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: Outbox) -> None:
+def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: TopicOutbox) -> None:
     outbox.change({"id": 1, "amount": 1}, {"id": 2, "_deleted": True})
     outbox.change({"id": 1, "amount": 2}, {"id": 3})
     outbox.run()
@@ -275,7 +207,7 @@ def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: 
     assert outbox.run(mode="full_refresh").report.batches == [], "a full refresh has no table to derive"
 
 
-def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: Outbox) -> None:
+def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: TopicOutbox) -> None:
     from tidegate.spark.batch import sends
 
     feed = orders.changes(
@@ -296,7 +228,7 @@ def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: Outbox)
     assert sorted(sent) == [(b'{"id":1}', "update"), (b'{"id":2}', "delete"), (b'{"id":2}', "update")]
 
 
-def test_rows_of_scopes_are_sent_without_their_tombstones(outbox: Outbox) -> None:
+def test_rows_of_scopes_are_sent_without_their_tombstones(outbox: TopicOutbox) -> None:
     from tidegate.spark.batch import sends
 
     scoped = Table("silver.orders", keys=("id", "item"), replace_by=("id",), sequence_by=("at",))
@@ -363,6 +295,11 @@ def test_a_broker_that_is_away_stops_no_table_and_status_alert_and_page_say_so(
     }
     (line,) = report.flow("sent").batches
     assert (line.kind, line.read, line.written) == ("send", 2, 2)
+    lineage = Lineage(layout=deployment.layout, pipelines={"orders": resolved})
+    bronze = resolved.flow("bronze")
+    (silver,) = lineage.down(bronze, lineage.find(bronze, "true")[0]).next
+    (gold,) = silver.next
+    assert gold.notes == (f"orders/sent sends its changes to kafka.{topic}, which is not followed",)
     index = export(deployment.layout, resolved.pipeline, tmp_path / "pages")
     (page,) = index.parent.glob("sent/*batch*.html")
     assert "2 rows read" in page.read_text() and f"kafka.{topic}" in index.read_text()

@@ -36,7 +36,7 @@ _REFUSALS = re.compile(r"RecordTooLarge|Authorization|Authentication|InvalidTopi
 """Parts of the names of Kafka's exceptions after which a retry cannot succeed."""
 
 
-def send(context: FlowContext, changes: DataFrame) -> None:
+def send(context: FlowContext, changes: DataFrame) -> int:
     """Send changes, as from `tidegate.spark.batch.sends`.
 
     Raises:
@@ -75,6 +75,8 @@ def send(context: FlowContext, changes: DataFrame) -> None:
             raise SinkError(name, sink.name, f"Kafka refuses a record ({refusal}); correct the topic") from error
         problem = f"the brokers at {context.stores.kafka} did not acknowledge all records ({errors[0]})"
         raise SinkUnavailableError(name, sink.name, problem) from error
+    # Spark's writer counts nothing, and raises unless every record was acknowledged.
+    return changes.count()
 
 
 def _header(name: str, column: str) -> Column:

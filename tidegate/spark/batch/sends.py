@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import kafka_sink, scopes
+from tidegate.spark.batch import function_sink, kafka_sink, scopes
 from tidegate.spark.batch.kafka_sink import JSON
 from tidegate.spark.batch.split import Split
 from tidegate.spark.lake.tables import Commit
+from tidegate.spec import FunctionSink, KafkaSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 
     from tidegate.spark.context import FlowContext
 
-_SENDERS: Mapping[str, Callable[[FlowContext, DataFrame], None]] = {"kafka": kafka_sink.send}
-"""What sends the changes of a batch, by the kind of the sink. It returns when the sink has all of them."""
+_SENDERS: Mapping[type, Callable[[FlowContext, DataFrame], int]] = {
+    KafkaSink: kafka_sink.send,
+    FunctionSink: function_sink.send,
+}
+"""What sends the changes of a batch, by the kind of the sink. It returns their number when the sink has all of them."""
 
 
 def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Split | None:
@@ -38,8 +42,8 @@ def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Spli
     sent = changes.where("last").drop("last")
 
     def write(_: object) -> Commit:
-        _SENDERS[context.flow.target.layer](context, sent)
-        return Commit(version=counted["newest"], metrics={"numOutputRows": counted["kept"]}, metadata={})
+        number = _SENDERS[type(context.flow.target)](context, sent)
+        return Commit(version=counted["newest"], metrics={"numOutputRows": number}, metadata={})
 
     return Split(
         prepared=BatchRecord(

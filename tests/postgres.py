@@ -1,0 +1,67 @@
+"""A real Postgres in a folder of its own, for tests of sinks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.ports import free_port
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "postgres.sh"
+
+
+class Postgres:
+    """One server with an empty database. It can be stopped and started again."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs, self._folder, self._port = programs, folder, free_port()
+        # Postgres refuses to run as root.
+        self._user: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        self._run("initdb", "--username=tests", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+
+    @property
+    def address(self) -> str:
+        """For clients."""
+        return f"postgresql://tests@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        settings = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        self._run("pg_ctl", "start", "--wait", f"--log={self._folder}/log", f"--options={settings}")
+
+    def stop(self) -> None:
+        """Stop the server, whose data stays."""
+        self._run("pg_ctl", "stop", "--wait", "--mode=fast")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), f"--pgdata={self._folder}/data", *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder, **self._user)
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """A running server. Skips the test where `scripts/postgres.sh` can find or install none."""
+    result = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
+    if result.returncode:
+        pytest.skip(result.stderr.strip())
+    # The folders of pytest are closed to other users.
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+        server = Postgres(Path(result.stdout.strip()), folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,131 @@
+"""Flows that send a table with a function of the project; that of the guide keeps a table of a real Postgres equal to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.postgres import Postgres, postgres
+from tests.spark.kinds.outbox import Outbox
+from tidegate.changes import Change
+from tidegate.errors import SinkError, SinkUnavailableError, SpecError
+from tidegate.spec import FunctionSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.jvm
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "sinks.md").read_text(encoding="utf-8")
+SINK = FunctionSink("postgres.orders", write="orders_db:upsert")
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module ``spark_jobs.orders_db``, empty."""
+    module = ModuleType("spark_jobs.orders_db")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+@pytest.fixture
+def outbox(spark: SparkSession, tmp_path: Path) -> Outbox:
+    return Outbox(spark, tmp_path, SINK)
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a_crash(
+    outbox: Outbox, job: ModuleType
+) -> None:
+    calls: list[list[Change]] = []
+    vars(job)["upsert"] = lambda changes: calls.append(list(changes))
+    outbox.change({"id": 1, "amount": 5}, {"id": 2})
+    outbox.change({"id": 1, "amount": 6}, removed=(2,))
+    outbox.run()
+    outbox.change({"id": 1, "amount": 7})
+    outbox.change({"id": 1, "_deleted": True})
+    outbox.run_and_crash("after:write_target")
+
+    outbox.run()
+
+    first, crashed, again = calls
+    assert [(each.type, each.row) for each in first] == [("insert", {"id": 1, "at": None, "amount": 6})]
+    assert crashed == again
+    assert [(each.type, each.version, each.key) for each in again] == [
+        ("update", 3, {"id": 1}),
+        ("delete", 4, {"id": 1}),
+    ]
+    assert again[1].row is None and len({each.id for each in again}) == 2
+    assert outbox.ledger() == [("send", 0, 1, 1, 2), ("send", 1, 2, 2, 4)]
+
+
+def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(outbox: Outbox, job: ModuleType) -> None:
+    outbox.change({"id": 1}, {"id": 2})
+    with pytest.raises(SpecError, match="of its sink postgres"):
+        outbox.run()
+
+    def secret(changes: Iterator[Change]) -> None:
+        raise ValueError(f"duplicate key {next(changes).key}")
+
+    vars(job)["upsert"] = secret
+    with pytest.raises(SinkUnavailableError, match="orders_db:upsert raised ValueError") as raised:
+        outbox.run()
+    assert "duplicate" not in raised.value.message
+    vars(job)["upsert"] = next
+    with pytest.raises(SinkError, match="returned after 1 change, and others were left") as left:
+        outbox.run()
+    assert not left.value.transient
+    assert (outbox.plan().has_work, outbox.ledger()) == (True, [])
+
+
+def test_the_function_of_the_guide_keeps_a_table_of_postgres_equal_to_the_table(
+    outbox: Outbox, job: ModuleType, server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    (code,) = re.findall(r"^```python spark_jobs/orders_db.py\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "orders_db", "exec"), vars(job))
+    monkeypatch.setenv("ORDERS_DATABASE", server.address)
+
+    def rows(sql: str = "SELECT id, at, amount FROM orders ORDER BY id") -> list[dict[str, Any]]:
+        with psycopg.connect(server.address) as database:
+            cursor = database.execute(sql)
+            names = [column.name for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in (cursor.fetchall() if names else ())]
+
+    rows("CREATE TABLE orders (id INT PRIMARY KEY, at TIMESTAMPTZ, amount INT)")
+    outbox.change(*[{"id": number, "amount": number} for number in range(5)])
+    outbox.run()
+    assert rows() == outbox.present()
+    outbox.change({"id": 0, "amount": 10}, {"id": 1, "_deleted": True}, removed=(2,))
+    noon = datetime(2026, 7, 1, 12, 0, 0, 250, tzinfo=UTC)
+    outbox.change({"id": 0, "amount": 11}, {"id": 1, "amount": 12, "at": noon})
+    outbox.run_and_crash("after:write_target")
+    assert rows() == outbox.present(), "the transaction was committed before the crash"
+    outbox.change({"id": 7})
+
+    server.stop()
+    with pytest.raises(SinkUnavailableError, match="orders_db:upsert raised OperationalError"):
+        outbox.run()
+    server.start()
+    outbox.run()
+
+    assert rows() == outbox.present() != []
+    assert outbox.ledger() == [("send", 0, 5, 5, 1), ("send", 1, 5, 5, 3), ("send", 2, 1, 1, 4)]
+    outbox.flow = dataclasses.replace(outbox.flow, checkpoint_version=2)
+    rows("DELETE FROM orders")
+    outbox.run()
+    assert rows() == outbox.present()

@@ -1,0 +1,38 @@
+"""The changes of a table that a flow sends to a sink, as functions of the project get them (`tidegate.spec.FunctionSink`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One change of a row."""
+
+    id: str
+    """``<table>/<version>/<hash of the key>``: the same when the change is sent again."""
+    type: Literal["insert", "update", "delete"]
+    version: int
+    """The version of the table's commit: of two changes of a key the later one has the higher version."""
+    key: Mapping[str, Any]
+    """The values of the table's keys, by column."""
+    row: Mapping[str, Any] | None
+    """The values of all columns but those of the platform; None for a delete or a tombstone. Times have a zone, UTC."""
+
+
+class WriteChanges(Protocol):
+    """A function that writes to a sink."""
+
+    def __call__(self, changes: Iterator[Change]) -> None:
+        """Store all changes, and return when they are stored.
+
+        A batch whose end was not recorded is sent again, so storing a change twice must be the same as storing it once.
+
+        Args:
+            changes: Those of one batch, the changes of a key in the order of their commits. Rows are fetched as they are taken.
+
+        Raises:
+            Exception: Any. Nothing counts as sent, and the next run sends the same changes again.
+        """
