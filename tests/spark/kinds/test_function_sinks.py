@@ -91,6 +91,7 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(outbox:
     assert (outbox.plan().has_work, outbox.ledger()) == (True, [])
 
 
+@pytest.mark.nightly
 def test_the_function_of_the_guide_keeps_a_table_of_postgres_equal_to_the_table(
     outbox: Outbox, job: ModuleType, server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

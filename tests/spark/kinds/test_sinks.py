@@ -133,7 +133,13 @@ def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(o
     assert outbox.ledger() == [("send", 0, 4, 4, 1), ("send", 1, 4, 4, 3)]
 
 
-@pytest.mark.parametrize("at", ["before:write_target", "after:write_target", "after:record_batch"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        "after:write_target",
+        *[pytest.param(at, marks=pytest.mark.nightly) for at in ("before:write_target", "after:record_batch")],
+    ],
+)
 def test_after_a_crash_the_same_records_are_sent_again_and_a_consumer_has_the_table(
     outbox: TopicOutbox, at: str
 ) -> None:
@@ -181,6 +187,7 @@ def test_a_topic_that_does_not_exist_is_not_created(outbox: TopicOutbox) -> None
         assert not refused.value.transient
 
 
+@pytest.mark.nightly
 def test_a_record_that_kafka_refuses_is_an_error_that_no_retry_removes(outbox: TopicOutbox) -> None:
     from tests import topics
 
