@@ -66,7 +66,7 @@ def test_declarations_that_contradict_themselves_are_refused(changed: dict[str, 
         (
             FILES,
             {"schema": SCHEMA, "format": "csv", "changes": debezium(lsn="source.lsn")},
-            "without one for csv files",
+            "without envelope for files of format csv",
         ),
         (TOPIC, {"changes": "debezium"}, "debezium"),
     ],
