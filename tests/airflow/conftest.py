@@ -227,23 +227,3 @@ class Runs:
         with create_session() as session:
             query = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
             return list(session.scalars(query.where(AssetModel.name == asset).order_by(AssetEvent.id)))
-
-    def activate(self, dag: Any) -> None:
-        """Let Airflow schedule a DAG: it is not paused."""
-        from airflow.models.dag import DagModel
-        from airflow.utils.session import create_session
-
-        with create_session() as session:
-            model = session.get(DagModel, dag.dag_id)
-            assert model is not None
-            model.is_paused, model.is_stale = False, False
-
-    def is_due(self, dag_id: str) -> bool:
-        """Whether an Asset event waits to start a run of the DAG."""
-        from airflow.models.asset import AssetDagRunQueue
-        from airflow.utils.session import create_session
-        from sqlalchemy import select
-
-        with create_session() as session:
-            query = select(AssetDagRunQueue).where(AssetDagRunQueue.target_dag_id == dag_id)
-            return session.scalars(query).first() is not None

@@ -5,12 +5,14 @@ A script that writes reports replaces Spark. The decisions of single tasks are t
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.flights import pipeline
 from tests.airflow.lake import Lake
 from tests.spark_files import Checkpoint
 from tidegate.airflow import build_dag
@@ -18,7 +20,7 @@ from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
-from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Intervals, Pipeline, Table
+from tidegate.spec import FileSource, Intervals
 
 pytestmark = pytest.mark.airflow
 
@@ -204,31 +206,27 @@ def test_a_crash_is_retried_and_the_lost_event_is_sent(
     assert (event["rows"], event["delta_version"]) == (7, 2000)
 
 
-def test_a_complete_day_has_one_event_and_starts_the_pipeline_that_waits_for_it(runs: Any, layout: Layout) -> None:
+def test_each_complete_day_has_one_stored_event(runs: Any, layout: Layout) -> None:
+    bronze = pipeline.flow("bronze")
+    assert isinstance(bronze.source, FileSource)
     days = Intervals("%Y-%m-%d", marker="%Y-%m-%d.done")
-    source = FileSource(path="tides", format="csv", schema="a INT", intervals=days)
-    tides = Pipeline(name="tides", flows=(Flow(name="bronze", source=source, target=Table("bronze.tides")),))
-    report = Flow(
-        name="silver", source=ChangeFeed("bronze.tides"), target=Table("silver.tides", keys=("a",), sequence_by=("a",))
-    )
-    waiting = build_dag(Pipeline(name="report", flows=(report,), schedule=AfterTables("bronze.tides", intervals=True)))
+    own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
+    dag = build_dag(dataclasses.replace(pipeline, flows=(own, *pipeline.flows[1:])))
     layout.open()
-    files = [layout.landing("tides") / f"2026-01-0{day}.csv" for day in (1, 2, 3)]
+    files = [layout.landing("flights") / f"2026-01-0{day}.csv" for day in (1, 2, 3)]
     files[0].parent.mkdir()
     for file in files:
-        file.write_text("a\n1\n")
-    checkpoint = Checkpoint(layout.checkpoint("tides", "bronze", 1, 0))
+        file.write_text("year,month,day\n2013,1,1\n")
+    checkpoint = Checkpoint(layout.checkpoint("flights", "bronze", 1, 0))
     checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
     checkpoint.run(0, {"logOffset": 0})
     for day in (1, 2):
         (files[0].parent / f"2026-01-0{day}.done").touch()
-    waiting.test(mark_success_pattern=".*")
-    runs.activate(waiting)
+    rows = len(runs.events("bronze.flights"))
 
-    states = [runs.start(build_dag(tides)).state for _ in range(2)]
+    states = [runs.start(dag).state for _ in range(2)]
 
     assert states == ["success", "success"]
-    sent = runs.events("bronze.tides/intervals")
-    assert [event["interval"] for event in sent] == ["2026-01-01", "2026-01-02"], "a rerun sends none again"
-    assert runs.events("bronze.tides") == [], "no row was written"
-    assert runs.is_due("report")
+    sent = [event["interval"] for event in runs.events("bronze.flights/intervals")]
+    assert sent == ["2026-01-01", "2026-01-02"], "the second run sends none again"
+    assert len(runs.events("bronze.flights")) == rows, "no row was written"
