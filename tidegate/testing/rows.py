@@ -88,6 +88,7 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
 
     Raises:
         GateRefusedError: A critical expectation refuses the batch.
+        BatchHeldError: A statistic of the batch breaks its rule.
         RequestError: The flow computes groups: run it in a `tidegate.testing.Lake`.
         TidegateError: As `transform_rows`.
     """
