@@ -199,7 +199,7 @@ def test_a_file_that_is_written_while_it_is_read_is_in_quarantine_until_it_is_re
     path, layout = history.source.folder / "growing.csv", history.deployment.layout
 
     def in_bronze() -> int:
-        return sum(row["_path"] == str(path) for row in rows(layout.table("bronze.hunt")))
+        return sum(row["_path"] == f"file://{path}" for row in rows(layout.table("bronze.hunt")))
 
     with written_to(path):
         bronze = history.deployment.run("hunt", flows=["bronze"]).flow("bronze")
