@@ -94,6 +94,17 @@ def test_an_api_server_that_is_away_while_a_run_works_turns_no_flow_red(
     expect_success(live, run)
 
 
+def test_an_api_server_that_is_killed_while_the_tasks_of_flows_start_turns_none_of_them_red(
+    live: Live, following_run: str
+) -> None:
+    live.land(23)
+    run = live.trigger()
+    wait_until(lambda: live.states(run)["run"] == "success", "`run` ends")
+    with killed(live, "api-server"):
+        pass
+    expect_success(live, run)
+
+
 def test_a_database_that_is_locked_for_a_while_ends_no_component(live: Live, following_run: str) -> None:
     before = live.server.running()
     with locked(live):
