@@ -193,7 +193,7 @@ def test_a_dry_run_of_an_increment_prints_a_preview_too(
     assert run.execute("plan") == "short circuit"
     assert run.xcom("plan", "reason").startswith("dry run: bronze: 1 new file in flights")
     log = capsys.readouterr().out
-    assert "its changes are read by flights/silver, flights/gold" in log
+    assert "its changes are read by flights/silver, delays/delays, flights/gold" in log
     assert "to start it: airflow dags trigger flights" in log
 
 
