@@ -13,6 +13,7 @@ import pytest
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SILVER, SampleProject
 from tidegate.errors import SpecError
+from tidegate.probes import files
 from tidegate.resolution import resolve
 from tidegate.spec import AfterTables, FileSource, Flow, Intervals, Pipeline
 from tidegate.status import intervals
@@ -88,14 +89,32 @@ def test_a_day_with_a_late_a_changed_or_a_quarantined_file_is_not_complete(proje
     refused = f"{project.landing}/dt=2026-01-03/a.csv@1"
     append(
         project.layout.quarantine("trips", "bronze"),
-        [{**quarantined(refused, ["unreadable"], {}, None), "level": "file"}],
+        [{**quarantined(refused, ["unreadable"], {}, ""), "level": "file"}],
     )
 
     assert states(completeness(project, MARKED)) == {
         "2026-01-01": "not read: 1 file to read",
-        "2026-01-02": "not read: 1 file to read",
+        "2026-01-02": "not read: 1 file changed after being read",
         "2026-01-03": "not read: 1 file in quarantine",
     }
+
+
+def test_a_day_is_complete_when_its_corrected_file_was_replayed_and_not_when_it_changes_again(
+    project: SampleProject,
+) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-01/_SUCCESS")
+    read_all(project)
+    entry = quarantined(f"{project.landing}/dt=2026-01-01/a.csv@1", ["unreadable"], {}, "", state="replayed")
+    append(
+        project.layout.quarantine("trips", "bronze"),
+        [{**entry, "level": "file", "changed_at": datetime(2026, 1, 5, 10, tzinfo=UTC)}],
+    )
+
+    land(project, "dt=2026-01-01/a.csv", at=datetime(2026, 1, 5, 9, tzinfo=UTC))
+    assert completeness(project, MARKED).complete == ("2026-01-01",)
+
+    land(project, "dt=2026-01-01/a.csv", at=datetime(2026, 1, 5, 11, tzinfo=UTC))
+    assert states(completeness(project, MARKED)) == {"2026-01-01": "not read: 1 file changed after being read"}
 
 
 def test_an_empty_day_with_its_marker_is_complete(project: SampleProject) -> None:
@@ -183,6 +202,67 @@ def test_one_file_of_a_wrong_year_does_not_add_millions_of_missing_days(
     land(project, "dt=0206-01-01/a.csv", "dt=2026-01-01/a.csv")
 
     assert len(completeness(project, MARKED).intervals) == 31
+
+
+def test_a_file_of_the_end_of_time_hides_no_day(project: SampleProject) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-03/a.csv", "dt=9998-12-31/a.csv", "dt=9999-12-31/a.csv")
+    read_all(project)
+
+    result = completeness(project, Intervals(DAYS, files=1))
+
+    assert [each.name for each in result.intervals] == ["2026-01-01", "2026-01-02", "2026-01-03", "9998-12-31"]
+    assert result.other_files == 1
+
+
+@pytest.mark.parametrize(
+    ("zone", "path", "first", "last", "names"),
+    [
+        (
+            "America/Sao_Paulo",  # No midnight on 2018-11-04.
+            DAYS,
+            "dt=2018-11-03",
+            "dt=2018-11-06",
+            ["2018-11-03", "2018-11-04", "2018-11-05", "2018-11-06"],
+        ),
+        (
+            "Europe/Berlin",  # Two hours from 2 to 3.
+            "%Y%m%d%H",
+            "2025102601",
+            "2025102603",
+            ["2025-10-26T01", "2025-10-26T02", "2025-10-26T03"],
+        ),
+        ("Europe/Berlin", "%Y%m%d%H", "2025033001", "2025033003", ["2025-03-30T01", "2025-03-30T03"]),
+    ],
+)
+def test_intervals_are_those_of_paths_when_clocks_change(
+    project: SampleProject, zone: str, path: str, first: str, last: str, names: list[str]
+) -> None:
+    land(project, f"{first}/a.csv", f"{last}/a.csv")
+    read_all(project)
+
+    result = completeness(project, Intervals(path, files=1), zone=zone)
+
+    assert [each.name for each in result.intervals] == names
+    assert result.complete == (names[0], names[-1])
+
+
+def test_a_marker_that_lands_during_the_listing_completes_nothing_yet(
+    project: SampleProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-03/a.csv")
+    read_all(project)
+    list_files = files.list_files
+
+    def list_and_land(folder: Path, glob: str) -> files.Listing:
+        listed = list_files(folder, glob)
+        land(
+            project, "dt=2026-01-01/last.csv", "dt=2026-01-01/_SUCCESS", "dt=2026-01-02/a.csv", "dt=2026-01-02/_SUCCESS"
+        )
+        return listed
+
+    monkeypatch.setattr(files, "list_files", list_and_land)
+
+    assert completeness(project, MARKED).complete == ()
 
 
 @pytest.mark.parametrize(("declared", "refused"), [(None, True), (MARKED, False)])

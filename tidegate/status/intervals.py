@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
 
 import pendulum
 
@@ -16,8 +20,6 @@ from tidegate.probes import files
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from tidegate.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow, Intervals, Pipeline
@@ -29,7 +31,10 @@ of it has landed, and some of its files are not in bronze. ``complete``: they al
 _NAMED = 3
 """How many intervals of a state a summary names."""
 _MOST = 100_000
-"""Intervals that are looked at, the newest: one file with a wrong year must not add millions that are missing."""
+"""Intervals that are looked at, the newest, besides those that have a file: one with a wrong year must not add millions that are
+missing."""
+_SOON = timedelta(days=366)
+"""A file of a later interval, as of the year 9999, makes none before it missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,23 +103,50 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     source = flow.source
     if not isinstance(source, FileSource) or source.intervals is None:
         return None
-    folder = layout.landing(source.path)
+    # Paths of listed files are normal, too.
+    folder = Path(os.path.normpath(layout.landing(source.path)))
+    rule, zone = source.intervals, ZoneInfo(pipeline.timezone)
+    local_now = now.astimezone(zone).replace(tzinfo=None)
     # Before the listing, so that a file that lands meanwhile counts as not read.
-    outside = _Bronze.read(layout, pipeline, flow)
-    landed, others = _by_interval(folder, source, pipeline.timezone)
-    declared = _Declared(folder=folder, intervals=source.intervals, now=pendulum.instance(now))
-    statuses = tuple(_interval(declared, start, landed.get(start, ()), outside) for start in _range(declared, landed))
-    return Completeness(unit=source.intervals.unit, intervals=statuses, other_files=others)
+    bronze = _Bronze.read(layout, pipeline, flow)
+    declared = _Declared(folder=folder, intervals=rule, zone=zone, now=now)
+    if rule.marker:
+        read_intervals = _range(rule, _by_interval(folder, rule, bronze.read_files)[0], local_now)
+        marked = frozenset(start for start in read_intervals if declared.file(rule.marker, start).exists())
+        declared = dataclasses.replace(declared, marked=marked)
+    listed = {file.path: file for file in files.list_files(folder, source.glob).files}
+    paths, others = _by_interval(folder, rule, listed)
+    landed = {start: [listed[path] for path in own] for start, own in paths.items()}
+    statuses = tuple(
+        _interval(declared, start, landed.get(start, ()), bronze)
+        for start in _range(rule, landed, local_now)
+        if start in landed or declared.exists(start)
+    )
+    return Completeness(unit=rule.unit, intervals=statuses, other_files=others)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
     folder: Path
     intervals: Intervals
-    now: pendulum.DateTime
+    zone: ZoneInfo
+    now: datetime
+    marked: frozenset[datetime] = frozenset()
+    """Intervals whose marker was there before the files were listed. One that comes later may follow files that are not listed."""
 
-    def file(self, template: str, start: pendulum.DateTime) -> Path:
+    def file(self, template: str, start: datetime) -> Path:
         return self.folder / start.strftime(template)
+
+    def exists(self, start: datetime) -> bool:
+        """Whether the clocks of the zone do not skip the interval: an hour in spring."""
+        if self.intervals.unit == "day":
+            return True
+        return start.replace(tzinfo=self.zone).astimezone(UTC).astimezone(self.zone).replace(tzinfo=None) == start
+
+    def end(self, start: datetime) -> pendulum.DateTime:
+        """The instant at which it ends; of an hour that clocks repeat, the second end."""
+        end = start + _step(self.intervals)
+        return pendulum.datetime(end.year, end.month, end.day, end.hour, tz=self.zone.key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +157,8 @@ class _Bronze:
     """Path to modification time in milliseconds since 1970."""
     quarantined: frozenset[str] = frozenset()
     """The paths of files with an open entry."""
+    replayed: Mapping[str, int] = field(default_factory=dict)
+    """Files that were corrected and replayed: path to the time, in milliseconds since 1970. The checkpoint has the refused state."""
 
     @classmethod
     def read(cls, layout: Layout, pipeline: Pipeline, flow: Flow) -> _Bronze:
@@ -135,75 +169,90 @@ class _Bronze:
         up_to = progress.planned_batch(folder, committed).log_offset
         entries = store.select(
             layout.quarantine(pipeline.name, flow.name),
-            "SELECT _row_id FROM delta_table WHERE level = 'file' AND state = 'open'",
+            "SELECT _row_id, state, changed_at FROM delta_table WHERE level = 'file' AND state IN ('open', 'replayed')",
         )
+        by_path = [(row["_row_id"].rpartition("@")[0], row) for row in entries]
+        replayed: dict[str, int] = {}
+        for path, row in by_path:
+            if row["state"] == "replayed" and row["changed_at"] is not None:
+                replayed[path] = max(replayed.get(path, 0), int(row["changed_at"].timestamp() * 1000))
         return cls(
             read_files={file.path: file.modified_ms for file in progress.source_files(folder, up_to=up_to)},
-            quarantined=frozenset(row["_row_id"].rpartition("@")[0] for row in entries),
+            quarantined=frozenset(path for path, row in by_path if row["state"] == "open"),
+            replayed=replayed,
         )
 
     def missing(self, landed: Sequence[LandedFile]) -> str:
         """Why bronze does not have all of these files, as a phrase; empty if it has."""
-        unread = [file for file in landed if self.read_files.get(file.path) != file.modified_ms]
+        unread = [file for file in landed if file.path not in self.read_files]
+        changed = [
+            file
+            for file in landed
+            if self.read_files.get(file.path, file.modified_ms) != file.modified_ms > self.replayed.get(file.path, -1)
+        ]
         refused = [file for file in landed if file.path in self.quarantined]
         parts = [f"{formatting.count(len(unread), 'file')} to read"] if unread else []
+        parts += [f"{formatting.count(len(changed), 'file')} changed after being read"] if changed else []
         parts += [f"{formatting.count(len(refused), 'file')} in quarantine"] if refused else []
         return " and ".join(parts)
 
 
-def _by_interval(
-    folder: Path, source: FileSource, timezone: str
-) -> tuple[dict[pendulum.DateTime, list[LandedFile]], int]:
-    assert source.intervals is not None
-    pattern, others = source.intervals.pattern, 0
-    landed: dict[pendulum.DateTime, list[LandedFile]] = {}
-    for file in files.list_files(folder, source.glob).files:
-        match = pattern.search(file.path.removeprefix(f"{folder}/"))
-        start = None if match is None else _start(match.groupdict(), timezone)
+def _by_interval(folder: Path, rule: Intervals, paths: Iterable[str]) -> tuple[dict[datetime, list[str]], int]:
+    """The paths of each interval, and how many belong to none.
+
+    An interval is the local time at which it begins, without a zone: clocks that skip or repeat an hour do not change what a path says.
+    """
+    pattern, others = rule.pattern, 0
+    found: dict[datetime, list[str]] = {}
+    for path in paths:
+        matches = pattern.finditer(path.removeprefix(f"{folder}/"))
+        start = next((start for match in matches if (start := _start(match.groupdict(), rule)) is not None), None)
         if start is None:
             others += 1
         else:
-            landed.setdefault(start, []).append(file)
-    return landed, others
+            found.setdefault(start, []).append(path)
+    return found, others
 
 
-def _start(parts: Mapping[str, str], timezone: str) -> pendulum.DateTime | None:
-    """The beginning of the interval; None for a date that does not exist."""
+def _start(parts: Mapping[str, str], rule: Intervals) -> datetime | None:
+    """The beginning of the interval; None for a date that does not exist, and for the last one of the calendar, which has no end."""
     try:
-        return pendulum.datetime(int(parts["Y"]), int(parts["m"]), int(parts["d"]), int(parts.get("H", 0)), tz=timezone)
-    except ValueError:
+        start = datetime(int(parts["Y"]), int(parts["m"]), int(parts["d"]), int(parts.get("H", 0)))  # noqa: DTZ001
+        return start if start + _step(rule) > start else None
+    except (ValueError, OverflowError):
         return None
 
 
-def _range(declared: _Declared, landed: Mapping[pendulum.DateTime, object]) -> Iterator[pendulum.DateTime]:
-    """All intervals from the first to the last with a file, at most `_MOST`."""
-    if not landed:
-        return
-    step = {f"{declared.intervals.unit}s": 1}
-    last = max(landed)
-    start = max(min(landed), last.subtract(**dict.fromkeys(step, _MOST)))
-    while start <= last:
-        yield start
-        start = start.add(**step)
+def _step(rule: Intervals) -> timedelta:
+    return timedelta(hours=1) if rule.unit == "hour" else timedelta(days=1)
 
 
-def _interval(declared: _Declared, start: pendulum.DateTime, landed: Sequence[LandedFile], bronze: _Bronze) -> Interval:
-    name = start.strftime("%Y-%m-%dT%H" if declared.intervals.unit == "hour" else "%Y-%m-%d")
-    lacks = _lacks(declared, start, landed)
+def _range(rule: Intervals, landed: Iterable[datetime], now: datetime) -> list[datetime]:
+    """The intervals with a file, and those between them: `_MOST`, up to the last one that `_SOON` allows."""
+    step, starts = _step(rule), set(landed)
+    if between := [start for start in starts if start <= now + _SOON]:
+        last = max(between)
+        starts.update(last - number * step for number in range(min((last - min(between)) // step, _MOST)))
+    return sorted(starts)
+
+
+def _interval(declared: _Declared, start: datetime, landed: Sequence[LandedFile], bronze: _Bronze) -> Interval:
+    name = start.isoformat()[: len("2013-01-05T13" if declared.intervals.unit == "hour" else "2013-01-05")]
+    why = bronze.missing(landed)
+    lacks = _lacks(declared, start, landed, unread=bool(why))
     if lacks:
         has_marker = bool(declared.intervals.manifest) and declared.file(declared.intervals.manifest, start).exists()
         state: State = "incomplete" if landed or has_marker else "missing"
         return Interval(name=name, state=state, files=len(landed), why=lacks if state == "incomplete" else "")
-    why = bronze.missing(landed)
     return Interval(name=name, state="not read" if why else "complete", files=len(landed), why=why)
 
 
-def _lacks(declared: _Declared, start: pendulum.DateTime, landed: Sequence[LandedFile]) -> str:
+def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *, unread: bool) -> str:
     """What is missing in the landing zone, as a phrase; empty if nothing is."""
     rule = declared.intervals
     if rule.marker:
         marker = declared.file(rule.marker, start)
-        return "" if marker.exists() else f"no {marker.name}"
+        return "" if start in declared.marked or (unread and marker.exists()) else f"no {marker.name}"
     if rule.manifest:
         return _lacks_of_manifest(declared.file(rule.manifest, start), landed)
     if rule.files is not None:
@@ -211,9 +260,8 @@ def _lacks(declared: _Declared, start: pendulum.DateTime, landed: Sequence[Lande
     assert rule.quiet_hours is not None
     if not landed:
         return "no file"
-    end = start.add(hours=1) if rule.unit == "hour" else start.add(days=1)
     newest = pendulum.from_timestamp(max(file.modified_ms for file in landed) / 1000)
-    quiet_at = max(end, newest).add(seconds=rule.quiet_hours * 3600)
+    quiet_at = max(declared.end(start), newest).add(seconds=rule.quiet_hours * 3600)
     return (
         ""
         if declared.now >= quiet_at
