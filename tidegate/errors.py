@@ -203,14 +203,18 @@ class BatchHeldError(RefusedError):
         pipeline: The pipeline's name.
         verdict: The refusal, with a result for each declared statistic.
         statistics_fingerprint: Of the declared statistics.
+        of_groups: The flow recomputes groups, which cannot be quarantined.
     """
 
-    def __init__(self, pipeline: str, verdict: Verdict, *, statistics_fingerprint: str) -> None:
+    def __init__(
+        self, pipeline: str, verdict: Verdict, *, statistics_fingerprint: str, of_groups: bool = False
+    ) -> None:
         failed = ", ".join(result.summary() for result in verdict.refusing())
         command = f"{pipeline} {verdict.flow} --reason …"
+        take = "" if of_groups else f", send it to quarantine (tidegate quarantine take {command})"
         super().__init__(
-            f"flow {verdict.flow!r}: {verdict.label} held: {failed}. Let it pass (tidegate quarantine accept {command}), send it to "
-            f"quarantine (tidegate quarantine take {command}), or correct the statistic or the transform, then {_RETRY_BATCH}."
+            f"flow {verdict.flow!r}: {verdict.label} held: {failed}. Let it pass (tidegate quarantine accept {command}){take}, or "
+            f"correct the statistic or the transform, then {_RETRY_BATCH}."
         )
         self.verdict = verdict
         self.statistics_fingerprint = statistics_fingerprint

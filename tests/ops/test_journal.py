@@ -37,6 +37,16 @@ def test_a_refused_backfill_is_distinct_from_the_batch_with_its_number(lake: Lak
     assert (batch.is_batch, batch.page, backfill.page) == (True, "v1-0-batch-0", None)
 
 
+def test_a_held_batch_waits_for_a_person_and_not_for_a_suite(lake: Lake) -> None:
+    lake.verdict("silver", 0, "refused", ("statistic(rows)",), suite="")
+    lake.verdict("silver", 1, "refused", ("statistic(rows)", "in_set(origin)"))
+
+    by_suite, held = Journal(lake.layout).lines("flights", limit=10)
+
+    assert "waits until a person accepts it or takes it out" in held.missing
+    assert "waits until its suite" in by_suite.missing
+
+
 def test_a_replay_and_a_batch_that_a_frozen_contract_refused_are_lines_without_a_record(lake: Lake) -> None:
     batches = [("flights/silver/v2/1", 3), ("flights/silver/v2/1", 4), ("flights/silver/replay", 0)]
     for app_id, batch_id in batches:

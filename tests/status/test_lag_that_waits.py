@@ -80,7 +80,10 @@ def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: Samp
     lag = project.measure(silver, pipeline)
 
     assert (lag.refused, lag.refused_by, lag.has_work) == (True, "statistic", False)
-    assert lag.reason.startswith("waits: batch 1 is held, because a statistic of it breaks its rule; accept it")
+    assert (
+        lag.reason
+        == "waits: batch 1 is held, because a statistic of it breaks its rule; accept it, or send it to quarantine"
+    )
     looser = replace(silver, statistics=(replace(rows, rule="value >= 0"),))
     assert project.measure(looser, Pipeline(name="trips", flows=(BRONZE, looser))).has_work
     ref = checkpoint.current(project.layout, pipeline, silver)

@@ -201,7 +201,11 @@ def _params() -> dict[str, Any]:
         ),
         "older_than": _optional(AGE, "Older than", "Days or hours, for example 30d or 12h; required for `expire`."),
         "reason": Param(
-            None, type=["null", "string"], maxLength=500, title="Reason", description="Required for `waive` and `take`."
+            None,
+            type=["null", "string"],
+            maxLength=500,
+            title="Reason",
+            description="Required for `waive`, `take` and `accept`.",
         ),
         "limit": Param(
             None,

@@ -18,7 +18,7 @@ from tidegate.ops.journal_tables import TREND
 from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
 from tidegate.ops.table_cache import TableCache
-from tidegate.report import BatchRecord
+from tidegate.report import STATISTIC, BatchRecord
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -192,11 +192,12 @@ class Line:
             return "Judged and not recorded yet: a run is writing it, or the next run completes it."
         if not self.is_batch:
             return "Nothing was written: the table is unchanged."
-        waits = (
-            "its schema change is answered"
-            if self.schema_change_id
-            else "its suite, its transform or its data is fixed"
-        )
+        if self.schema_change_id:
+            waits = "its schema change is answered"
+        elif not self.suite and any(rule.startswith(f"{STATISTIC}(") for rule in self.unmet):
+            waits = "a person accepts it or takes it out, or its statistic or its transform is corrected"
+        else:
+            waits = "its suite, its transform or its data is fixed"
         return f"Nothing was written: the batch waits until {waits}."
 
     @property

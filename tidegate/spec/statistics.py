@@ -25,7 +25,7 @@ class Statistic:
     rule: str
     """A condition of Spark SQL on ``value``, on ``median`` and ``mean`` of earlier batches, and on their values ``earlier``, an
     array with the newest first: ``value >= 0.5 * median``, ``value > 0 OR size(earlier) < 3``. NULL is met, so a comparison with
-    the median is met as long as there is no earlier batch."""
+    the median is met as long as there is no earlier batch. NaN and infinity are NULL."""
     otherwise: Literal["hold", "drop"] = "hold"
     """What happens to a batch that does not meet the rule. ``hold``: nothing is written, and the batch waits for a person, as one
     that a gate refuses. ``drop``: no row is written, all go to quarantine as ``waived`` entries, and the flow continues."""

@@ -353,7 +353,8 @@ def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_i
                 "statistics_fingerprint": resolved.statistics_fingerprint(),
                 "code_fingerprint": resolved.code_fingerprint(),
             }
-            wait = f"waits: batch {batch_id} is held, because a statistic of it breaks its rule; accept it, or send it to quarantine"
+            take = "correct the source" if resolved.flow.kind.has_groups else "send it to quarantine"
+            wait = f"waits: batch {batch_id} is held, because a statistic of it breaks its rule; accept it, or {take}"
             same = all(note.get(name) == value for name, value in held_by.items())
             return wait if same and decision is None else None
         if "schema_change_id" in note:

@@ -73,6 +73,18 @@ def test_a_batch_that_breaks_the_rule_waits_until_it_is_accepted_and_then_counts
     assert refusal.decision(context.layout, context.ref, 2) is None, "the decision is cleared with its batch"
 
 
+def test_a_value_that_is_no_number_counts_as_null_and_is_no_earlier_value(latest: Open) -> None:
+    mean = Statistic("amount", "avg(if(id = 0, double('NaN'), amount))", rule="value <= mean")
+    context = measuring(latest, mean)
+
+    for batch_id in (0, 1, 2):
+        process(context, batch_id, (batch_id, 1, 10))
+
+    notes = [verdict.results[0].note for verdict in context.report.verdicts]
+    assert [note.partition(" ")[0] for note in notes] == ["NULL", "10", "10"]
+    assert notes[2].endswith("median 10 of 1 earlier batch")
+
+
 def test_all_rows_of_a_dropped_batch_are_counted_and_kept_as_waived_entries(latest: Open) -> None:
     drop = replace(ROWS, otherwise="drop")
     suite = [{"type": "expect_column_values_to_be_between", "kwargs": {"column": "amount", "max_value": 50}}]
@@ -154,6 +166,8 @@ def test_recomputed_groups_are_held_and_accepted(latest: Open) -> None:
     with pytest.raises(BatchHeldError) as raised:
         recompute()
     assert table(context.target) == []
+    assert "quarantine accept" in raised.value.message
+    assert "quarantine take" not in raised.value.message, "groups cannot be quarantined"
     record_refusal(context, raised.value)
     refusal.decide(context.layout, context.ref, context.flow, by="ada", reason="x", action="accept")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -56,8 +57,12 @@ def measure(context: FlowContext, rows: DataFrame, batch_id: int) -> tuple[Expec
         verdict = dataclasses.replace(verdict, outcome="refused")
         ledger.record_verdict(context, verdict)
         context.record_verdict(verdict)
-        fingerprint = context.resolved.statistics_fingerprint()
-        raise BatchHeldError(context.pipeline.name, verdict, statistics_fingerprint=fingerprint)
+        raise BatchHeldError(
+            context.pipeline.name,
+            verdict,
+            statistics_fingerprint=context.resolved.statistics_fingerprint(),
+            of_groups=context.flow.kind.has_groups,
+        )
     return tuple(results)
 
 
@@ -98,7 +103,7 @@ def _rule(statistic: Statistic) -> str:
 
 
 def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
-    """The value of each statistic, from one scan of the rows."""
+    """The value of each statistic, from one scan of the rows; None also for NaN and the infinities, which would make every mean one."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
     from pyspark.sql.types import BooleanType, NumericType
@@ -131,7 +136,7 @@ def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
             "NULL instead, as try_cast or try_divide"
         ) from None
     assert values is not None
-    return list(values)
+    return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
 def _is_met(context: FlowContext, statistic: Statistic, value: float | None, earlier: Sequence[float]) -> bool:
