@@ -41,9 +41,9 @@ def test_a_held_batch_waits_for_a_person_and_not_for_a_suite(lake: Lake) -> None
     lake.verdict("silver", 0, "refused", ("statistic(rows)",), suite="")
     lake.verdict("silver", 1, "refused", ("statistic(rows)", "in_set(origin)"))
 
-    by_suite, held = Journal(lake.layout).lines("flights", limit=10)
+    by_suite, by_statistic = Journal(lake.layout).lines("flights", limit=10)
 
-    assert "waits until a person accepts it or takes it out" in held.missing
+    assert "waits until a person accepts it or takes it out" in by_statistic.missing
     assert "waits until its suite" in by_suite.missing
 
 

@@ -161,6 +161,19 @@ def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: L
     assert versions(layout) == before, "no commit without entries to retire"
 
 
+def test_a_row_of_a_dropped_batch_that_a_new_checkpoint_refuses_is_open(layout: Layout) -> None:
+    path = layout.quarantine("orders", "silver")
+    dropped = quarantined("d#0", ["dropped(rows)"], {"line": 1}, "x", state="waived")
+    append(path, [dropped | {"changed_by": "tidegate", "reason": "a statistic dropped its batch"}])
+    append(path, [quarantined("d#0", ["between(amount)"], {"line": 1}, "x") | {"_checkpoint_version": 2}])
+
+    assert decision.retire(layout, NEXT) == 6
+
+    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    of_row = {row["_checkpoint_version"]: row["state"] for row in rows if row["_row_id"] == "d#0"}
+    assert of_row == {1: "expired", 2: "open"}
+
+
 def test_a_waived_row_that_a_new_checkpoint_refuses_again_stays_waived(layout: Layout) -> None:
     path = layout.quarantine("orders", "silver")
     waive(layout, "between(amount)", by="ada", reason="it's a test")

@@ -123,7 +123,8 @@ def retire(layout: Layout, ref: CheckpointRef) -> int:
 
     Includes the entries of an interrupted replay: the rows that it wrote were derived again, too. A person's waiver stays
     in force: if this checkpoint refused such a row again, its new entry is waived as well, by the same person and with
-    the same reason. Entries of files stay open: a new checkpoint does not read these files again.
+    the same reason. A batch that a statistic dropped is no waiver of a person. Entries of files stay open: a new checkpoint does not
+    read these files again.
 
     Args:
         layout: The lake; the caller holds the flow's lease.
@@ -136,7 +137,8 @@ def retire(layout: Layout, ref: CheckpointRef) -> int:
     reason = f"judged again by checkpoint v{ref.version}/{ref.refresh}"
     decisions = _Decisions(layout, ref.dag_id, ref.flow)
     own = f"{lifecycle.UNCLAIMED} AND _checkpoint_version = {ref.version} AND _refresh = {ref.refresh}"
-    for (by, why), ids in lifecycle.waived_ids(decisions.entries, of_others).items():
+    of_persons = f"{of_others} AND changed_by <> 'tidegate'"
+    for (by, why), ids in lifecycle.waived_ids(decisions.entries, of_persons).items():
         for first in range(0, len(ids), _IDS_AT_ONCE):
             same_rows = lifecycle.id_condition(ids[first : first + _IDS_AT_ONCE])
             decisions.close_entries("waive", f"{own} AND {same_rows}", by=by, reason=why)

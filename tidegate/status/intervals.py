@@ -203,15 +203,15 @@ def _by_interval(folder: Path, rule: Intervals, paths: Iterable[str]) -> tuple[d
     An interval is the local time at which it begins, without a zone: clocks that skip or repeat an hour do not change what a path says.
     """
     pattern, others = rule.pattern, 0
-    found: dict[datetime, list[str]] = {}
+    by_start: dict[datetime, list[str]] = {}
     for path in paths:
         matches = pattern.finditer(path.removeprefix(f"{folder}/"))
         start = next((start for match in matches if (start := _start(match.groupdict(), rule)) is not None), None)
         if start is None:
             others += 1
         else:
-            found.setdefault(start, []).append(path)
-    return found, others
+            by_start.setdefault(start, []).append(path)
+    return by_start, others
 
 
 def _start(parts: Mapping[str, str], rule: Intervals) -> datetime | None:
