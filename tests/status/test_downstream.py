@@ -52,3 +52,5 @@ def test_the_tables_that_a_pipeline_follows_are_named_and_those_that_it_does_not
     ]
     assert downstream_of("gold.orders", declared).starts == {"report": ("gold.orders",)}
     assert downstream_of("bronze.carriers", declared).lines() == [], "it follows another table"
+    waiting = dataclasses.replace(READER, schedule=AfterTables("bronze.orders", intervals=True))
+    assert downstream_of("bronze.orders", {"report": waiting}).starts == {}, "new rows do not start it"

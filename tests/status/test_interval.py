@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.project import orders
 from tidegate.errors import SpecError
-from tidegate.spec import AfterTables, ChangeFeed, Flow, Pipeline, Table
+from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Intervals, Pipeline, Table
 from tidegate.status.interval import interval_of
 
 NOW = pendulum.datetime(2026, 3, 2, 12)
@@ -58,6 +58,21 @@ def test_a_pipeline_that_follows_tables_has_the_longest_interval_of_their_writer
     assert interval_of(one, NOW, declared) == 3600.0
     assert interval_of(both, NOW, declared) == 86_400.0
     assert interval_of(one, NOW) is None
+
+
+@pytest.mark.parametrize(("path", "seconds"), [("%Y-%m-%d", 86_400.0), ("%Y-%m-%dT%H", 3600.0)])
+def test_a_pipeline_that_waits_for_complete_intervals_has_at_least_their_length(path: str, seconds: float) -> None:
+    bronze = Flow(
+        name="bronze",
+        source=FileSource(path="trips", format="csv", schema="id INT", intervals=Intervals(path, files=1)),
+        target=Table("bronze.trips"),
+    )
+    trips = Pipeline(name="trips", schedule="*/10 * * * *", flows=(bronze,))
+    report = dataclasses.replace(
+        follower("report", "bronze.trips"), schedule=AfterTables("bronze.trips", intervals=True)
+    )
+
+    assert interval_of(report, NOW, {"trips": trips, "report": report}) == seconds
 
 
 def test_pipelines_that_follow_each_other_have_no_interval() -> None:

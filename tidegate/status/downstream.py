@@ -22,7 +22,8 @@ class Downstream:
     tables: tuple[str, ...]
     """The tables that these flows write."""
     starts: Mapping[str, tuple[str, ...]]
-    """Pipelines that Airflow starts, each with those of these tables after whose new rows it does (`AfterTables`)."""
+    """Pipelines that Airflow starts, each with those of these tables after whose new rows it does (`AfterTables`, but not one that waits
+    for complete intervals)."""
     unread: frozenset[tuple[str, str]]
     """Pairs of ``starts``, pipeline and table, in which the pipeline does not read the table: its run may have no work."""
 
@@ -73,4 +74,5 @@ def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) 
 
 
 def _follows(pipeline: Pipeline, table: str) -> bool:
-    return isinstance(pipeline.schedule, AfterTables) and table in pipeline.schedule.tables
+    schedule = pipeline.schedule
+    return isinstance(schedule, AfterTables) and not schedule.intervals and table in schedule.tables

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pendulum
 
 from tidegate.errors import TidegateError
-from tidegate.spec import AfterTables
+from tidegate.spec import AfterTables, FileSource
 
 if TYPE_CHECKING:
-    from tidegate.spec import Pipeline
+    from tidegate.spec import Flow, Pipeline
 
 _TICKS = 8
 """Number of cron ticks from which the longest interval is taken: with weekdays only, for example, it is three days."""
@@ -24,7 +24,8 @@ def interval_of(
 ) -> float | None:
     """The longest interval between the next runs of the schedule, in seconds; None if it is unknown.
 
-    A pipeline that follows tables has the longest interval of the pipelines that write them.
+    A pipeline that follows tables has the longest interval of the pipelines that write them; one that waits for complete days or hours
+    of their sources has at least a day or an hour.
 
     Args:
         declared: Every pipeline, or the error of loading its file; without it no pipeline is followed.
@@ -39,7 +40,17 @@ def interval_of(
     loaded = [each for each in others.values() if not isinstance(each, TidegateError)]
     writers = [each for each in loaded if any(each.writer_of(table) for table in tables)]
     intervals = [interval_of(each, now, others) for each in writers]
+    if pipeline.schedule.intervals:
+        intervals += [_of_source(each.writer_of(table)) for each in writers for table in tables]
     return max((interval for interval in intervals if interval is not None), default=None)
+
+
+def _of_source(writer: Flow | None) -> float | None:
+    """The length of the intervals that the source of a landing flow declares, in seconds; None without any."""
+    source = None if writer is None else writer.source
+    if not isinstance(source, FileSource) or source.intervals is None:
+        return None
+    return 86_400.0 if source.intervals.unit == "day" else 3600.0
 
 
 def _of_cron(schedule: str, timezone: str, now: datetime) -> float:
