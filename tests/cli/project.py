@@ -33,7 +33,7 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 DECLARATION = '''"""A declaration of a test."""
 
 from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, Intervals
-from tidegate.spec import KafkaSource, Pipeline, RewriteLimits, Statistic, Table, Thresholds, TimeWindows
+from tidegate.spec import KafkaSink, KafkaSource, Pipeline, RewriteLimits, Statistic, Table, Thresholds, TimeWindows
 
 pipeline = {pipeline!r}
 '''

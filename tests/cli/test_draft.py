@@ -67,6 +67,14 @@ def test_a_compressed_file_with_tabs_and_no_header_is_read(tmp_path: Path) -> No
     assert types(draft(tmp_path, bz2.compress(b"id,a\n1,x\n"), "x.csv.bz2")) == {"id": "INT", "a": "STRING"}
 
 
+def test_a_sample_of_debezium_says_what_to_declare_instead(tmp_path: Path) -> None:
+    row = {"op": "c", "before": None, "after": {"id": 1}, "source": {"lsn": 1}}
+    wrapped = [{"schema": {}, "payload": row}, {"schema": None, "payload": None}]
+    for records in ([row, {**row, "op": "d", "before": {"id": 1}, "after": None}], wrapped):
+        assert "changes=debezium(…)" in str(draft(tmp_path, lines(*records), "x.json").why)
+    assert "debezium" not in str(draft(tmp_path, lines(row, {"id": 1}), "x.json").why)
+
+
 def test_without_a_key_every_record_is_kept(tmp_path: Path) -> None:
     drafted = draft(tmp_path, "a,b\n1,x\n1,x\n")
     assert "no key: no field or pair of fields is different in all records, so silver keeps every record" in drafted.why

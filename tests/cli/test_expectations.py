@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tests.docs.guides import QUICK_JAVA
+from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
 ROOT = Path(__file__).parents[2]
 DELETED = "ADA"
@@ -53,6 +55,13 @@ def test_a_proposal_is_a_valid_suite(filled: Project) -> None:
     (suite,) = checked.json["suites"]
     assert (suite["suite"], suite["error"], suite["notes"]) == ("orders/silver", None, [])
     assert suite["row_rules"] + suite["batch_rules"] == len(result.json["expectations"])
+
+
+def test_a_flow_that_sends_a_table_has_nothing_to_propose(project: Project) -> None:
+    sent = Flow(name="sent", source=ChangeFeed("silver.orders"), target=KafkaSink("orders"))
+    project.declare(dataclasses.replace(orders(), flows=(*orders().flows, sent)))
+    result = project.run("expectations", "propose", "orders", "--flow", "sent")
+    assert (result.code, "it sends silver.orders to kafka.orders. Name the flow" in result.err) == (64, True)
 
 
 @pytest.mark.gx

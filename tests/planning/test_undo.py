@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from tidegate.ops import ledger
 from tidegate.planning import undo
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
+from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
 WINDOWS = "orders/silver/v1/0/window"
 
@@ -62,6 +64,15 @@ def refused(project: Project, run: str = "run-1", **params: Any) -> str:
     with pytest.raises(RequestError) as error:
         plan(project, run, **params)
     return error.value.message
+
+
+def test_what_a_sink_has_got_is_put_right_by_its_next_increment(project: Project) -> None:
+    sent = Flow(name="sent", source=ChangeFeed("silver.orders"), target=KafkaSink("orders"))
+    pipeline = dataclasses.replace(orders(), flows=(*orders().flows, sent))
+    record(project, "sent", "send", "orders/sent/v1/0", read=1, written=1)
+    request = RunRequest.check(pipeline, "u", {"mode": "undo", "undo_run": "run-1"})
+    with pytest.raises(RequestError, match=r"its next increment sends the rows that are put back in silver\.orders"):
+        undo.plan(project.layout, pipeline, request)
 
 
 def test_an_undo_is_planned_for_the_flows_in_which_the_run_has_a_backfill(project: Project) -> None:

@@ -136,11 +136,16 @@ def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:
     """The environment and the flow.
 
     Raises:
-        RequestError: The pipeline or flow does not exist, or the flow's table does not exist yet.
+        RequestError: The pipeline or flow does not exist, or the flow's table does not exist, or not yet.
     """
     environment = project.read()
     resolved = project.resolve(environment, name)
     (chosen,) = project.choose(resolved.pipeline, [flow])
+    if chosen.kind.sends:
+        raise RequestError(
+            f"flow {flow!r} of {name!r} has no table and no suite: it sends {chosen.source_tables[0]} to {chosen.target.name}. "
+            "Name the flow that writes that table."
+        )
     if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").is_dir():
         raise RequestError(
             f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet; `tidegate run {name}` creates it."

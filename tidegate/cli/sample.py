@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,6 +26,12 @@ _ENCODINGS = ("utf-8", "utf-16", "cp1252")
 _COMPRESSED = (".gz", ".bz2")
 _BY_HAND = "choose another file, or declare the fields by hand: tidegate new NAME"
 """What to do with a sample that cannot be read."""
+
+_ENVELOPES = (
+    "the records are Debezium's, of which the draft has the envelope: declare the columns of the row and changes=debezium(…) instead, as "
+    "in docs/guides/change-data-capture.md"
+)
+"""The note about a sample of change records."""
 
 
 @dataclass(kw_only=True)
@@ -168,6 +174,15 @@ def _add_objects(sample: Sample, records: Sequence[tuple[int, str]]) -> None:
             sample.malformed.append(line)
     names = list(dict.fromkeys(name for each in objects for name in each))
     sample.columns = {name: [each.get(name) for each in objects] for name in names}
+    if objects and all(map(_is_envelope, objects)):
+        sample.notes.append(_ENVELOPES)
+
+
+def _is_envelope(record: Mapping[str, Any]) -> bool:
+    """Whether a record is one of Debezium's, or the message without value that follows one."""
+    if record.keys() == {"schema", "payload"}:
+        record = record["payload"] or {"op": "d", "before": None}
+    return isinstance(record, dict) and "op" in record and not record.keys().isdisjoint({"after", "before", "message"})
 
 
 def _delimited(path: Path) -> Sample:

@@ -147,6 +147,8 @@ def _stays(flow: Flow, line: Line, current: tuple[int, int]) -> str | None:
     """Why the commit of a line cannot be put back; None if it can."""
     if not isinstance(flow.source, ChangeFeed):
         return f"{flow.target.name} keeps every record as it arrived; to take its rows out of the tables below, {_AGAIN} there"
+    if flow.kind.sends:
+        return f"{flow.target.name} has got its changes; its next increment sends the rows that are put back in {flow.source_tables[0]}"
     if not flow.target.keys:
         return f"{flow.target.name} has no keys by which the rows could be found again"
     if line.record.kind == "swap":

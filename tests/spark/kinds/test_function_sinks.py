@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import sys
@@ -17,6 +18,7 @@ from tests.postgres import Postgres, postgres
 from tests.spark.kinds.outbox import Outbox
 from tidegate.changes import Change
 from tidegate.errors import SinkError, SinkUnavailableError, SpecError
+from tidegate.spark.batch import function_sink
 from tidegate.spec import FunctionSink
 
 if TYPE_CHECKING:
@@ -72,7 +74,9 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
     assert outbox.ledger() == [("send", 0, 1, 1, 2), ("send", 1, 2, 2, 4)]
 
 
-def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(outbox: Outbox, job: ModuleType) -> None:
+def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
+    outbox: Outbox, job: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outbox.change({"id": 1}, {"id": 2})
     with pytest.raises(SpecError, match="of its sink postgres"):
         outbox.run()
@@ -88,6 +92,15 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(outbox:
     with pytest.raises(SinkError, match="returned after 1 change, and others were left") as left:
         outbox.run()
     assert not left.value.transient
+
+    def forgiving(changes: Iterator[Change]) -> None:
+        with contextlib.suppress(Exception):
+            list(changes)
+
+    vars(job)["upsert"] = forgiving
+    monkeypatch.setattr(function_sink, "_with_zone", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        outbox.run()
     assert (outbox.plan().has_work, outbox.ledger()) == (True, [])
 
 

@@ -198,6 +198,20 @@ def test_a_record_that_kafka_refuses_is_an_error_that_no_retry_removes(outbox: T
     assert not refused.value.transient
 
 
+@pytest.mark.nightly
+def test_the_topic_alone_says_how_large_a_record_may_be(outbox: TopicOutbox) -> None:
+    from tests import topics
+    from tidegate.spark.batch import sends
+
+    feed = orders.changes(outbox.spark, "id int, text string", (1, "x" * 2_000_000))
+    split = sends.split_changes(outbox.context(), feed, 0)
+    assert split is not None
+    topics.configure(outbox.broker, outbox.topic, max_message_bytes="3000000")
+    split.write(orders.transaction(outbox.context(), 0))
+    (message,) = outbox.messages()
+    assert len(message.value()) > 2_000_000
+
+
 def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: TopicOutbox) -> None:
     outbox.change({"id": 1, "amount": 1}, {"id": 2, "_deleted": True})
     outbox.change({"id": 1, "amount": 2}, {"id": 3})

@@ -55,6 +55,9 @@ def send(context: FlowContext, changes: DataFrame) -> int:
             # Reading the batch failed, and not the sink.
             raise failed[0] from None
         raise SinkUnavailableError(name, sink.name, f"{sink.write} raised {type(error).__name__}") from error
+    if failed:
+        # The function has caught the error, and does not know the changes that follow.
+        raise failed[0]
     if next(left, None) is not None:
         raise SinkError(
             name, sink.name, f"{sink.write} returned after {count(number - 1, 'change')}, and others were left"

@@ -25,6 +25,9 @@ _WRITER = {
     # Every replica in sync has a record before it counts as sent, and the records of a partition keep their order in retries.
     "kafka.acks": "all",
     "kafka.enable.idempotence": "true",
+    # The topic's max.message.bytes says how large a record may be, and not the client (Kafka's default is 1 MiB). A record never
+    # fits if it is larger than the client's buffer, whose default this is.
+    "kafka.max.request.size": "33554432",
     # When no broker answers: for the metadata of the topic (Kafka's default is 60 s), for one request, for a record (120 s).
     "kafka.max.block.ms": "15000",
     "kafka.request.timeout.ms": "8000",
