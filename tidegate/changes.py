@@ -14,6 +14,8 @@ class Change:
     id: str
     """``<table>/<version>/<hash of the key>``: the same when the change is sent again."""
     type: Literal["insert", "update", "delete"]
+    """What the commit did to the row of the table. A row whose tombstone the table has is written by an update, and a table that is
+    sent again has inserts of rows that the sink has: insert or update the row in both cases."""
     version: int
     """The version of the table's commit: of two changes of a key the later one has the higher version."""
     key: Mapping[str, Any]

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.postgres import Postgres, postgres
+from tests.spark import flow_context as orders
 from tests.spark.kinds.outbox import Outbox
 from tidegate.changes import Change
-from tidegate.errors import SinkError, SinkUnavailableError, SpecError
+from tidegate.errors import SinkError, SinkUnavailableError, SpecError, UnexpectedError
 from tidegate.spark.batch import function_sink
 from tidegate.spec import FunctionSink
 
@@ -74,6 +75,23 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
     assert outbox.ledger() == [("send", 0, 1, 1, 2), ("send", 1, 2, 2, 4)]
 
 
+def test_every_time_of_a_row_has_a_zone(outbox: Outbox, job: ModuleType) -> None:
+    from tidegate.spark.batch import sends
+
+    at = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    calls: list[list[Change]] = []
+    vars(job)["upsert"] = lambda changes: calls.append(list(changes))
+    columns = "id int, stay struct<days: array<timestamp>, none: timestamp>, named map<string, timestamp>"
+    feed = orders.changes(outbox.spark, columns, (1, ([at, None], None), {"a": at}), (2, None, None, "delete", 1))
+
+    split = sends.split_changes(outbox.context(), feed, 0)
+
+    assert split is not None
+    split.write(orders.transaction(outbox.context(), 0))
+    rows = {each.key["id"]: each.row for each in calls[0]}
+    assert rows == {1: {"id": 1, "stay": {"days": [at, None], "none": None}, "named": {"a": at}}, 2: None}
+
+
 def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
     outbox: Outbox, job: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +117,7 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
 
     vars(job)["upsert"] = forgiving
     monkeypatch.setattr(function_sink, "_with_zone", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(UnexpectedError, match="ZeroDivisionError"):
         outbox.run()
     assert (outbox.plan().has_work, outbox.ledger()) == (True, [])
 

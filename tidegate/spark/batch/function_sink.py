@@ -12,9 +12,10 @@ from tidegate.formatting import count
 from tidegate.spec import FunctionSink
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
     from tidegate.spark.context import FlowContext
 
@@ -33,8 +34,7 @@ def send(context: FlowContext, changes: DataFrame) -> int:
     sink, name = context.flow.target, context.flow.name
     assert isinstance(sink, FunctionSink)
     write, number, failed = _function(name, sink), 0, list[Exception]()
-    fields = changes.select("row.*").schema.fields
-    times = {field.name for field in fields if field.dataType.typeName() == "timestamp"}
+    types = {column: changes.schema[column].dataType for column in ("key", "row")}
 
     def take() -> Iterator[Change]:
         nonlocal number
@@ -42,7 +42,7 @@ def send(context: FlowContext, changes: DataFrame) -> int:
             for each in changes.toLocalIterator():
                 number += 1
                 values = each.asDict(recursive=True)
-                yield Change(**values | {name: _with_zone(values[name], times) for name in ("key", "row")})
+                yield Change(**values | {column: _with_zone(values[column], types[column]) for column in types})
         except Exception as error:
             failed.append(error)
             raise
@@ -65,13 +65,20 @@ def send(context: FlowContext, changes: DataFrame) -> int:
     return number
 
 
-def _with_zone(values: dict[str, Any] | None, times: Collection[str]) -> dict[str, Any] | None:
-    """The values of a row with times in UTC: PySpark gives them in the zone of the process, without naming it."""
-    if values is None:
-        return None
-    return {
-        name: value.astimezone(UTC) if name in times and value is not None else value for name, value in values.items()
-    }
+def _with_zone(value: Any, kind: DataType) -> Any:
+    """A value with all times in UTC: PySpark gives them in the zone of the process, without naming it."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
+    match kind:
+        case TimestampType() if value is not None:
+            return value.astimezone(UTC)
+        case StructType() if value is not None:
+            return {field.name: _with_zone(value[field.name], field.dataType) for field in kind.fields}
+        case ArrayType() if value is not None:
+            return [_with_zone(each, kind.elementType) for each in value]
+        case MapType() if value is not None:
+            return {_with_zone(name, kind.keyType): _with_zone(each, kind.valueType) for name, each in value.items()}
+    return value
 
 
 def _function(flow: str, sink: FunctionSink) -> WriteChanges:
