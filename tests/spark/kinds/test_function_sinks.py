@@ -81,15 +81,15 @@ def test_every_time_of_a_row_has_a_zone(outbox: Outbox, job: ModuleType) -> None
     at = datetime(2026, 7, 1, 12, tzinfo=UTC)
     calls: list[list[Change]] = []
     vars(job)["upsert"] = lambda changes: calls.append(list(changes))
-    columns = "id int, stay struct<days: array<timestamp>, none: timestamp>, named map<string, timestamp>"
-    feed = orders.changes(outbox.spark, columns, (1, ([at, None], None), {"a": at}), (2, None, None, "delete", 1))
+    columns = "id int, days array<timestamp>, stay struct<ends: timestamp>"
+    feed = orders.changes(outbox.spark, columns, (1, [at, None], (at,)), (2, None, None, "delete", 1))
 
     split = sends.split_changes(outbox.context(), feed, 0)
 
     assert split is not None
     split.write(orders.transaction(outbox.context(), 0))
     rows = {each.key["id"]: each.row for each in calls[0]}
-    assert rows == {1: {"id": 1, "stay": {"days": [at, None], "none": None}, "named": {"a": at}}, 2: None}
+    assert rows == {1: {"id": 1, "days": [at, None], "stay": {"ends": at}}, 2: None}
 
 
 def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
