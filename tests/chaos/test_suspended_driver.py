@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.sample import StartState, expect_a_balanced_ledger, expect_everything_once, landed
+from tests.chaos.sample import StartState, expect_everything_once, landed
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import launch, run_result
 from tidegate.checkpoints.lease import holder
@@ -79,4 +79,4 @@ def test_a_driver_that_was_suspended_keeps_its_leases_ends_with_code_56_and_the_
     assert holder(deployment.layout, "table:bronze.flights") is None
     assert [flow.error for flow in deployment.run().flows] == [None] * 3
     expect_everything_once(deployment)
-    expect_a_balanced_ledger(deployment)
+    deployment.expect_a_balanced_ledger()

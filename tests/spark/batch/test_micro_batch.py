@@ -239,10 +239,10 @@ def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
     refusal.decide(context.layout, context.ref, LATEST, by="ada", reason="of another airport")
 
     Batch(context).run()
-    assert context.work.take_out_decision(context, 1) is not None, "another batch was recorded"
+    assert context.work.decision(context, 1, "take") is not None, "another batch was recorded"
     Batch(context, batch_id=1).run()
 
-    assert context.work.take_out_decision(context, 1) is None
+    assert context.work.decision(context, 1, "take") is None
     assert {row["_batch_id"]: row["changed_by"] for row in table(context.quarantine)} == {0: None, 1: "ada"}
 
 
