@@ -105,18 +105,21 @@ def _copy(layout: Any, first: str, names: list[str]) -> None:
 
 
 def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
-    counts = {"read": 1000 + batch, "written": 990 + batch, "quarantined": 10}
+    from tidegate.ops.ledger import COUNTS
+
+    counts = {**dict.fromkeys(COUNTS, 0), "read": 1000 + batch, "written": 990 + batch, "quarantined": 10}
     fields = {
         "flow": flow,
         "kind": "append",
         "app_id": f"p/{flow}/v1/0",
         "batch_id": batch,
+        "target_version": batch,
         "filtered": {},
         "rules": {"required(a)": 10},
         "seconds": 4.2,
         **_attempt(batch),
     }
-    return {name: fields.get(name, counts.get(name, 0)) for name in names}
+    return {name: fields.get(name, counts.get(name)) for name in names}
 
 
 def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
