@@ -78,7 +78,7 @@ class History:
         """Read what is new, in some or all flows."""
         self.log.append(f"increment of {', '.join(flows)}")
         self._run(lambda: self.deployment.request("hunt", flows), edits_suite="silver" in flows)
-        self._tell_increment(flows)
+        self._judge_increment(flows)
         self._check(flows)
 
     def partial_increment(self) -> None:
@@ -100,7 +100,7 @@ class History:
         self.log.append(f"version {self.version} of silver")
         self.project.write(self.code, self.version)
         self._run(lambda: self.deployment.request("hunt", FLOWS))
-        self._tell_source()
+        self._judge_source()
         self._derive_again((self.version, 0))
 
     def full_refresh(self) -> None:
@@ -110,7 +110,7 @@ class History:
         self.log.append("full refresh of silver")
         request = self.deployment.request("hunt", (), mode="full_refresh")
         self._run(lambda: request)
-        self._tell_source()
+        self._judge_source()
         version, refresh = self.judge.checkpoint
         self._derive_again((version, refresh + 1))
 
@@ -124,7 +124,7 @@ class History:
         self.log.append(f"backfill of {days}")
         request = self.deployment.request("hunt", (), mode="backfill", **days)
         self._run(lambda: request)
-        self._tell_increment(FLOWS)
+        self._judge_increment(FLOWS)
         change = self.judge.backfill(self.code, date(2026, 3, first), date(2026, 3, last))
         self.judge.group()
         self._check(FLOWS)
@@ -164,7 +164,7 @@ class History:
         request = self.deployment.request("hunt", (), mode="reingest")
         self._run(lambda: request)
         self.judge.read_again()
-        self._tell_increment(FLOWS)
+        self._judge_increment(FLOWS)
         self._check(FLOWS)
 
     def waive(self) -> None:
@@ -203,17 +203,17 @@ class History:
         self._check(())
         self.undoable = None if self.rng.random() < 0.5 or not undone.rows else (request.run_key, undone)
 
-    # What the judge is told.
+    # What the judge reads.
 
-    def _tell_increment(self, flows: Sequence[str]) -> None:
+    def _judge_increment(self, flows: Sequence[str]) -> None:
         if "bronze" in flows:
-            self._tell_source()
+            self._judge_source()
         if "silver" in flows:
             self.judge.read_bronze(self.code, *self.earlier, lake=self.deployment.environment.lake)
         if "gold" in flows:
             self.judge.group()
 
-    def _tell_source(self) -> None:
+    def _judge_source(self) -> None:
         self.judge.read_source(*self.source.read())
 
     def _derive_again(self, checkpoint: tuple[int, int]) -> None:

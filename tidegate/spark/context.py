@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
@@ -172,15 +172,20 @@ class FlowContext:
             self.persisted.pop().unpersist()
 
 
-def import_transform(name: str) -> Transform:
-    """The function ``module:function`` of the package ``spark_jobs``, which `tidegate.resolution` has checked.
+def import_function(name: str, role: str) -> Any:
+    """The function ``module:function`` of the package ``spark_jobs``.
+
+    Args:
+        name: The function, as it is declared.
+        role: What it is, and of which flow, for the error.
 
     Raises:
-        SpecError: Importing the module fails.
+        SpecError: Importing the module fails, or it has no such function.
     """
     module_name, _, function_name = name.partition(":")
     try:
-        module = importlib.import_module(f"spark_jobs.{module_name}")
-        return getattr(module, function_name)  # type: ignore[no-any-return]  # what it returns is checked per batch
+        return getattr(importlib.import_module(f"spark_jobs.{module_name}"), function_name)
     except Exception as error:
-        raise SpecError(f"transform {name!r}: spark_jobs/{module_name}.py cannot be imported ({error})") from error
+        raise SpecError(
+            f"{role} {name!r}: spark_jobs/{module_name}.py cannot be imported ({error}); correct it"
+        ) from error

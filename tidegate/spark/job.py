@@ -261,7 +261,7 @@ class _Job:
 
     def _context(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> FlowContext:
         from tidegate.spark.batch.work import Stream
-        from tidegate.spark.context import FlowContext, Run, Stores, import_transform
+        from tidegate.spark.context import FlowContext, Run, Stores, import_function
         from tidegate.spark.gate import LakeContext, SuiteGate
         from tidegate.spark.kinds import kind
 
@@ -281,7 +281,7 @@ class _Job:
             kind=kind.load(flow),
             ref=ref,
             work=Stream(),
-            transform=import_transform(flow.transform) if derives and flow.transform else None,
+            transform=import_function(flow.transform, "transform") if derives and flow.transform else None,
             gate=gate,
         )
 

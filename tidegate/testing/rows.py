@@ -21,7 +21,7 @@ from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.batch import groups, rows, time_windows
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.context import FlowContext, Run, Stores, import_transform
+from tidegate.spark.context import FlowContext, Run, Stores, import_function
 from tidegate.spark.kinds import kind
 from tidegate.spec import Pipeline
 from tidegate.testing import records
@@ -142,7 +142,7 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
             kind=kind.load(resolved.flow),
             ref=CheckpointRef(dag_id=pipeline, flow=flow, version=resolved.flow.checkpoint_version, refresh=0),
             work=Stream(),
-            transform=import_transform(resolved.flow.transform) if resolved.flow.transform else None,
+            transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,
             gate=_gate(resolved, layout) if gated else None,
         )
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.changes import Change, WriteChanges
-from tidegate.errors import SinkError, SinkUnavailableError, SpecError
+from tidegate.errors import SinkError, SinkUnavailableError
 from tidegate.formatting import count
+from tidegate.spark.context import import_function
 from tidegate.spec import FunctionSink
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def send(context: FlowContext, changes: DataFrame) -> int:
     """
     sink, name = context.flow.target, context.flow.name
     assert isinstance(sink, FunctionSink)
-    write, number, failed = _function(name, sink), 0, list[Exception]()
+    write = cast(WriteChanges, import_function(sink.write, f"flow {name!r}: function of its sink {sink.name}"))
+    number, failed = 0, list[Exception]()
     types = {column: changes.schema[column].dataType for column in ("key", "row")}
 
     def take() -> Iterator[Change]:
@@ -79,13 +80,3 @@ def _with_zone(value: Any, kind: DataType) -> Any:
         case MapType() if value is not None:
             return {_with_zone(name, kind.keyType): _with_zone(each, kind.valueType) for name, each in value.items()}
     return value
-
-
-def _function(flow: str, sink: FunctionSink) -> WriteChanges:
-    module, _, function = sink.write.partition(":")
-    try:
-        return cast(WriteChanges, getattr(importlib.import_module(f"spark_jobs.{module}"), function))
-    except Exception as error:
-        raise SpecError(
-            f"flow {flow!r}: {sink.write!r} of its sink {sink.name} cannot be imported ({error}); correct spark_jobs/{module}.py"
-        ) from error
