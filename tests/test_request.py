@@ -14,7 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import ChangeFeed, Flow, KafkaSink
+from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, Table
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -42,7 +42,10 @@ def test_selected_flows_are_in_graph_order() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"path": "/etc"}, "unknown key 'path'; allowed: mode, flows, from_date, to_date, undo_run, dry_run, accept"),
+        (
+            {"path": "/etc"},
+            "unknown key 'path'; allowed: mode, flows, from_date, to_date, gaps, undo_run, dry_run, accept",
+        ),
         ({"a": 1, "b": 2}, "unknown key 'a', 'b'"),
         ({"mode": "delete"}, "mode='delete' is not allowed; allowed: incremental"),
         ({"mode": None}, "mode=None is not allowed"),
@@ -52,6 +55,9 @@ def test_selected_flows_are_in_graph_order() -> None:
         ({"flows": 5}, "flows=5 is not a list"),
         ({"flows": [5]}, "has no flow 5"),
         ({"dry_run": "yes"}, "dry_run='yes' is not allowed; allowed: true, false"),
+        ({"gaps": "yes"}, "gaps='yes' is not allowed; allowed: true, false"),
+        ({"gaps": True}, "gaps cannot be used with mode='incremental'; allowed with: reingest"),
+        ({"mode": "reingest", "gaps": True}, "pipeline 'flights' has no gaps: none of its sources declares intervals"),
         ({"accept": "silver:deleted=355"}, "accept='silver:deleted=355' is not a list"),
         ({"accept": ["355"]}, "accept='355' is not allowed; allowed: <flow>:deleted=<number>"),
         ({"accept": ["silver:deleted=all"]}, "accept='silver:deleted=all' is not allowed"),
@@ -80,6 +86,24 @@ def test_invalid_parameters_are_refused_with_what_is_allowed(params: dict[str, A
         check(params)
     assert message in raised.value.message
     assert raised.value.exit_code == 64
+
+
+def test_only_sources_with_intervals_have_gaps_and_other_flows_run_an_increment(layout: Layout) -> None:
+    bronze = FLIGHTS.flow("bronze")
+    assert isinstance(bronze.source, FileSource)
+    own = dataclasses.replace(bronze.source, intervals=Intervals("dt=%Y-%m-%d", files=1))
+    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="id INT"), target=Table("bronze.clicks"))
+    flows = (dataclasses.replace(bronze, source=own), clicks, *FLIGHTS.flows[1:])
+    pipeline = dataclasses.replace(FLIGHTS, flows=flows)
+    days = {"from_date": "2013-01-01", "to_date": "2013-01-31"}
+
+    request = RunRequest.check(pipeline, "r", {"mode": "reingest", "gaps": True, **days})
+
+    assert [flow.name for flow in flows if request.applies_to(flow)] == ["bronze"]
+    assert request.summary() == "reingest of the gaps of 2013-01-01 to 2013-01-31"
+    assert RunRequest.read(layout, "flights", request.run_key, request.write(layout)) == request
+    with pytest.raises(RequestError, match="with gaps does not apply to flow 'clicks'; it applies to: bronze"):
+        RunRequest.check(pipeline, "r", {"mode": "reingest", "gaps": True, "flows": ["clicks"]})
 
 
 def test_a_stored_request_is_read_back_unchanged(layout: Layout) -> None:

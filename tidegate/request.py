@@ -20,7 +20,7 @@ from tidegate.runs import RUNS, modes
 from tidegate.spec import Flow, Pipeline
 from tidegate.window import Window
 
-KEYS = ("mode", "flows", "from_date", "to_date", "undo_run", "dry_run", "accept")
+KEYS = ("mode", "flows", "from_date", "to_date", "gaps", "undo_run", "dry_run", "accept")
 """The parameters with which a run can be triggered."""
 RUN_ID = r"[^\x00-\x20\x7f'\x22`\\]{1,250}"
 """A run id of Airflow or of the command line, or a run's key; Airflow's ids have at most 250 characters."""
@@ -38,7 +38,10 @@ class RunRequest:
     flows: tuple[str, ...] = ()
     """Only these flows, in graph order; empty means all flows to which the mode applies."""
     window: Window | None = None
-    """Of a backfill: event time. Of a reingest: modification times of files, or timestamps of messages."""
+    """Of a backfill: event time. Of a reingest: modification times of files, or timestamps of messages; with ``gaps``, days of the
+    source's intervals."""
+    gaps: bool = False
+    """Only the intervals of the sources that are not complete; flows without intervals run an ordinary increment."""
     undoes: str | None = None
     """Of an undo: the run whose commits are put back, by its id, or by its key once `tidegate.planning.undo.plan` found it."""
     dry_run: bool = False
@@ -81,6 +84,7 @@ class RunRequest:
             mode=mode,
             flows=_flows(pipeline, params.get("flows")),
             window=_window(pipeline, mode, params.get("from_date"), params.get("to_date")),
+            gaps=_gaps(mode, params.get("gaps")),
             undoes=_undone_run(mode, params.get("undo_run")),
             dry_run=dry_run,
             accept=_accept(pipeline, params.get("accept")),
@@ -110,6 +114,7 @@ class RunRequest:
                 "from_date and to_date cannot be used with `airflow backfill create`: each of its runs backfills its own data interval"
             )
         _undone_run("backfill", params.get("undo_run"))
+        _gaps("backfill", params.get("gaps"))
         request = cls(
             dag_id=pipeline.name,
             run_id=run_id,
@@ -126,6 +131,7 @@ class RunRequest:
     def summary(self) -> str:
         """For messages: mode, window and flows."""
         what = f" of {self.window.summary()}" if self.window else f" of run {self.undoes}" if self.undoes else ""
+        what = f" of the gaps{what}" if self.gaps else what
         return f"{self.mode.replace('_', ' ')}{what}" + (f", flows {', '.join(self.flows)}" if self.flows else "")
 
     @classmethod
@@ -184,7 +190,7 @@ class RunRequest:
 
     def applies_to(self, flow: Flow) -> bool:
         """Whether the mode applies to this flow; other flows run an ordinary increment."""
-        return RUNS[self.mode].applies_to(flow)
+        return RUNS[self.mode].applies_to(flow) and (not self.gaps or flow.intervals is not None)
 
     def write(self, layout: Layout) -> str:
         """Store the request and return its id."""
@@ -209,12 +215,27 @@ def _mode_and_dry_run(params: dict[str, Any]) -> tuple[str, bool]:
     unknown = sorted(set(params) - set(KEYS))
     if unknown:
         raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(KEYS)}")
-    mode, dry_run = params.get("mode", "incremental"), params.get("dry_run")
+    mode = params.get("mode", "incremental")
     if mode not in tuple(modes()):
         raise RequestError(f"mode={mode!r} is not allowed; allowed: {', '.join(modes())}")
-    if not isinstance(dry_run, bool | None):
-        raise RequestError(f"dry_run={dry_run!r} is not allowed; allowed: true, false")
-    return mode, bool(dry_run)
+    return mode, _flag("dry_run", params.get("dry_run"))
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool | None):
+        raise RequestError(f"{name}={value!r} is not allowed; allowed: true, false")
+    return bool(value)
+
+
+def _gaps(mode: str, value: object) -> bool:
+    gaps = _flag("gaps", value)
+    if gaps and not RUNS[mode].gaps:
+        allowed = ", ".join(name for name, kind in RUNS.items() if kind.gaps)
+        raise RequestError(
+            f"gaps cannot be used with mode={mode!r}; allowed with: {allowed}, which reads the files of days or hours that are not "
+            "complete; the flows below read what it adds"
+        )
+    return gaps
 
 
 def _flows(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
@@ -276,12 +297,17 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
     """Raise `RequestError` if the mode does not apply to a requested flow, or refuses it."""
     if request.mode == "incremental":
         return
+    if request.gaps and not any(request.applies_to(flow) for flow in pipeline.flows):
+        raise RequestError(
+            f"pipeline {pipeline.name!r} has no gaps: none of its sources declares intervals. Write "
+            "FileSource(…, intervals=Intervals(…)), or name the days with from_date and to_date"
+        )
     for flow in request.selected(pipeline):
         if request.applies_to(flow):
             RUNS[request.mode].check(pipeline, flow)
         elif request.flows:
             applicable = [other.name for other in pipeline.flows if request.applies_to(other)]
             raise RequestError(
-                f"mode={request.mode!r} does not apply to flow {flow.name!r}; "
+                f"mode={request.mode!r}{' with gaps' if request.gaps else ''} does not apply to flow {flow.name!r}; "
                 f"it applies to: {', '.join(applicable) or 'no flow of this pipeline'}"
             )

@@ -29,6 +29,8 @@ class RunKind:
     check: Callable[[Pipeline, Flow], None] = _accept
     """Raises `RequestError` for a flow that this kind applies to and that lacks something."""
     window: Literal["none", "optional", "required"] = "none"
+    gaps: bool = False
+    """Whether a request may be for the gaps alone: the intervals of a source that are not complete."""
     replaces_rows: bool = False
     """Whether it replaces rows that readers have, so that its dry run has something to judge."""
     reads_source: bool = True
@@ -100,6 +102,7 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.runs:reingest",
         applies_to=lambda flow: not isinstance(flow.source, ChangeFeed),
         window="optional",
+        gaps=True,
         rewrites="nothing: only missing rows are added to {table}",
     ),
     "full_refresh": RunKind(

@@ -91,7 +91,7 @@ def test_plan_fails_without_a_retry_if_the_landing_folder_is_missing(dag: Any, p
     [
         (
             {"flwos": ["silver"]},
-            "unknown key 'flwos'; allowed: mode, flows, from_date, to_date, undo_run, dry_run, accept",
+            "unknown key 'flwos'; allowed: mode, flows, from_date, to_date, gaps, undo_run, dry_run, accept",
         ),
         ({"accept": ["bronze:deleted=5"]}, "accept='bronze:deleted=5' is not allowed"),
         ({"lake": "/etc"}, "unknown key 'lake'"),

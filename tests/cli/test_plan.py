@@ -194,7 +194,8 @@ def test_the_preview_lists_files_after_their_number_and_unfinished_work_first(up
     output = up_to_date.run("plan", "orders").out
     assert (
         "bronze: reads 1 new file in orders: 1.csv; not read: 1 file in the folder that does not fit *.{csv,csv.gz,csv.bz2}; "
-        "1 file changed after being read and will not be read again: land the new content under a new name" in output
+        "1 file changed after being read and will not be read again: land the new content under a new name, or reingest"
+        in output
     )
     assert "bronze: before that: batch 1 was planned and not committed" in output
     assert "silver: reads what flow bronze writes" in output

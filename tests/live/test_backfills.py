@@ -45,7 +45,7 @@ REFUSED_AT_ONCE: list[dict[str, Any]] = [
 ]
 """Confs that Airflow itself refuses by the types of the form's fields; no run is created."""
 REFUSED_BY_PLAN: list[tuple[dict[str, Any], str]] = [
-    ({"since": "2013-01-20"}, "allowed: mode, flows, from_date, to_date, undo_run, dry_run, accept"),
+    ({"since": "2013-01-20"}, "allowed: mode, flows, from_date, to_date, gaps, undo_run, dry_run, accept"),
     ({"mode": "backfill", "from_date": "2013-01-21", "to_date": "2013-01-20"}, "is after"),
 ]
 """Confs that only `plan` can refuse: it fails, and no later task runs. More of them: tests/airflow/test_tasks.py."""

@@ -16,7 +16,7 @@ from tests.cli.project import Project, append, orders
 from tidegate import dates
 from tidegate.checkpoints import lease
 from tidegate.report import BatchRecord
-from tidegate.spec import Pipeline, Table
+from tidegate.spec import FileSource, Intervals, Pipeline, Table
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 1), date(2026, 3, 2)]
 
@@ -151,6 +151,39 @@ def test_a_reingest_reads_only_files_of_the_window_that_are_not_in_bronze(filled
     within = preview(filled, "--mode", "reingest", "--from", "2026-03-01", "--to", "2026-03-03")["bronze"]
     assert within["reads"] == "1 of 3 landed files of 2026-03-01 to 2026-03-03, those that are not in bronze"
     assert within["rows"] == 1
+
+
+def test_a_reingest_of_the_gaps_names_the_days_and_reads_what_bronze_lacks_of_them(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project")
+    bronze, *others = orders().flows
+    assert isinstance(bronze.source, FileSource)
+    days = Intervals("%Y-%m-%d", marker="%Y-%m-%d.done")
+    own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
+    pipeline = project.declare(dataclasses.replace(orders(), flows=(own, *others)))
+    files = [project.land(f"2026-03-0{day}.csv", "order_id,amount\nA-1,1.0\n") for day in (1, 2, 4)]
+    project.checkpoint(pipeline, own).listed(0, *files).plan(0, {"logOffset": 0}).commit(0)
+    for day in (1, 2):
+        project.land(f"2026-03-0{day}.done", "")
+    os.utime(files[1], (2_000_000_000, 2_000_000_000))
+    gaps = ("--mode", "reingest", "--gaps")
+
+    bronze_preview = preview(project, *gaps)["bronze"]
+
+    assert bronze_preview["reads"] == (
+        "1 file of 3 days that are not complete: missing: 2026-03-03, incomplete: 2026-03-04 (no 2026-03-04.done), "
+        "not read: 2026-03-02 (1 file changed after being read)"
+    )
+    assert (bronze_preview["bytes"], bronze_preview["rows"], bronze_preview["rewrites"]) == (
+        24,
+        1,
+        "nothing: only missing rows are added to bronze.orders",
+    )
+    first = preview(project, *gaps, "--from", "2026-03-01", "--to", "2026-03-01")["bronze"]
+    assert (first["reads"], first["bytes"]) == ("no file: each day of 2026-03-01 is complete", 0)
+    output = project.run("plan", "orders", *gaps).out
+    assert "orders: reingest of the gaps\n" in output
+    assert "to start it: tidegate run orders --mode reingest --gaps\n" in output
+    assert 'airflow dags trigger orders --conf \'{"mode": "reingest", "gaps": true}\'\n' in output
 
 
 @pytest.mark.parametrize("timezone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])

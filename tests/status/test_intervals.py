@@ -12,12 +12,14 @@ import pytest
 
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SILVER, SampleProject
+from tidegate import json_codec
 from tidegate.errors import SpecError
 from tidegate.probes import files
 from tidegate.resolution import resolve
 from tidegate.spec import AfterTables, FileSource, Flow, Intervals, Pipeline
 from tidegate.status import intervals
 from tidegate.status.intervals import Completeness
+from tidegate.window import Window
 
 NOW = datetime(2026, 1, 4, 12, tzinfo=UTC)
 DAYS = "dt=%Y-%m-%d"
@@ -115,6 +117,46 @@ def test_a_day_is_complete_when_its_corrected_file_was_replayed_and_not_when_it_
 
     land(project, "dt=2026-01-01/a.csv", at=datetime(2026, 1, 5, 11, tzinfo=UTC))
     assert states(completeness(project, MARKED)) == {"2026-01-01": "not read: 1 file changed after being read"}
+
+
+def test_a_day_is_complete_again_when_a_reingest_has_read_its_changed_file(project: SampleProject) -> None:
+    land(project, "dt=2026-01-01/a.csv", "dt=2026-01-01/_SUCCESS")
+    read_all(project)
+    later = datetime(2026, 1, 5, tzinfo=UTC)
+    land(project, "dt=2026-01-01/a.csv", at=later)
+    piece = {"files": {f"{project.landing}/dt=2026-01-01/a.csv": int(later.timestamp() * 1000)}, "done": True}
+
+    assert completeness(project, MARKED).complete == ()
+    json_codec.write(project.layout.reprocessing("trips", "bronze") / "0.json", piece)
+    assert completeness(project, MARKED).complete == ("2026-01-01",)
+
+
+def test_gaps_are_the_days_that_are_not_complete_with_the_files_that_bronze_lacks(project: SampleProject) -> None:
+    land(project, *(f"dt=2026-01-0{day}/a.csv" for day in (1, 2, 4)), "dt=2026-01-01/_SUCCESS")
+    read_all(project)
+    land(project, "dt=2026-01-02/a.csv", at=datetime(2026, 1, 5, tzinfo=UTC))
+    land(project, "dt=2026-01-04/b.csv", "dt=2026-01-04/_SUCCESS", "dt=2026-01-05/refused.csv")
+    refused = f"{project.landing}/dt=2026-01-05/refused.csv@1"
+    append(
+        project.layout.quarantine("trips", "bronze"),
+        [{**quarantined(refused, ["unreadable"], {}, ""), "level": "file"}],
+    )
+
+    result = completeness(project, MARKED)
+
+    def gaps(window: Window | None) -> dict[str, list[str]]:
+        return {
+            gap.name: [file.path.removeprefix(f"{project.landing}/") for file in gap.to_read]
+            for gap in result.gaps(window)
+        }
+
+    assert gaps(None) == {
+        "2026-01-02": ["dt=2026-01-02/a.csv"],
+        "2026-01-03": [],
+        "2026-01-04": ["dt=2026-01-04/b.csv"],
+        "2026-01-05": [],
+    }
+    assert list(gaps(Window.of_dates("2026-01-01", "2026-01-03", "UTC"))) == ["2026-01-02", "2026-01-03"]
 
 
 def test_an_empty_day_with_its_marker_is_complete(project: SampleProject) -> None:

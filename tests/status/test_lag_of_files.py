@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.status.sample_project import BRONZE, SampleProject
+from tidegate import json_codec
 from tidegate.errors import CheckpointCorruptError, SourceError
 
 
@@ -73,6 +74,19 @@ def test_a_file_that_changed_after_it_was_read_is_reported_but_is_no_work(projec
     lag = project.measure(BRONZE)
     assert (lag.has_work, lag.rewritten, lag.behind) == (False, 1, 0)
     assert "1 file changed after being read" in lag.reason
+
+
+def test_a_changed_file_that_a_reingest_has_read_is_not_reported_until_it_changes_again(project: SampleProject) -> None:
+    path = project.land("a.csv")
+    project.read_everything(project.checkpoint("bronze"))
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
+    files = {str(path): path.stat().st_mtime_ns // 1_000_000}
+    folder = project.layout.reprocessing("trips", "bronze")
+    for done, rewritten in ((False, 1), (True, 0)):
+        json_codec.write(folder / "0.json", {"number": 0, "files": files, "done": done})
+        assert project.measure(BRONZE).rewritten == rewritten
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
+    assert project.measure(BRONZE).rewritten == 1
 
 
 @pytest.mark.parametrize("year", [1970, 1995, 2040, 2999])

@@ -18,7 +18,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 
 from tidegate.airflow.attempt import attempt_id
 from tidegate.layout import Layout
-from tidegate.spec import FileSource, Flow, Pipeline
+from tidegate.spec import Flow, Pipeline
 from tidegate.status import intervals
 
 
@@ -94,11 +94,6 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
     )
     rows = totals.column("rows")[0].as_py()
     return TableUpdate(int(rows), int(totals.column("version")[0].as_py()), ledger_id) if rows else None
-
-
-def has_intervals(flow: Flow) -> bool:
-    """Whether the flow's source declares intervals."""
-    return isinstance(flow.source, FileSource) and flow.source.intervals is not None
 
 
 def interval_asset(table: str) -> Asset:

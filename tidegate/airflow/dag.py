@@ -131,6 +131,13 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
             "changed or messages sent.",
         ),
         "to_date": Param(None, **day, title="To", description="Last day, included."),
+        "gaps": Param(
+            False,
+            type="boolean",
+            title="Gaps alone",
+            description="Only for `reingest`, of sources that declare intervals: the files of days or hours that are not complete; "
+            "with dates, of those days.",
+        ),
         "undo_run": Param(
             None,
             type=["null", "string"],

@@ -15,7 +15,6 @@ from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import (
     attach_intervals,
     attach_updates,
-    has_intervals,
     interval_alias,
     interval_asset,
     table_asset,
@@ -287,10 +286,10 @@ class ShowFlow(BaseOperator):
 def _inlets(flows: Sequence[Flow]) -> list[Asset]:
     """The Assets whose earlier events a task reads that sends the events of these flows."""
     tables = [table_asset(flow.target.name) for flow in flows]
-    return [*tables, *(interval_asset(flow.target.name) for flow in flows if has_intervals(flow))]
+    return [*tables, *(interval_asset(flow.target.name) for flow in flows if flow.intervals is not None)]
 
 
 def _outlets(flows: Sequence[Flow]) -> list[Asset | AssetAlias]:
     """The Assets and aliases of which such a task may send events."""
     tables = [table_asset(flow.target.name) for flow in flows]
-    return [*tables, *(interval_alias(flow.target.name) for flow in flows if has_intervals(flow))]
+    return [*tables, *(interval_alias(flow.target.name) for flow in flows if flow.intervals is not None)]

@@ -31,6 +31,7 @@ def plan(
     mode: Annotated[str, project.MODE] = "incremental",
     first: Annotated[str | None, project.FROM] = None,
     last: Annotated[str | None, project.TO] = None,
+    gaps: Annotated[bool, project.GAPS] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what a run would do, and why. Starts no JVM and changes nothing.
@@ -44,7 +45,7 @@ def plan(
     resolved = project.resolve(environment, name)
     pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
-    request = project.build_request(pipeline, mode, flow, first, last)
+    request = project.build_request(pipeline, mode, flow, first, last, gaps=gaps)
     if request.mode != "incremental":
         _print_preview(environment, resolved, request, as_json=as_json)
         return

@@ -41,6 +41,11 @@ ACCEPT = typer.Option(
     "for example silver:deleted=355 or silver:quarantined=427; may be given several times.",
 )
 TO = typer.Option("--to", metavar="DAY", help="Last day, included.")
+GAPS = typer.Option(
+    "--gaps",
+    help="Of a reingest: only the files of days or hours that are not complete, where the source declares intervals; with --from and "
+    "--to, of those days.",
+)
 
 
 def read() -> Environment:

@@ -31,6 +31,7 @@ def run(
     mode: Annotated[str, project.MODE] = "incremental",
     first: Annotated[str | None, project.FROM] = None,
     last: Annotated[str | None, project.TO] = None,
+    gaps: Annotated[bool, project.GAPS] = False,
     accept: Annotated[list[str] | None, project.ACCEPT] = None,
     dry_run: Annotated[
         bool,
@@ -56,7 +57,7 @@ def run(
     resolved = project.resolve(environment, name)
     pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
-    request = project.build_request(pipeline, mode, flow, first, last, dry_run=dry_run, accept=accept)
+    request = project.build_request(pipeline, mode, flow, first, last, gaps=gaps, dry_run=dry_run, accept=accept)
     if dry_run and not rewrites.has_any(Layout.of(environment), pipeline, request):
         console.echo(
             f"{name}: nothing to judge: no row is replaced; no JVM was started. `tidegate plan` shows what is read"

@@ -75,6 +75,9 @@ def _single(request: RunRequest) -> tuple[str, ...]:
         first, last = request.window.dates
         conf |= {"from_date": str(first), "to_date": str(last)}
         options += ["--from", str(first), "--to", str(last)]
+    if request.gaps:
+        conf["gaps"] = True
+        options.append("--gaps")
     if request.accept:
         conf["accept"] = list(request.accept)
         options += [part for each in request.accept for part in ("--accept", each)]

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pendulum
+
 from tidegate import dates
 from tidegate.checkpoints import topic
 from tidegate.errors import TidegateError
@@ -22,6 +24,7 @@ from tidegate.planning import rewrites
 from tidegate.probes import delta, files, kafka
 from tidegate.runs import RUNS
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+from tidegate.status import intervals
 from tidegate.status.lag import SMALL_FIRST_BYTES
 from tidegate.status.topic_backlog import BYTES_PER_MESSAGE, format_offsets, topic_condition
 
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
     from tidegate.request import RunRequest
     from tidegate.spec import Flow, Pipeline
     from tidegate.window import Window
+
+
+_GAPS_NAMED = 31
+"""How many intervals of a state a plan names: the days of a month."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,26 +62,29 @@ class Extent:
         )
 
 
-def source_extent(environment: Environment, layout: Layout, pipeline: str, flow: Flow, window: Window | None) -> Extent:
-    """What a backfill, a reingest or a full refresh reads of a flow's source.
+def source_extent(
+    environment: Environment, layout: Layout, pipeline: Pipeline, flow: Flow, request: RunRequest
+) -> Extent:
+    """What a backfill, a reingest or a full refresh reads of a flow's source. A source table is always read completely.
 
     Args:
         environment: The environment, with the address of the broker.
         layout: The lake and the landing zone.
-        window: Of a reingest: modification times of files, or timestamps of messages. A source table is always read
-            completely.
 
     Raises:
         SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
     """
+    window = request.window
     match flow.source:
         case ChangeFeed():
             return _of_tables(layout, flow.source_tables)
+        case FileSource() if request.gaps:
+            return _of_gaps(layout, pipeline, flow, flow.source, window)
         case FileSource():
-            return _of_files(layout, pipeline, flow, flow.source, window)
+            return _of_files(layout, pipeline.name, flow, flow.source, window)
         case KafkaSource():
-            recorded = topic.recorded(layout, pipeline, flow.name, flow.checkpoint_version)
+            recorded = topic.recorded(layout, pipeline.name, flow.name, flow.checkpoint_version)
             return _of_topic(environment.kafka, flow.source, layout.table(flow.target.name), window, recorded)
 
 
@@ -97,7 +107,7 @@ def with_size(
                 flows = []
             elif request.dry_run:
                 flows = rewrites.flows_of(layout, pipeline, request)
-            extents = [source_extent(environment, layout, pipeline.name, flow, request.window) for flow in flows]
+            extents = [source_extent(environment, layout, pipeline, flow, request) for flow in flows]
         sizes = [extent.size for extent in extents]
     except TidegateError:
         # The run itself reports the error.
@@ -136,15 +146,30 @@ def _of_files(layout: Layout, pipeline: str, flow: Flow, source: FileSource, win
     ingested = _ingested_files(layout.table(flow.target.name), layout.quarantine(pipeline, flow.name), window)
     missing = tuple(file for file in landed if (file.path, file.modified_ms) not in ingested)
     when = f" of {window.summary()}" if window is not None else ""
+    what = f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze"
+    return _of_missing(what, source, missing)
+
+
+def _of_gaps(layout: Layout, pipeline: Pipeline, flow: Flow, source: FileSource, window: Window | None) -> Extent:
+    completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
+    assert completeness is not None
+    gaps = completeness.gaps(window)
+    missing = tuple(file for gap in gaps for file in gap.to_read)
+    when = f" of {window.summary()}" if window is not None else ""
+    if not gaps:
+        return _of_missing(f"no file: each {completeness.unit}{when} is complete", source, missing)
+    named = ", ".join(intervals.described(gaps, _GAPS_NAMED))
+    verb = "is" if len(gaps) == 1 else "are"
+    intervals_told = f"{count(len(gaps), completeness.unit)}{when} that {verb} not complete"
+    what = f"{count(len(missing), 'file')} of {intervals_told}: {named}"
+    return _of_missing(what, source, missing)
+
+
+def _of_missing(what: str, source: FileSource, missing: tuple[files.LandedFile, ...]) -> Extent:
     rows = 0 if not missing else None
     if missing and source.format in ("csv", "json"):
         rows = files.estimate_rows(missing, has_header=source.format == "csv" and source.dialect.header)
-    return Extent(
-        what=f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze",
-        rows=rows,
-        size=sum(file.size for file in missing),
-        rows_exact=not missing,
-    )
+    return Extent(what=what, rows=rows, size=sum(file.size for file in missing), rows_exact=not missing)
 
 
 def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:

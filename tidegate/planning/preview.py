@@ -182,7 +182,7 @@ def _of_mode(
     environment: Environment, layout: Layout, resolved: ResolvedPipeline, flow: Flow, request: RunRequest
 ) -> FlowPreview:
     pipeline = resolved.pipeline
-    reads = source_extent(environment, layout, pipeline.name, flow, request.window)
+    reads = source_extent(environment, layout, pipeline, flow, request)
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
     keys, rows, quantity, words = None, reads.rows, "", RUNS[request.mode].rewrites
     if "{keys}" in words and request.window is not None:
@@ -200,20 +200,20 @@ def _of_mode(
         reads=reads,
         rewrites=rewrites,
         keys=keys,
-        before=_before(environment, resolved.flow(flow.name), windowed=request.window is not None),
+        before=_before(environment, resolved.flow(flow.name), whole=request.window is None and not request.gaps),
         downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, request.mode, rows),
     )
 
 
-def _before(environment: Environment, resolved: ResolvedFlow, *, windowed: bool) -> str:
-    """The increment that runs before a window is read; without a window everything is read anyway."""
+def _before(environment: Environment, resolved: ResolvedFlow, *, whole: bool) -> str:
+    """The increment that runs before a window or gaps are read; where the whole source is, there is none."""
     try:
         lag = measure(environment, resolved)
     except TidegateError as error:
         return f"it would fail: {error.message}"
-    return f"an increment, {lag.reason}" if lag.has_work and windowed else ""
+    return f"an increment, {lag.reason}" if lag.has_work and not whole else ""
 
 
 def _lease_holder(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:

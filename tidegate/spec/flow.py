@@ -8,10 +8,11 @@ from typing import Any, cast
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
+from tidegate.spec.intervals import Intervals
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sinks import Sink
-from tidegate.spec.sources import ChangeFeed, Source, check_sources
+from tidegate.spec.sources import ChangeFeed, FileSource, Source, check_sources
 from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
@@ -110,6 +111,11 @@ class Flow:
     def source_tables(self) -> tuple[str, ...]:
         """The tables of its change feeds, the first source first."""
         return tuple(feed.table for feed in self.feeds)
+
+    @property
+    def intervals(self) -> Intervals | None:
+        """The days or hours that its source declares."""
+        return self.source.intervals if isinstance(self.source, FileSource) else None
 
     @property
     def kind(self) -> FlowKind:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import progress
+from tidegate.checkpoints import progress, reingested
 from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
@@ -48,7 +48,7 @@ class Backlog:
     ahead: str = ""
     """What is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
     rewritten: int = 0
-    """Files that changed after they were read; Spark's file source does not notice."""
+    """Files that changed after they were read; Spark's file source does not notice. A reingest reads them."""
     ignored: int = 0
     """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
     skipped: str = ""
@@ -63,8 +63,13 @@ class Backlog:
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 
 
-def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None) -> Backlog:
+def of_files(
+    folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None, reingests: Path
+) -> Backlog:
     """Files of a landing folder that are in no committed batch.
+
+    Args:
+        reingests: `tidegate.layout.Layout.reprocessing` of the flow.
 
     Raises:
         SourceError: The folder is missing or cannot be read.
@@ -74,7 +79,7 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
     read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
     listing = files.list_files(folder, source.glob)
     new = tuple(file for file in listing.files if file.path not in read)
-    rewritten = sum(file.modified_ms != read.get(file.path, file.modified_ms) for file in listing.files)
+    changed = [file for file in listing.files if file.modified_ms != read.get(file.path, file.modified_ms)]
     return Backlog(
         summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
@@ -86,7 +91,7 @@ def of_files(folder: Path, source: FileSource, checkpoint: Path, committed: Plan
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=rewritten,
+        rewritten=len(reingested.unread(reingests, ((file.path, file.modified_ms) for file in changed))),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )

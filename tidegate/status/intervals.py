@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 
 from tidegate import formatting
-from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints import checkpoint, progress, reingested
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow, Intervals, Pipeline
+    from tidegate.window import Window
 
 State = Literal["missing", "incomplete", "not read", "complete"]
 STATES: tuple[State, ...] = ("missing", "incomplete", "not read", "complete")
@@ -47,6 +48,8 @@ class Interval:
     files: int
     why: str = ""
     """Why it is not complete, as a phrase."""
+    to_read: tuple[LandedFile, ...] = ()
+    """Its files that bronze does not have as they are now. Those in quarantine are none of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +67,18 @@ class Completeness:
         """The names of the complete ones."""
         return tuple(each.name for each in self.intervals if each.state == "complete")
 
+    def gaps(self, window: Window | None) -> tuple[Interval, ...]:
+        """The intervals that are not complete, in the days of a window or all of them."""
+        gaps = tuple(each for each in self.intervals if each.state != "complete")
+        if window is None:
+            return gaps
+        first, last = (day.isoformat() for day in window.dates)
+        return tuple(each for each in gaps if first <= each.name[: len(first)] <= last)
+
     def summary(self) -> str:
         """How many are complete, and some that are not, in one phrase."""
         number = formatting.count(len(self.intervals), self.unit)
-        parts = [f"{len(self.complete):,} of {number} complete"]
-        for state in STATES[:-1]:
-            own = [each for each in self.intervals if each.state == state]
-            if own:
-                named = ", ".join(f"{each.name} ({each.why})" if each.why else each.name for each in own[-_NAMED:])
-                more = f" and {len(own) - _NAMED:,} more" if len(own) > _NAMED else ""
-                parts.append(f"{state}: {named}{more}")
+        parts = [f"{len(self.complete):,} of {number} complete", *described(self.intervals)]
         if self.other_files:
             parts.append(f"{formatting.count(self.other_files, 'file')} of no {self.unit}")
         return ", ".join(parts)
@@ -88,6 +93,18 @@ class Completeness:
             ],
             "other_files": self.other_files,
         }
+
+
+def described(intervals: Iterable[Interval], most: int = _NAMED) -> list[str]:
+    """The intervals that are not complete, as one phrase for each state with the names of the newest."""
+    parts, listed = [], list(intervals)
+    for state in STATES[:-1]:
+        own = [each for each in listed if each.state == state]
+        if own:
+            named = ", ".join(f"{each.name} ({each.why})" if each.why else each.name for each in own[-most:])
+            more = f" and {len(own) - most:,} more" if len(own) > most else ""
+            parts.append(f"{state}: {named}{more}")
+    return parts
 
 
 def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Completeness | None:
@@ -115,6 +132,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         marked = frozenset(start for start in read_intervals if declared.file(rule.marker, start).exists())
         declared = dataclasses.replace(declared, marked=marked)
     listed = {file.path: file for file in files.list_files(folder, source.glob).files}
+    bronze = bronze.with_changed(layout.reprocessing(pipeline.name, flow.name), listed.values())
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}
     statuses = tuple(
@@ -159,6 +177,8 @@ class _Bronze:
     """The paths of files with an open entry."""
     replayed: Mapping[str, int] = field(default_factory=dict)
     """Files that were corrected and replayed: path to the time, in milliseconds since 1970. The checkpoint has the refused state."""
+    changed: frozenset[str] = frozenset()
+    """The paths of files that were changed after they were read, and that neither a replay nor a reingest has read since."""
 
     @classmethod
     def read(cls, layout: Layout, pipeline: Pipeline, flow: Flow) -> _Bronze:
@@ -182,14 +202,27 @@ class _Bronze:
             replayed=replayed,
         )
 
+    def with_changed(self, reingests: Path, listed: Iterable[LandedFile]) -> _Bronze:
+        """With those of the listed files that were changed."""
+        changed = (
+            (file.path, file.modified_ms)
+            for file in listed
+            if self.read_files.get(file.path, file.modified_ms) != file.modified_ms > self.replayed.get(file.path, -1)
+        )
+        return dataclasses.replace(self, changed=frozenset(path for path, _ in reingested.unread(reingests, changed)))
+
+    def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:
+        """Those of these files that a reingest reads."""
+        return tuple(
+            file
+            for file in landed
+            if (file.path not in self.read_files or file.path in self.changed) and file.path not in self.quarantined
+        )
+
     def missing(self, landed: Sequence[LandedFile]) -> str:
         """Why bronze does not have all of these files, as a phrase; empty if it has."""
         unread = [file for file in landed if file.path not in self.read_files]
-        changed = [
-            file
-            for file in landed
-            if self.read_files.get(file.path, file.modified_ms) != file.modified_ms > self.replayed.get(file.path, -1)
-        ]
+        changed = [file for file in landed if file.path in self.changed]
         refused = [file for file in landed if file.path in self.quarantined]
         parts = [f"{formatting.count(len(unread), 'file')} to read"] if unread else []
         parts += [f"{formatting.count(len(changed), 'file')} changed after being read"] if changed else []
@@ -239,12 +272,15 @@ def _range(rule: Intervals, landed: Iterable[datetime], now: datetime) -> list[d
 def _interval(declared: _Declared, start: datetime, landed: Sequence[LandedFile], bronze: _Bronze) -> Interval:
     name = start.isoformat()[: len("2013-01-05T13" if declared.intervals.unit == "hour" else "2013-01-05")]
     why = bronze.missing(landed)
+    interval = Interval(name=name, state="complete", files=len(landed), to_read=bronze.to_read(landed))
     lacks = _lacks(declared, start, landed, unread=bool(why))
     if lacks:
         has_marker = bool(declared.intervals.manifest) and declared.file(declared.intervals.manifest, start).exists()
-        state: State = "incomplete" if landed or has_marker else "missing"
-        return Interval(name=name, state=state, files=len(landed), why=lacks if state == "incomplete" else "")
-    return Interval(name=name, state="not read" if why else "complete", files=len(landed), why=why)
+        has_some = bool(landed) or has_marker
+        return dataclasses.replace(
+            interval, state="incomplete" if has_some else "missing", why=lacks if has_some else ""
+        )
+    return dataclasses.replace(interval, state="not read", why=why) if why else interval
 
 
 def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *, unread: bool) -> str:

@@ -331,7 +331,8 @@ def _backlog(
 ) -> Backlog:
     match flow.source:
         case FileSource():
-            return backlog.of_files(layout.landing(flow.source.path), flow.source, ref.path(layout), committed)
+            folder, reingests = layout.landing(flow.source.path), layout.reprocessing(ref.dag_id, ref.flow)
+            return backlog.of_files(folder, flow.source, ref.path(layout), committed, reingests)
         case KafkaSource():
             table = layout.table(flow.target.name)
             return topic_backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
@@ -460,7 +461,7 @@ def _rewritten(number: int) -> str:
     if not number:
         return ""
     files = count(number, "file")
-    return f"{files} changed after being read and will not be read again: land the new content under a new name"
+    return f"{files} changed after being read and will not be read again: land the new content under a new name, or reingest"
 
 
 def _sent_again(flow: Flow, ref: CheckpointRef) -> str:

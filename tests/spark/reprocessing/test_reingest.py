@@ -20,7 +20,8 @@ from tidegate.spark.kinds import kind
 from tidegate.spark.kinds import messages as messages_kind
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, reingest
-from tidegate.spec import FileSource, Flow, KafkaSource
+from tidegate.spec import FileSource, Flow, Intervals, KafkaSource
+from tidegate.status import intervals
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def piece(number: int, *files: tuple[str, int], **more: Any) -> reingest.Piece:
 
 def pieces(folder: Path, *earlier: reingest.Piece, flow: Flow | None = None) -> list[dict[str, int]]:
     flow = flow or two_at_once()
-    context = SimpleNamespace(layout=Layout(folder / "lake", folder / "landing"), flow=flow)
+    request = SimpleNamespace(gaps=False)
+    context = SimpleNamespace(layout=Layout(folder / "lake", folder / "landing"), flow=flow, request=request)
     return [part["files"] for part in kind.load(flow).parts(cast("FlowContext", context), WINDOW, earlier)]
 
 
@@ -140,6 +142,30 @@ class TestPiecesOfAFlow:
             lines = context.report.batches
             assert [(line.files_opened, line.files_quarantined, line.files_already_read) for line in lines] == expected
         assert len(orders.table(bronze.quarantine)) == 1
+
+    def test_the_gaps_are_read_alone_and_are_complete_then(self, spark: SparkSession, tmp_path: Path) -> None:
+        flow = two_at_once()
+        days = dataclasses.replace(cast("FileSource", flow.source), intervals=Intervals("%Y-%m-%d", files=1))
+        flow = dataclasses.replace(flow, source=days)
+        for day in (1, 2, 3):
+            land(tmp_path, f"2026-03-0{day}.json", FIRST)
+        run_flow(orders.flow_context(spark, tmp_path, flow))
+        for day in (1, 3):
+            land(tmp_path, f"2026-03-0{day}.json", FIRST + timedelta(hours=1), '{"id": 2}\n')
+
+        for window, opened, note in (
+            (WINDOW, [1], "gaps: not read: 2026-03-01 (1 file changed after being read)"),
+            (WINDOW, [], "gaps: none"),
+            (None, [1], "gaps: not read: 2026-03-03 (1 file changed after being read)"),
+        ):
+            context = orders.flow_context(spark, tmp_path, flow, mode="reingest", window=window, gaps=True)
+            reingest.reingest(context, window)
+            assert [line.files_opened for line in context.report.batches] == opened
+            assert context.report.notes == [note]
+
+        completeness = intervals.read(context.layout, context.pipeline, flow, datetime.now(UTC))
+        assert completeness is not None and len(completeness.complete) == 3
+        assert len(orders.table(context.live)) == 5
 
     def test_an_interrupted_piece_is_finished_if_it_has_written_and_deleted_otherwise(
         self, bronze: FlowContext, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

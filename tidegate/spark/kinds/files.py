@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pendulum
+
 from tidegate.checkpoints import progress
 from tidegate.formatting import count
 from tidegate.probes import files
@@ -12,11 +14,13 @@ from tidegate.spark.intake import landing, sources
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import local, tables
 from tidegate.spec import FileSource
+from tidegate.status import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from tidegate.probes.files import LandedFile
     from tidegate.spark.context import FlowContext
     from tidegate.spark.kinds.kind import Entries
     from tidegate.spark.reprocessing.pins import Pins
@@ -24,20 +28,30 @@ if TYPE_CHECKING:
     from tidegate.window import Window
 
 
-def _parts(context: FlowContext, window: Window, earlier: Sequence[Piece]) -> Iterator[Mapping[str, Any]]:
-    """The files that were changed in the window, ordered by modification time."""
+def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]) -> Iterator[Mapping[str, Any]]:
+    """The files that were changed in the window, or those of the gaps, ordered by modification time."""
     source = context.flow.source
     assert isinstance(source, FileSource)
     done = {(path, modified) for piece in earlier for path, modified in piece.files.items()}
-    landed = files.list_files(context.layout.landing(source.path), source.glob).files
-    pending = sorted(
-        (file.modified_ms, file.path)
-        for file in files.modified_within(landed, window)
-        if (file.path, file.modified_ms) not in done
-    )
+    if context.request.gaps:
+        selected = _in_gaps(context, window)
+    else:
+        assert window is not None
+        landed = files.list_files(context.layout.landing(source.path), source.glob).files
+        selected = files.modified_within(landed, window)
+    pending = sorted((file.modified_ms, file.path) for file in selected if (file.path, file.modified_ms) not in done)
     for start in range(0, len(pending), source.max_files_per_trigger):
         part = pending[start : start + source.max_files_per_trigger]
         yield {"files": {path: modified for modified, path in part}}
+
+
+def _in_gaps(context: FlowContext, window: Window | None) -> tuple[LandedFile, ...]:
+    """The files of intervals that are not complete, without those that bronze has as they are now."""
+    completeness = intervals.read(context.layout, context.pipeline, context.flow, pendulum.now("UTC"))
+    assert completeness is not None
+    gaps = completeness.gaps(window)
+    context.report.notes.append(f"gaps: {', '.join(intervals.described(gaps)) or 'none'}")
+    return tuple(file for gap in gaps for file in gap.to_read)
 
 
 def _returned(rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:

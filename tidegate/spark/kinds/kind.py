@@ -65,8 +65,9 @@ class Kind:
     """A batch writes its target only. If it is there, only the ledger line is missing, and the source is not read again."""
     needs_refresh: Callable[[FlowContext], bool] = lambda _: False
     """Whether the checkpoint cannot go on, and only a new refresh of it can."""
-    parts: Callable[[FlowContext, Window, Sequence[Piece]], Iterator[Mapping[str, Any]]] = _missing
-    """Reingest: the window in parts as large as a batch, as fields of `Piece`, without those of earlier pieces."""
+    parts: Callable[[FlowContext, Window | None, Sequence[Piece]], Iterator[Mapping[str, Any]]] = _missing
+    """Reingest: the window, or the gaps (in a window), in parts as large as a batch, as fields of `Piece`, without those of earlier
+    pieces."""
     read_piece: Callable[[FlowContext, Piece], DataFrame] = _missing
     """Reingest: the rows of a piece, for ``split``."""
     keys_in_window: Callable[[FlowContext, Window | None, Backfill], DataFrame] = _missing

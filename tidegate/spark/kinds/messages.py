@@ -32,8 +32,9 @@ def _needs_refresh(context: FlowContext) -> bool:
     return sources.needs_refresh_for_gap(context, sources.topic_of(context))
 
 
-def _parts(context: FlowContext, window: Window, earlier: Sequence[Piece]) -> Iterator[Mapping[str, Any]]:
+def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]) -> Iterator[Mapping[str, Any]]:
     """The window's offsets; each part contains a share of every partition."""
+    assert window is not None
     source, bootstrap = sources.topic_of(context), context.stores.kafka
     ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
     for piece in earlier:

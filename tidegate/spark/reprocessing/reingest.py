@@ -1,7 +1,7 @@
-"""Reingest of a window: files or messages of some days that bronze does not contain are read again.
+"""Reingest of a window, or of gaps: files or messages of some days that bronze does not contain are read again.
 
-Without a window, a reingest opens the next refresh, whose stream reads the whole source. The checkpoint of a stream that
-ended with a window would leave a gap before the next increment. So a window is read outside of the stream: first an
+Without either, a reingest opens the next refresh, whose stream reads the whole source. The checkpoint of a stream that
+ended with a window would leave a gap before the next increment. So a window, or the files of gaps, are read outside of the stream: first an
 ordinary increment, then the window in pieces within the source's limits. Each piece goes through the steps of a
 micro-batch, under the transaction id of the flow's windows.
 
@@ -41,13 +41,13 @@ class Piece(PendingWork):
         return self.files
 
 
-def reingest(context: FlowContext, window: Window) -> None:
-    """Read the files or messages of a window that bronze does not contain, once per request.
+def reingest(context: FlowContext, window: Window | None) -> None:
+    """Read the files or messages of a window, or of the gaps, that bronze does not contain, once per request.
 
     The flow's stream has read everything new before.
 
     Args:
-        window: Of the files' modification times, or of the messages' timestamps.
+        window: Of the files' modification times, or of the messages' timestamps; with gaps, the days of these, or None for all.
 
     Raises:
         TidegateError: As for a micro-batch. The flow's next run finishes the piece.
@@ -59,7 +59,7 @@ def reingest(context: FlowContext, window: Window) -> None:
         piece = Piece(
             number=number,
             request_id=context.request.request_id,
-            window=dataclasses.asdict(window),
+            window=dataclasses.asdict(window) if window is not None else {},
             planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
             requested_by=context.request.requested_by,
             **part,

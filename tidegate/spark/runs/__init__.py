@@ -47,12 +47,11 @@ def backfill(context: FlowContext) -> None:
 
 
 def reingest(context: FlowContext) -> None:
-    """Read the whole source again, in the next refresh; or read what is new, then the window again."""
-    window = context.request.window
-    if window is None:
+    """Read the whole source again, in the next refresh; or read what is new, then the window or the gaps again."""
+    if context.request.window is None and not context.request.gaps:
         run_flow(context, before=refresh_once)
     else:
-        run_flow(context, after=lambda flow: reingests.reingest(flow, window))
+        run_flow(context, after=lambda flow: reingests.reingest(flow, context.request.window))
 
 
 def judge_nothing(context: FlowContext) -> None:
