@@ -28,7 +28,7 @@ def wrong_flights(layout: Layout) -> list[str]:
 def wrong_clicks(layout: Layout, bootstrap: str) -> list[str]:
     """Differences between the topic, as far as it was read, and the tables of clickstream; also gaps in the offsets."""
     offsets: dict[int, set[int]] = {}
-    for row in _rows(layout, "bronze.clicks", "_partition", "_offset"):
+    for row in rows(layout, "bronze.clicks", "_partition", "_offset"):
         offsets.setdefault(row["_partition"], set()).add(row["_offset"])
     assert offsets
     gaps = [number for number, numbers in offsets.items() if numbers != set(range(len(numbers)))]
@@ -41,12 +41,12 @@ def wrong_clicks(layout: Layout, bootstrap: str) -> list[str]:
 
 def days_in_lower_case(layout: Layout) -> set[int]:
     """Days of January for which silver has rows of the edited transform."""
-    return {row["day"].day for row in _rows(layout, "silver.flights", "day", "dest") if row["dest"].islower()}
+    return {row["day"].day for row in rows(layout, "silver.flights", "day", "dest") if row["dest"].islower()}
 
 
 def flight_ids(layout: Layout) -> list[str]:
     """The keys of all rows in silver."""
-    return sorted(row["flight_id"] for row in _rows(layout, "silver.flights", "flight_id"))
+    return sorted(row["flight_id"] for row in rows(layout, "silver.flights", "flight_id"))
 
 
 def requested_by(layout: Layout, run: str) -> set[str | None]:
@@ -57,13 +57,14 @@ def requested_by(layout: Layout, run: str) -> set[str | None]:
     return {line["requested_by"] for line in lines if line["run_key"] == run_key(run) and line["mode"] == "backfill"}
 
 
-def _rows(layout: Layout, table: str, *columns: str) -> list[dict[str, Any]]:
+def rows(layout: Layout, table: str, *columns: str) -> list[dict[str, Any]]:
+    """All rows of a table, with some of its columns."""
     from deltalake import DeltaTable
 
-    rows: list[dict[str, Any]] = (
+    table_rows: list[dict[str, Any]] = (
         DeltaTable(str(layout.table(table))).to_pyarrow_table(columns=list(columns)).to_pylist()
     )
-    return rows
+    return table_rows
 
 
 def _wrong(compared: Iterable[checks.Check]) -> list[str]:
