@@ -5,8 +5,8 @@ CREATE TABLE ids AS SELECT _row_id FROM records;
 CREATE TABLE output AS
 SELECT _row_id, _at1::BIGINT AS _at1, _at2::BIGINT AS _at2, _at3::BIGINT AS _at3, agent,
        event_id, whole(sequence) AS sequence, kind, instant(occurred_at) AS occurred_at,
-       date_trunc('hour', instant(occurred_at)) AS hour, user_id, lower(split_part(page, '?', 1)) AS page,
-       whole(duration_ms) / 1000 AS seconds, _rescued AS rescued, coalesce(kind = 'delete', false) AS _deleted
+       user_id, lower(split_part(page, '?', 1)) AS page, whole(duration_ms) / 1000 AS seconds,
+       _rescued AS rescued, coalesce(kind = 'delete', false) AS _deleted
 FROM records;
 
 CREATE TABLE quarantined AS
@@ -29,7 +29,8 @@ WHERE _row_id NOT IN (FROM quarantined) AND _row_id NOT IN (FROM filtered)
 QUALIFY row_number() OVER (PARTITION BY event_id ORDER BY sequence DESC, _at1 DESC, _at2 DESC, _at3 DESC) = 1;
 
 CREATE TABLE gold AS
-SELECT page, hour, count(*) AS views, count(DISTINCT user_id) AS users, max(seconds) AS longest_stay
+SELECT page, date_trunc('hour', occurred_at) AS window_start, count(*) AS views, count(DISTINCT user_id) AS users,
+       max(seconds) AS longest_stay
 FROM silver WHERE NOT _deleted GROUP BY ALL;
 
 CREATE TABLE sessions AS

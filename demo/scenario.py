@@ -26,8 +26,8 @@ STORM = (
     " ORDER BY flights DESC, carrier LIMIT 4"
 )
 BUSIEST = (
-    "SELECT page, strftime(hour, '%Y-%m-%d %H:00') AS hour, views, users, longest_stay FROM gold"
-    " ORDER BY views DESC, page, gold.hour LIMIT 4"
+    "SELECT page, strftime(window_start, '%Y-%m-%d %H:00') AS hour, views, users, longest_stay FROM gold"
+    " ORDER BY views DESC, page, window_start LIMIT 4"
 )
 SESSIONS = (
     "SELECT strftime(started_at, '%Y-%m-%d %H:00') AS hour, count(*) AS sessions, round(avg(pages), 1) AS mean_pages,"

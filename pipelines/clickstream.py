@@ -1,6 +1,6 @@
 """Page views of a web shop: a Kafka topic into a table per event, counts per page and hour, and sessions per user."""
 
-from tidegate.spec import ChangeFeed, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import ChangeFeed, Flow, Gate, KafkaSource, Pipeline, Table, TimeWindows
 
 SCHEMA = """
     event_id STRING NOT NULL, sequence BIGINT NOT NULL, kind STRING NOT NULL,
@@ -30,7 +30,11 @@ pipeline = Pipeline(
             name="gold",
             source=ChangeFeed("silver.clicks"),
             transform="clickstream:page_views",
-            target=Table("gold.page_views", keys=("page", "hour")),
+            target=Table(
+                "gold.page_views",
+                keys=("page", "window_start"),
+                windows=TimeWindows(time="occurred_at", length="1 hour"),
+            ),
         ),
         Flow(
             name="sessions",

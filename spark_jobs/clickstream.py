@@ -13,8 +13,8 @@ def clean(rows: DataFrame) -> DataFrame:
     """One row per version of an event; an event of kind ``delete`` deletes the view of the same id.
 
     Returns:
-        ``event_id, sequence, kind, occurred_at, hour`` (UTC), ``user_id, page`` (without its query, in lower case),
-        ``seconds`` on the page, and ``rescued``: the fields that are not in the schema, as JSON, or NULL.
+        ``event_id, sequence, kind, occurred_at, user_id, page`` (without its query, in lower case), ``seconds`` on the page,
+        and ``rescued``: the fields that are not in the schema, as JSON, or NULL.
     """
     return rows.select(
         "_row_id",
@@ -23,7 +23,6 @@ def clean(rows: DataFrame) -> DataFrame:
         "sequence",
         "kind",
         "occurred_at",
-        F.date_trunc("hour", "occurred_at").alias("hour"),
         "user_id",
         F.lower(F.substring_index("page", "?", 1)).alias("page"),
         (F.col("duration_ms") / 1000).alias("seconds"),
@@ -34,8 +33,8 @@ def clean(rows: DataFrame) -> DataFrame:
 
 
 def page_views(rows: DataFrame) -> DataFrame:
-    """Views and distinct users per page and hour, and the longest stay in seconds."""
-    return rows.groupBy("page", "hour").agg(
+    """Views and distinct users per page and hour, which begins at ``window_start``, and the longest stay in seconds."""
+    return rows.groupBy("page", "window_start").agg(
         F.count("*").alias("views"),
         F.count_distinct("user_id").alias("users"),
         F.max("seconds").alias("longest_stay"),

@@ -120,7 +120,7 @@ def click(number: int, sequence: int, kind: str = "view", **fields: object) -> M
 
 def test_views_are_counted_per_page_and_hour() -> None:
     answer = recompute.clickstream([click(1, 1), click(2, 1), click(3, 1, user_id="u2", agent="uptime-probe")])
-    assert answer.execute("SELECT page, hour::VARCHAR, views, users, longest_stay FROM gold").fetchall() == [
+    assert answer.execute("SELECT page, window_start::VARCHAR, views, users, longest_stay FROM gold").fetchall() == [
         ("/boats", "2026-03-02 08:00:00+00", 2, 1, 1.5)
     ]
     assert count(answer, "filtered") == 1

@@ -31,9 +31,9 @@ def cleaned() -> dict[str, dict[str, Any]]:
     return dict(zip(EVENTS, transform_rows("clickstream", "silver", *EVENTS.values()), strict=True))
 
 
-def test_a_view_has_hour_page_without_query_and_seconds(cleaned: dict[str, dict[str, Any]]) -> None:
+def test_a_view_has_its_time_page_without_query_and_seconds(cleaned: dict[str, dict[str, Any]]) -> None:
     row = cleaned["view"]
-    assert row["hour"] == datetime(2026, 3, 2, 8, tzinfo=UTC)
+    assert row["occurred_at"] == datetime(2026, 3, 2, 8, 59, 59, 500_000, tzinfo=UTC)
     assert (row["page"], row["seconds"], row["_deleted"], row["_filtered"]) == ("/boats", 1.5, False, None)
 
 
@@ -54,9 +54,10 @@ def test_a_row_of_nulls_keeps_its_id_and_is_no_deletion(cleaned: dict[str, dict[
 
 def test_views_and_distinct_users_are_counted_per_page_and_hour() -> None:
     hour, next_hour = datetime(2026, 3, 2, 8, tzinfo=UTC), datetime(2026, 3, 2, 9, tzinfo=UTC)
-    views = [(hour, "u1", 1.0), (hour, "u1", 9.0), (hour, "u2", None), (next_hour, "u1", None)]
-    rows = [{"page": "/a", "hour": at, "user_id": user, "seconds": seconds} for at, user, seconds in views]
-    counts = {row["hour"]: row for row in transform_rows("clickstream", "gold", *rows)}
+    last = next_hour - timedelta(microseconds=1)
+    views = [(hour, "u1", 1.0), (last, "u1", 9.0), (hour, "u2", None), (next_hour, "u1", None)]
+    rows = [{"page": "/a", "occurred_at": at, "user_id": user, "seconds": seconds} for at, user, seconds in views]
+    counts = {row["window_start"]: row for row in transform_rows("clickstream", "gold", *rows)}
     assert [[counts[at][name] for name in ("page", "views", "users", "longest_stay")] for at in (hour, next_hour)] == [
         ["/a", 3, 2, 9.0],
         ["/a", 1, 1, None],
