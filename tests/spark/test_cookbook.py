@@ -12,8 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark.flow_context import flow_context
+from tests.spark.flow_context import changes, flow_context
 from tidegate.spark.batch import histories
+from tidegate.spark.batch.rows import judge_rows
+from tidegate.spark.batch.split import Decision
 from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.spec.kinds import KINDS
 
@@ -132,6 +134,17 @@ def test_a_masked_column_keeps_its_first_letter_and_a_hash(spark: SparkSession) 
 def test_folders_of_partitions_become_a_day(spark: SparkSession) -> None:
     sales = spark.sql("SELECT map('year', '2024', 'month', '03') AS _partitions UNION ALL SELECT map('year', 'x')")
     assert rows(recipe("Folders of partitions")["sales"](sales), "month") == [(None,), (date(2024, 3, 1),)]
+
+
+def test_a_table_has_the_days_from_its_first_one_on(spark: SparkSession, tmp_path: Path) -> None:
+    table = recipe("Limit a table by event time")["table"]
+    flow = Flow(name="latest", source=ChangeFeed("silver.orders"), target=table)
+    sales = [(1, day, 1, date.fromisoformat(day)) for day in ("2023-12-31", "2024-01-01")]
+    batch = changes(spark, "id int, sale_id string, updated_at int, sold_on date", *sales)
+    judged = judge_rows(flow_context(spark, tmp_path, flow), batch, 0, Decision(quarantined=False, written=False))
+    assert judged is not None
+    assert judged.prepared.filtered == {"outside(sold_on)": 1}
+    assert rows(judged.written, "sale_id") == [("2024-01-01",)]
 
 
 def test_the_time_of_the_file_is_the_order(spark: SparkSession) -> None:

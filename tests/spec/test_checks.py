@@ -146,6 +146,8 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(WINDOWS), "length", ("", "1h", "0 hours", "1.5 hours", "2 weeks", 60, None)),
     (variant_of(WINDOWS), "every", ("45 minutes", "2 hours", "7 minutes", "", 5)),
     (variant_of(UPSERTED), "event_time", (("at",), "_at", "a b", "", 1)),
+    (variant_of(replace(UPSERTED, event_time="at")), "first_day", ("", "soon", "2026-02-30", "0001-01-01", 2026)),
+    (variant_of(replace(UPSERTED, event_time="at")), "last_day", ("", "soon", "2026-02-30", "9999-12-31", 2026)),
     (
         variant_of(Gate("trips/silver")),
         "suite",

@@ -37,6 +37,11 @@ NOT_IN_THE_SIDECAR = [
         ("target", "silver.trips", lambda: replace(BRONZE, target=UPSERTED)),
         ("gate", "trips/bronze", lambda: replace(BRONZE, gate=Gate("trips/bronze"))),
         ("target", "bronze.trips", lambda: replace(SILVER, target=Table("bronze.trips"))),
+        (
+            "target",
+            "bronze.trips",
+            lambda: replace(BRONZE, target=Table("bronze.trips", event_time="at", first_day="2026-01-01")),
+        ),
         ("transform", None, lambda: replace(SILVER, target=Table("silver.copy"), transform=None)),
         ("transform", None, lambda: replace(GOLD, transform=None)),
         ("target", "silver.trips", lambda: replace(JOINED, target=UPSERTED)),

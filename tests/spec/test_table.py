@@ -49,6 +49,24 @@ def test_the_first_sequence_column_is_a_key_of_a_history() -> None:
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
+        ({"first_day": "2026-01-01"}, "first_day"),
+        ({"first_day": "2026-02-30", "event_time": "day"}, "first_day"),
+        ({"last_day": "soon", "event_time": "day"}, "last_day"),
+        ({"first_day": "2026-01-02", "last_day": "2026-01-01", "event_time": "day"}, "last_day"),
+        ({"first_day": "2026-01-01", "event_time": "id", "sequence_by": ()}, "first_day"),
+    ],
+)
+def test_a_table_is_limited_to_days_of_its_event_time_unless_it_has_groups(fields: dict[str, Any], field: str) -> None:
+    limited = replace(UPSERTED, event_time="day", first_day="2026-01-01", last_day="2026-01-31")
+    assert limited.remembered() == UPSERTED.remembered(), "a changed limit needs no new checkpoint version"
+    with pytest.raises(FieldError) as raised:
+        replace(UPSERTED, **fields)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
         ({"keys": ("id",)}, "history"),
         ({"keys": ("id", "leg"), "sequence_by": ("at",), "replace_by": ("id",)}, "history"),
         ({"keys": ("at",), "sequence_by": ("at",)}, "keys"),

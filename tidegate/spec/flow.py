@@ -87,6 +87,11 @@ class Flow:
                 raise FieldError(
                     owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
                 )
+        if (self.target.first_day or self.target.last_day) and not isinstance(self.source, ChangeFeed):
+            allowed = (
+                "without first_day and last_day for a landing flow, which keeps every record: limit the next table"
+            )
+            raise FieldError(owner, "target", self.target.name, allowed)
         if self.target.name in self.source_tables:
             raise FieldError(owner, "target", self.target.name, "another table than the source")
         kind_of(self)

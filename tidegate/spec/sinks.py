@@ -28,6 +28,8 @@ class _Outside:
     history: ClassVar[None] = None
     windows: ClassVar[None] = None
     event_time: ClassVar[None] = None
+    first_day: ClassVar[None] = None
+    last_day: ClassVar[None] = None
     write_mode: ClassVar[Literal["send"]] = "send"
 
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tidegate import dates
 from tidegate.errors import FieldError
 from tidegate.spec.checks import Layer, check_table, fits
 from tidegate.spec.time_windows import WINDOW_START, TimeWindows
@@ -48,6 +49,11 @@ class Table:
     event_time: str | None = None
     """The column (a date or a timestamp) with the event time of a row. Windows of a backfill refer to it; those of groups to the
     event time of their source, or, if it has none, to this one, which is then one of the ``keys``."""
+    first_day: str | None = None
+    """Limits the table by its event time: rows of earlier days, ``YYYY-MM-DD`` in the pipeline's time zone, are filtered, by the rule
+    ``outside(<column>)``. Rows without event time and deletes are not. Not for groups: limit the table that they are computed from."""
+    last_day: str | None = None
+    """The same for rows of later days."""
 
     def __post_init__(self) -> None:
         check_table(self, "name", self.name)
@@ -76,6 +82,21 @@ class Table:
                 raise FieldError(f"Table {self.name!r}", "windows", self.windows.identity(), allowed)
         if self.event_time is not None and not fits(_COLUMN, self.event_time):
             raise FieldError(f"Table {self.name!r}", "event_time", self.event_time, "one column's name")
+        self._check_days()
+
+    def _check_days(self) -> None:
+        owner = f"Table {self.name!r}"
+        for name in ("first_day", "last_day"):
+            if (day := getattr(self, name)) is None:
+                continue
+            try:
+                dates.midnight(day)
+            except ValueError:
+                raise FieldError(owner, name, day, dates.ALLOWED) from None
+            if self.event_time is None or self.write_mode == "recompute":
+                raise FieldError(owner, name, day, "only with event_time, and not for groups")
+        if self.first_day and self.last_day and self.first_day > self.last_day:
+            raise FieldError(owner, "last_day", self.last_day, f"{self.first_day!r} or a later day")
 
     def _check_history(self) -> None:
         owner = f"Table {self.name!r}"

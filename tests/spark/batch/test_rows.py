@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -175,6 +175,34 @@ def test_a_filtered_row_needs_neither_key_nor_sequence(latest: Open) -> None:
     assert result.refused is None
     write(context, result)
     assert context.target.exists() and table(context.target) == [], "the table has the transaction of the batch"
+
+
+LIMITED = dataclasses.replace(
+    LATEST,
+    transform="orders:clean",
+    target=dataclasses.replace(
+        cast("Table", LATEST.target), event_time="day", first_day="2026-01-02", last_day="2026-01-03"
+    ),
+)
+
+
+def test_rows_outside_of_the_declared_days_are_filtered_and_deletes_and_rows_without_event_time_are_not(
+    latest: Open,
+) -> None:
+    from pyspark.sql import functions as F
+
+    day = F.date_add(F.lit("2026-01-01").cast("date"), F.col("amount"))
+    context = latest(
+        lambda rows: rows.withColumns({"day": day, "_filtered": F.when(F.col("id") == 5, F.lit("odd"))}), flow=LIMITED
+    )
+
+    result = split(
+        context, *((number, 1, number) for number in (0, 1, 2, 3)), (4, 1, None), (5, 1, 9), (6, 1, 0, "delete")
+    )
+
+    assert result.prepared.filtered == {"outside(day)": 2, "odd": 1}
+    write(context, result)
+    assert sorted(stored(context, "id", "_deleted")) == [(1, False), (2, False), (4, False), (6, True)]
 
 
 def test_a_row_without_key_and_sequence_breaks_both_rules(latest: Open) -> None:

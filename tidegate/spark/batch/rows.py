@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate import identity, report
+from tidegate import dates, identity, report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
@@ -17,6 +17,7 @@ from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import contracts, parse
 from tidegate.spark.lake import sinks, tables
+from tidegate.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -308,6 +309,7 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     if "_deleted" not in output.columns:
         # A transform that selects columns must not turn the delete of a change record into a row.
         output = output.withColumn("_deleted", F.col("_origin.deletes") if are_changes else F.lit(False))
+    output = _limited_by_event_time(context, output)
     nulls = [F.when(F.col(key).isNull(), F.lit(f"null_key({key})")) for key in target.scope]
     # A delete of a whole scope has only the scope's key.
     of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)
@@ -320,6 +322,22 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
         .otherwise(F.array().cast("array<string>"))
     )
     return output.withColumns({"_deleted": F.coalesce("_deleted", F.lit(False)), "_broken": broken})
+
+
+def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame:
+    """Rows of days that the table does not declare are filtered; deletes are not, whatever their event time."""
+    from pyspark.sql import functions as F
+
+    target = context.flow.target
+    if target.event_time is None or not (target.first_day or target.last_day):
+        return output
+    first, last = target.first_day or str(dates.FIRST), target.last_day or str(dates.LAST)
+    within = tables.within(
+        output, target.event_time, Window.of_dates(first, last, context.pipeline.timezone), target.name
+    )
+    outside = ~within & ~F.coalesce("_deleted", F.lit(False))
+    rule = F.when(outside, F.lit(f"outside({target.event_time})"))
+    return output.withColumn("_filtered", F.coalesce("_filtered", rule))
 
 
 def _check_ids(context: FlowContext, batch_id: int, records: DataFrame, output: DataFrame) -> None:
