@@ -1,6 +1,6 @@
-"""Continuously lands data: some clicks every few seconds, the next day of flights every two minutes.
+"""Continuously lands data: some clicks every few seconds, the next day of flights and the weather of the day before every two minutes.
 
-``python -m demo.feeder``. It has no state of its own: the next day of flights follows from the landing zone, the number of
+``python -m demo.feeder``. It has no state of its own: the next day of flights or weather follows from the landing zone, the number of
 the next click from the topic. So it can be killed and restarted at any time.
 """
 
@@ -10,10 +10,10 @@ import logging
 import signal
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from demo import clicks_feed, flights_feed
+from demo import clicks_feed, flights_feed, weather_feed
 from demo.flights_feed import Landed
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
@@ -24,6 +24,9 @@ SECONDS_BETWEEN_CLICKS = 5.0
 SECONDS_BETWEEN_FILES = 120.0
 FIRST_DAYS = 7
 """Number of days of flights that land at once in an empty landing zone."""
+
+CORRECTED_AFTER = timedelta(days=4)
+"""How long after the day with the wrong weather its correction lands."""
 
 log = logging.getLogger("feeder")
 
@@ -38,6 +41,26 @@ def land_flights(landing: Path) -> list[Landed]:
     missing = [day for day in flights_feed.days() if not (folder / flights_feed.name_of(day)).exists()]
     wanted = FIRST_DAYS if len(missing) == len(flights_feed.days()) else 1
     return [flights_feed.land_day(landing, day) for day in missing[:wanted]]
+
+
+def land_weather(landing: Path) -> list[Landed]:
+    """Land the weather of each day after which flights have landed, the airlines with the first, and later a correction.
+
+    Returns:
+        The landed files; empty when nothing is missing.
+    """
+    days = [day for day in flights_feed.days() if (landing / flights_feed.FOLDER / flights_feed.name_of(day)).exists()]
+    if len(days) < 2:
+        return []
+    folder = landing / weather_feed.WEATHER
+    missing = [day for day in days[:-1] if not (folder / weather_feed.name_of(day)).exists()]
+    landed = [weather_feed.land_day(landing, day) for day in missing]
+    if not (landing / weather_feed.AIRLINES).exists():
+        landed.append(weather_feed.land_airlines(landing, days[0]))
+    is_due = days[-1] >= weather_feed.WRONG_DAY + CORRECTED_AFTER
+    if is_due and not (folder / weather_feed.name_of_correction()).exists():
+        landed.append(weather_feed.land_correction(landing))
+    return landed
 
 
 def land_clicks(bootstrap: str, now: datetime) -> int:
@@ -59,8 +82,9 @@ def feed(environment: Environment) -> None:
     while True:
         if time.monotonic() >= next_file:
             next_file += SECONDS_BETWEEN_FILES
-            for landed in land_flights(environment.landing):
-                log.info("flights: %s, %d records", landed.name, landed.rows)
+            # Before the flights, so that they wait for their weather.
+            for landed in (*land_weather(environment.landing), *land_flights(environment.landing)):
+                log.info("landed %s, %d records", landed.name, landed.rows)
         try:
             log.info("clicks: %d messages", land_clicks(environment.kafka, datetime.now(UTC)))
         except TidegateError as error:
