@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.errors import SpecError, TidegateError
 from tidegate.resolution import ResolvedPipeline, resolve
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSink, KafkaSource, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, FunctionSink, Gate, KafkaSink, KafkaSource, Pipeline, Table
 
 FILES = FileSource(path="trips", format="csv", schema="id INT")
 BRONZE = Flow(name="bronze", source=FILES, target=Table("bronze.trips"))
@@ -111,6 +111,25 @@ def test_a_table_without_keys_cannot_be_sent_and_that_is_an_error_of_the_flow(pr
     assert "its source 'bronze.trips' has no keys, by which the changes are sent to kafka.trips" in message
     keyed = replace(sent, source=ChangeFeed("gold.trips"))
     assert errors(resolved(project, replace(TRIPS, flows=(*TRIPS.flows, keyed)))) == {}
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        ("trips_db:upsert", r"spark_jobs/trips_db\.py does not exist"),
+        ("trips:upsert", r"spark_jobs/trips\.py has no function 'upsert'"),
+    ],
+)
+def test_the_function_of_a_sink_that_does_not_exist_is_an_error_of_its_flow(
+    project: Path, write: str, message: str
+) -> None:
+    sent = Flow(name="sent", source=ChangeFeed("gold.trips"), target=FunctionSink("postgres.trips", write=write))
+    pipeline = resolved(project, replace(TRIPS, flows=(*TRIPS.flows, sent)))
+
+    with pytest.raises(SpecError, match=rf"flow 'sent': function of the sink postgres\.trips '{write}': {message}"):
+        pipeline.check_runnable([sent])
+    known = replace(sent, target=FunctionSink("postgres.trips", write="trips:clean"))
+    assert errors(resolved(project, replace(TRIPS, flows=(*TRIPS.flows, known)))) == {}
 
 
 def test_two_flows_that_send_to_one_topic_are_an_error_of_the_pipeline(project: Path) -> None:

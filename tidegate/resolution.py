@@ -15,7 +15,7 @@ from pathlib import Path
 from tidegate import fingerprints, registry, transform_code
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
-from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, FunctionSink, KafkaSource, Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +175,11 @@ def _resolve_flow(
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
             transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
+        if isinstance(flow.target, FunctionSink):
+            write = flow.target.write
+            transform_code.check_exists(
+                f"function of the sink {flow.target.name}", write, transform_code.file_of(write)
+            )
     except SpecError as cause:
         error = SpecError(f"{where}: {cause.message}")
     return ResolvedFlow(

@@ -1,6 +1,7 @@
 """Checks the file of a transform without importing it: the function is there, takes the flow's sources, and reads nothing else.
 
-What a transform reads besides its parameters has no version in the ledger, and a change of it recomputes nothing.
+What a transform reads besides its parameters has no version in the ledger, and a change of it recomputes nothing. The function of a
+sink only has to be there.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _PATH_IN_SQL = re.compile(rf"\b{_FORMAT}\s*\.\s*`|\bUSING\s+{_FORMAT}\b", re.IGN
 """SQL that reads a table by its path. Other SQL can only name views of the transform's own rows: the lake has no catalog."""
 
 
-def file_of(transform: str) -> Path | None:
+def file_of(function: str) -> Path | None:
     """The file of ``<module>:<function>`` in ``spark_jobs``; None without one."""
     try:
-        spec = importlib.util.find_spec(f"spark_jobs.{transform.partition(':')[0]}")
+        spec = importlib.util.find_spec(f"spark_jobs.{function.partition(':')[0]}")
     except ModuleNotFoundError:
         return None
     return None if spec is None or spec.origin is None else Path(spec.origin)
@@ -46,24 +47,39 @@ def check(transform: str, code: Path | None, sources: Sequence[str]) -> None:
         SpecError: The file or the function is missing, the file cannot be parsed, the parameters are not the sources, or the
             function reads a table in another way.
     """
-    module, _, function = transform.partition(":")
+    _check_parameters(transform, check_exists("transform", transform, code), sources)
+    _check_reads(transform)
+
+
+def check_exists(role: str, name: str, code: Path | None) -> ast.Module:
+    """Check that a function of the project is there.
+
+    Args:
+        role: What it is, for the error: ``transform``.
+        name: ``<module>:<function>``.
+        code: Its file; None if there is none.
+
+    Returns:
+        The parsed file.
+
+    Raises:
+        SpecError: The file or the function is missing, or the file cannot be parsed.
+    """
+    module, _, function = name.partition(":")
     file = f"spark_jobs/{module}.py"
     if code is None:
-        raise SpecError(f"transform {transform!r}: {file} does not exist; create it, or correct the transform")
+        raise SpecError(f"{role} {name!r}: {file} does not exist; create it, or correct the {role}")
     try:
         source = code.read_bytes()
         names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
         tree = ast.parse(source)
     except (OSError, SyntaxError, ValueError) as error:
-        raise SpecError(f"transform {transform!r}: {file} cannot be read: {error}; correct the file") from error
+        raise SpecError(f"{role} {name!r}: {file} cannot be read: {error}; correct the file") from error
     # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
     defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]
     if function not in defined and b"import *" not in source:
-        raise SpecError(
-            f"transform {transform!r}: {file} has no function {function!r}; add it, or correct the transform"
-        )
-    _check_parameters(transform, tree, sources)
-    _check_reads(transform)
+        raise SpecError(f"{role} {name!r}: {file} has no function {function!r}; add it, or correct the {role}")
+    return tree
 
 
 def _check_parameters(transform: str, tree: ast.Module, sources: Sequence[str]) -> None:

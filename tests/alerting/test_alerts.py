@@ -327,6 +327,9 @@ def test_an_alert_says_the_cause_what_is_blocked_below_and_the_next_step() -> No
     assert "`tidegate quarantine take orders silver`" in alert.message
     assert alert.severity == "critical"
     assert cause_in(alert.message) == "waits: batch 3"
+    (last,) = evaluate(THRESHOLDS, observation(flow="silver", refused="waits: batch 3"), NOW).alerts
+    assert last.message.startswith("waits: batch 3. No flow is downstream. Next: ")
+    assert cause_in(last.message) == "waits: batch 3"
 
 
 @pytest.mark.parametrize("rule", RULES)

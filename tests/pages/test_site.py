@@ -14,6 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
+from tidegate.report import BatchRecord
 
 FLIGHTS = samples.flights()
 
@@ -96,6 +97,15 @@ def test_a_page_shows_all_dispositions_rules_and_expectations(layout: Layout) ->
         "silver.flights, Delta version 8",
     ):
         assert phrase in page
+
+
+def test_a_sent_batch_names_the_version_of_the_source_and_none_of_the_sink(layout: Layout) -> None:
+    line = BatchRecord(
+        flow="gold", batch_id=4, app_id="flights/gold/v1/0", kind="send", read=3, written=3, target_version=8
+    )
+    folder = site(layout, dataclasses.replace(samples.gold(4), record=line))
+    page = text(folder / "gold" / "v1-0-batch-4.html")
+    assert "changes up to Delta version 8 of its source" in page
 
 
 def test_a_landing_batch_shows_files_and_a_recomputed_one_shows_groups(layout: Layout) -> None:

@@ -13,9 +13,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import append, quarantined
 from tidegate import resolution
+from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import query
-from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table, TimeWindows
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, TimeWindows
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.step import Step
 
@@ -72,6 +73,7 @@ PIPELINE = Pipeline(
             transform="shop:pages",
             target=Table("gold.pages", keys=("page",)),
         ),
+        Flow(name="sent", source=ChangeFeed("silver.users"), target=KafkaSink("users")),
     ),
 )
 
@@ -191,6 +193,17 @@ def test_a_joined_group_is_followed_to_the_rows_of_every_source_and_back(layout:
 def test_a_record_of_a_history_that_makes_no_version_is_not_taken_for_a_delete(layout: Layout) -> None:
     states = [step.state for step in lineage(layout).up("silver.prices", {"sku": "s"})]
     assert states == ["present", "unchanged"]
+
+
+def test_a_sink_is_no_table_whose_rows_can_be_followed(layout: Layout) -> None:
+    with pytest.raises(
+        RequestError, match=r"'kafka\.users' is a sink, to which shop/sent sends .* Trace the row in silver\.users"
+    ):
+        lineage(layout).up("kafka.users", {"user": "ada"})
+    with pytest.raises(
+        RequestError, match=r"no flow writes a table 'gold\.other'; the tables are: bronze\.shop, gold\.hours"
+    ):
+        lineage(layout).up("gold.other", {"user": "ada"})
 
 
 def test_a_row_of_a_keyed_table_is_followed_to_its_quarantine_entry(layout: Layout) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.alerting.rules import Rule, Severity
     from tidegate.spec.thresholds import Thresholds
 
-_NO_READER = "No flow reads its table"
+_NO_READER = "No flow is downstream"
 
 
 @dataclass(frozen=True, kw_only=True)

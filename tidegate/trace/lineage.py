@@ -282,6 +282,12 @@ class Lineage:
         for each in self._flows():
             if each.flow.target.name == name:
                 return each
+        for each in self._declared():
+            if each.flow.target.name == name:
+                raise RequestError(
+                    f"{name!r} is a sink, to which {_name(each)} sends the changes of {each.flow.source_tables[0]}: what it has is not "
+                    f"followed. Trace the row in {each.flow.source_tables[0]}."
+                )
         tables = ", ".join(sorted(each.flow.target.name for each in self._flows()))
         broken = [
             f"pipelines/{each}.py" for each, pipeline in self.pipelines.items() if isinstance(pipeline, TidegateError)

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ SINK = FunctionSink("postgres.orders", write="orders_db:upsert")
 def job(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module ``spark_jobs.orders_db``, empty."""
     module = ModuleType("spark_jobs.orders_db")
+    module.__spec__ = ModuleSpec(module.__name__, None)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module
 
