@@ -3,8 +3,8 @@
 BIN := .venv/bin
 # A test mostly waits for one thread of the process that it starts. Tests of one file run in one worker: they share fixtures.
 WORKERS ?= 2
-# Folders without a fast test; importing their modules takes seconds.
-HEAVY := airflow chaos live
+# Folders and files without a fast test; importing their modules takes seconds.
+HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup setup-python demo up down status test test-fast test-nightly faults benchmark-gate lint format lock clean
@@ -34,7 +34,7 @@ test: setup ## Run all tests except the nightly matrix; print the slowest twenty
 	@$(BIN)/pytest $(PARALLEL) -m "not nightly" --durations=20
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
-test-fast: setup-python ## Run the tests without a JVM, a database of Airflow, Great Expectations and a browser.
+test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations and a browser.
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not nightly"
 
 test-nightly: setup ## Run all tests, including the long matrix of kills, components and browsers.

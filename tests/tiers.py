@@ -14,7 +14,7 @@ MEANING = {
     "programs": "whole programs: a live Airflow, the demo, the guides, the command line with its Spark applications, a browser",
     "airflow": "Airflow's operators, DAGs and pages, without a scheduler",
     "spark": "Spark, Delta, Kafka and Great Expectations in the test's own process",
-    "fast": "no JVM, no database of Airflow, no Great Expectations, no browser",
+    "fast": "no JVM, no Airflow, no Great Expectations, no browser",
 }
 _PROGRAMS = ("tests/live/", "tests/demo/", "tests/docs/", "tests/cli/")
 

@@ -6,31 +6,28 @@ The abort is an exception that nothing catches; `tests/chaos/test_an_abort_is_a_
 from __future__ import annotations
 
 from collections import Counter
-from datetime import date
 
 import pytest
 
 from demo import flights_feed
 from tests.chaos.sample import StartState
 from tests.deployment import Deployment
-from tests.spark.reprocessing.test_whole_replays import expect_every_row_in_one_place, within
+from tests.spark.reprocessing.test_whole_replays import expect_every_row_in_one_place, records, within
 from tidegate import resolution
 from tidegate.quarantine import claims
 from tidegate.status.lag import Lag, measure
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
-RECORDS = flights_feed.days()[date(2013, 1, 1)][:60]
-
 
 def delays(more_than: int) -> int:
-    return sum(record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than for record in RECORDS)
+    return sum(record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than for record in records())
 
 
 def refused_entries(deployment: Deployment) -> None:
     """Many rows in quarantine by a strict suite, and a new suite that some of them pass."""
     deployment.edit_suite("flights/silver", within(5))
-    deployment.land("one.csv", flights_feed.as_csv(RECORDS))
+    deployment.land("one.csv", flights_feed.as_csv(records()))
     deployment.run(flows=["bronze", "silver"])
     deployment.edit_suite("flights/silver", within(20))
 
@@ -56,7 +53,7 @@ def expect_a_replay_completes_it(deployment: Deployment) -> None:
 
     assert report.error is None
     assert states(deployment) == {"open": delays(20), "replayed": delays(5) - delays(20)}
-    assert deployment.table("silver.flights").num_rows == len(RECORDS) - delays(20)
+    assert deployment.table("silver.flights").num_rows == len(records()) - delays(20)
     expect_every_row_in_one_place(deployment)
 
 

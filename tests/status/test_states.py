@@ -46,6 +46,8 @@ from tidegate.states import STATES, Status
 from tidegate.status import evaluation, flow_status, status_cache
 from tidegate.status import lag as lag_module
 
+pytestmark = pytest.mark.airflow
+
 ORDERS = orders()
 SILVER = ORDERS.flow("silver")
 SILVER_V2 = orders(version=2).flow("silver")

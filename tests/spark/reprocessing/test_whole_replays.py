@@ -19,7 +19,10 @@ from tidegate.report import BatchRecord
 
 pytestmark = pytest.mark.jvm
 
-RECORDS = flights_feed.days()[date(2013, 1, 1)][:60]
+
+def records() -> tuple[flights_feed.Record, ...]:
+    """Sixty flights of one day."""
+    return flights_feed.days()[date(2013, 1, 1)][:60]
 
 
 def within(minutes: int) -> list[dict[str, Any]]:
@@ -29,14 +32,14 @@ def within(minutes: int) -> list[dict[str, Any]]:
 
 
 def late(more_than: int) -> list[flights_feed.Record]:
-    return [record for record in RECORDS if record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than]
+    return [record for record in records() if record["dep_delay"] != "NA" and abs(int(record["dep_delay"])) > more_than]
 
 
 @pytest.fixture
 def flights(deployment: Deployment, spark: Any) -> Deployment:
     """Silver of one small day, with many rows in quarantine because of a strict suite."""
     deployment.edit_suite("flights/silver", within(5))
-    deployment.land("one.csv", flights_feed.as_csv(RECORDS))
+    deployment.land("one.csv", flights_feed.as_csv(records()))
     deployment.run(flows=["bronze", "silver"])
     assert deployment.quarantined("silver").num_rows == len(late(5)) > 10
     return deployment
