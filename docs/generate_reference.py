@@ -152,6 +152,8 @@ def _declarations() -> Iterator[str]:
             spec.KafkaSink,
             spec.FunctionSink,
             spec.Gate,
+            spec.Watermark,
+            spec.State,
             spec.RewriteLimits,
             thresholds.Thresholds,
         ),

@@ -22,6 +22,8 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     assert layout.landing("shop/orders") == landing / "shop" / "orders"
     assert layout.table("silver.flights") == lake / "tables/silver/flights"
     assert layout.quarantine("flights", "silver") == lake / "quarantine/flights/silver"
+    assert layout.late("flights", "silver") == lake / "late/flights/silver"
+    assert layout.heartbeats("flights", "silver") == lake / "heartbeats/flights/silver"
     assert layout.staging("flights", "silver", 2, 1) == lake / "staging/flights/silver/v2-1"
     assert layout.checkpoint("flights", "silver", 2, 1) == lake / "checkpoints/flights/silver/v2/1"
     assert layout.sidecar("flights", "silver", 2) == lake / "checkpoints/flights/silver/v2.json"

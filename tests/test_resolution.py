@@ -10,7 +10,19 @@ import pytest
 
 from tidegate.errors import SpecError, TidegateError
 from tidegate.resolution import ResolvedPipeline, resolve
-from tidegate.spec import ChangeFeed, FileSource, Flow, FunctionSink, Gate, KafkaSink, KafkaSource, Pipeline, Table
+from tidegate.spec import (
+    ChangeFeed,
+    FileSource,
+    Flow,
+    FunctionSink,
+    Gate,
+    KafkaSink,
+    KafkaSource,
+    Pipeline,
+    State,
+    Table,
+    Watermark,
+)
 
 FILES = FileSource(path="trips", format="csv", schema="id INT")
 BRONZE = Flow(name="bronze", source=FILES, target=Table("bronze.trips"))
@@ -103,6 +115,30 @@ def test_a_source_without_keys_that_is_not_bronze_is_an_error_of_the_pipeline(pr
     behind = Flow(name="behind", source=ChangeFeed("silver.log"), transform="trips:clean", target=Table("silver.b"))
     with pytest.raises(SpecError, match=r"flow 'behind': its source 'silver\.log' is neither a bronze table nor keyed"):
         resolved(project, Pipeline(name="clicks", flows=(clicks, log, behind)))
+
+
+def test_state_needs_a_source_with_a_watermark_and_a_watermark_a_bronze_table(project: Path) -> None:
+    appended = replace(
+        SILVER,
+        target=Table("silver.trips", event_time="at"),
+        gate=None,
+        watermark=Watermark(delay="10 minutes"),
+    )
+    stateful = replace(GOLD, target=Table("gold.trips"), state=State())
+    trips = replace(TRIPS, flows=(BRONZE, appended, stateful))
+
+    assert errors(resolved(project, trips)) == {}
+    keyed = errors(resolved(project, replace(TRIPS, flows=(BRONZE, SILVER, stateful))))
+    assert "declares no watermark" in keyed["gold"]
+    elsewhere = replace(REPORTS, flows=(stateful,))
+    assert (
+        "another pipeline writes"
+        in errors(resolved(project, elsewhere, replace(TRIPS, flows=(BRONZE, appended))))["gold"]
+    )
+    second = replace(
+        appended, name="second", source=ChangeFeed("silver.trips"), target=Table("silver.b", event_time="at")
+    )
+    assert "no bronze table" in errors(resolved(project, replace(TRIPS, flows=(BRONZE, appended, second))))["second"]
 
 
 def test_a_table_without_keys_cannot_be_sent_and_that_is_an_error_of_the_flow(project: Path) -> None:

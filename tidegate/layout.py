@@ -5,6 +5,8 @@
     <lake>/lake.json                                            version of the lake's format
            tables/<layer>/<table>/                              Delta
            quarantine/<pipeline>/<flow>/                        Delta: quarantine entries with their reasons
+           late/<pipeline>/<flow>/                              Delta: rows that came later than the watermark's delay
+           heartbeats/<pipeline>/<flow>/                        Delta: times by which the clock moved the watermark of a flow
            staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a full refresh before its swap
            checkpoints/<dag_id>/<flow>/v<N>.json                the sidecar: the declaration that this version was made with
            checkpoints/<dag_id>/<flow>/v<N>.schema.json         the schema of the records that the version parses
@@ -77,6 +79,14 @@ class Layout:
     def quarantine(self, pipeline: str, flow: str) -> Path:
         """The quarantine table of a flow (Delta)."""
         return self.lake / "quarantine" / pipeline / flow
+
+    def late(self, pipeline: str, flow: str) -> Path:
+        """The late rows of a flow with a watermark (Delta)."""
+        return self.lake / "late" / pipeline / flow
+
+    def heartbeats(self, pipeline: str, flow: str) -> Path:
+        """The heartbeats of a flow whose watermark the clock may move (Delta): ``event_time TIMESTAMP, at TIMESTAMP``."""
+        return self.lake / "heartbeats" / pipeline / flow
 
     def staging(self, pipeline: str, flow: str, version: int, refresh: int) -> Path:
         """The Delta table that a full refresh builds before its swap."""

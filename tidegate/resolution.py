@@ -171,6 +171,8 @@ def _resolve_flow(
         _check_keyed(flow, writers)
         _check_scope(flow, writer)
         _check_sent(flow, writer)
+        _check_watermark(pipeline, flow, writer)
+        _check_state(pipeline, flow, writer)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -224,7 +226,8 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
     writer = next((each for pipeline in pipelines if (each := pipeline.writer_of(table)) is not None), None)
     if writer is None and certain:
         raise SpecError(f"{where}: {_NO_WRITER.format(table)}")
-    if writer is not None and not writer.target.keys and isinstance(writer.source, ChangeFeed):
+    ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
+    if writer is not None and not writer.target.keys and isinstance(writer.source, ChangeFeed) and not ordered:
         raise SpecError(f"{where}: its source {table!r} is neither a bronze table nor keyed; give it keys")
     return writer
 
@@ -261,6 +264,35 @@ def _check_sent(flow: Flow, writer: Flow | None) -> None:
         raise SpecError(
             f"its source {writer.target.name!r} has no keys, by which the changes are sent to {flow.target.name}: send the table with "
             "keys that is derived from it"
+        )
+
+
+def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
+    """Check that a flow with a watermark reads the batches of bronze, by which the watermark moves."""
+    if flow.watermark is None or writer is None:
+        return
+    if isinstance(writer.source, ChangeFeed) or pipeline.writer_of(writer.target.name) is None:
+        raise SpecError(
+            f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline {pipeline.name!r}: a row is "
+            "late by the batches of bronze before its own. Declare the watermark on the flow that parses the bronze table"
+        )
+
+
+def _check_state(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
+    """Check that a stateful flow reads rows whose lateness is bounded."""
+    if flow.state is None or writer is None:
+        return
+    name = writer.target.name
+    if pipeline.writer_of(name) is None:
+        raise SpecError(
+            f"it declares state, but another pipeline writes its source {name!r}: a run could read the table between its rows and "
+            f"the heartbeat that follows them. Declare the flow in the pipeline that writes {name!r}"
+        )
+    if writer.watermark is None:
+        raise SpecError(
+            f"it declares state, but flow {writer.name!r}, which writes its source {name!r}, declares no watermark: state would grow "
+            f"without bound, and no window would close. Declare Flow(…, watermark=Watermark(delay=…)) for {writer.name!r}, which "
+            f"appends to a table without keys and with event_time"
         )
 
 

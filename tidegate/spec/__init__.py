@@ -27,7 +27,9 @@ from tidegate.spec.sources import FileSource as FileSource
 from tidegate.spec.sources import KafkaSource as KafkaSource
 from tidegate.spec.sources import Source as Source
 from tidegate.spec.sources import ValueFormat as ValueFormat
+from tidegate.spec.state import State as State
 from tidegate.spec.statistics import Statistic as Statistic
 from tidegate.spec.table import Table as Table
 from tidegate.spec.thresholds import Thresholds as Thresholds
 from tidegate.spec.time_windows import TimeWindows as TimeWindows
+from tidegate.spec.watermark import Watermark as Watermark

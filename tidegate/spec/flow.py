@@ -13,9 +13,11 @@ from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sinks import Sink
 from tidegate.spec.sources import ChangeFeed, FileSource, Source, check_sources
+from tidegate.spec.state import State
 from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
+from tidegate.spec.watermark import Watermark
 
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 _SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
@@ -56,6 +58,12 @@ class Flow:
     gate: Gate | None = None
     statistics: tuple[Statistic, ...] = ()
     """Numbers of each batch of the stream, with the rules that hold or drop it. Not for a landing flow, as a gate."""
+    watermark: Watermark | None = None
+    """How late rows may come that the flow appends to a table with ``event_time``. Its source is a bronze table of the same
+    pipeline. Flows with ``state`` read tables that have one."""
+    state: State | None = None
+    """What the flow remembers between batches. With it the flow is stateful: its transform takes and returns a streaming
+    DataFrame with one stateful operator."""
     checkpoint_version: int = 1
     """Raised by a person when the declaration becomes incompatible with the checkpoint."""
     thresholds: Thresholds | None = None
@@ -78,6 +86,10 @@ class Flow:
         if not isinstance(self.statistics, tuple) or not all(isinstance(each, Statistic) for each in self.statistics):
             raise FieldError(owner, "statistics", self.statistics, "a tuple of Statistic(…)")
         check_unique(owner, "statistics", [each.name for each in self.statistics], "names")
+        if self.watermark is not None and not isinstance(self.watermark, Watermark):
+            raise FieldError(owner, "watermark", self.watermark, "Watermark(delay=…) or None")
+        if self.state is not None and not isinstance(self.state, State):
+            raise FieldError(owner, "state", self.state, "State(…) or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
         if self.rewrite_limits is not None and not isinstance(self.rewrite_limits, RewriteLimits):
             raise FieldError(owner, "rewrite_limits", self.rewrite_limits, "RewriteLimits(…) or None")
@@ -135,4 +147,7 @@ class Flow:
             "target": self.target.name,
             **self.target.remembered(),
             "transform": self.transform,
+            # Delay and skew may change: the watermark does not go back.
+            **({"watermark": True} if self.watermark is not None else {}),
+            **({"state": self.state.remembered()} if self.state is not None else {}),
         }

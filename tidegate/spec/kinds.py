@@ -30,8 +30,13 @@ class FlowKind:
     """What a flow of this kind declares: the write mode of its target, and whether it has a transform."""
     several: bool = False
     """Whether it reads several sources."""
+    stateful: bool = False
+    """Whether it keeps state between batches: it declares `tidegate.spec.State`."""
     gate: bool = True
     """Whether it may have a gate, and statistics."""
+    quarantines: bool = True
+    """Whether single rows can go to quarantine. Without a group, the table would keep an outdated one; a result of state that
+    was held back could not return in its order."""
     sends: bool = False
     """Whether it sends changes to a sink: it has no table, so that nothing of it can be derived again, verified or undone."""
     unit: str = "row"
@@ -55,10 +60,27 @@ KINDS: dict[str, FlowKind] = {
         unit="key",
     ),
     "groups": FlowKind(
-        code="tidegate.spark.kinds.groups", source=ChangeFeed, shapes=(("recompute", True),), unit="group"
+        code="tidegate.spark.kinds.groups",
+        source=ChangeFeed,
+        shapes=(("recompute", True),),
+        quarantines=False,
+        unit="group",
     ),
     "joins": FlowKind(
-        code="tidegate.spark.kinds.joins", source=ChangeFeed, several=True, shapes=(("recompute", True),), unit="group"
+        code="tidegate.spark.kinds.joins",
+        source=ChangeFeed,
+        several=True,
+        shapes=(("recompute", True),),
+        quarantines=False,
+        unit="group",
+    ),
+    "stateful": FlowKind(
+        code="tidegate.spark.kinds.stateful",
+        source=ChangeFeed,
+        stateful=True,
+        shapes=(("append", True), ("recompute", True)),
+        quarantines=False,
+        unit="result",
     ),
     "sinks": FlowKind(
         code="tidegate.spark.kinds.sinks", source=ChangeFeed, shapes=(("send", False),), gate=False, sends=True
@@ -82,7 +104,10 @@ def kind_of(flow: Flow) -> FlowKind:
     owner, landing = f"Flow {flow.name!r}", not isinstance(flow.source, ChangeFeed)
     shape = (flow.target.write_mode, flow.transform is not None)
     of_source = [kind for kind in KINDS.values() if isinstance(flow.source, kind.source)]
-    kinds = [kind for kind in of_source if kind.several == bool(flow.sources)]
+    stateful = flow.state is not None
+    if stateful:
+        _check_state(owner, flow)
+    kinds = [kind for kind in of_source if kind.several == bool(flow.sources) and kind.stateful == stateful]
     for kind in kinds:
         if shape in kind.shapes and not (kind.several and flow.target.windows is not None):
             if flow.gate is not None and not kind.gate:
@@ -91,6 +116,7 @@ def kind_of(flow: Flow) -> FlowKind:
                     allowed = _AS_IT_IS.format(flow.source_tables[0])
                 raise FieldError(owner, "gate", flow.gate.suite, allowed)
             _check_statistics(owner, flow, kind)
+            _check_watermark(owner, flow, kind)
             return kind
     if landing and flow.transform is not None:
         raise FieldError(owner, "transform", flow.transform, _NO_TRANSFORM)
@@ -111,6 +137,38 @@ def _check_statistics(owner: str, flow: Flow, kind: FlowKind) -> None:
             allowed = _AS_IT_IS.format(flow.source_tables[0])
         raise FieldError(owner, "statistics", names, allowed)
     dropping = ", ".join(each.name for each in flow.statistics if each.otherwise == "drop")
-    if dropping and kind.has_groups:
+    if dropping and not kind.quarantines:
         allowed = "otherwise='hold' for a flow that recomputes groups: without the new groups the table would keep outdated ones"
+        if kind.stateful:
+            allowed = (
+                "otherwise='hold' for a flow with state: results that were dropped could not return in their order"
+            )
         raise FieldError(owner, "statistics", dropping, allowed)
+
+
+def _check_state(owner: str, flow: Flow) -> None:
+    """Check what a flow with state declares besides it."""
+    if not isinstance(flow.source, ChangeFeed) or flow.sources:
+        allowed = "None, or one ChangeFeed of a table whose flow declares a watermark as the source"
+        raise FieldError(owner, "state", flow.state, allowed)
+    if flow.transform is None:
+        raise FieldError(owner, "transform", None, "a transform with a stateful operator, for a flow with state")
+    target = flow.target
+    if target.write_mode not in ("append", "recompute") or target.replace_by or target.windows is not None:
+        allowed = (
+            "a table without keys, or with keys alone, for a flow with state: its operator says what a row replaces"
+        )
+        raise FieldError(owner, "target", target.name, allowed)
+
+
+def _check_watermark(owner: str, flow: Flow, kind: FlowKind) -> None:
+    if flow.watermark is None:
+        return
+    if kind.code != KINDS["rows"].code or flow.target.write_mode != "append":
+        allowed = (
+            "None, or a flow that appends rows with a transform: declare it where the rows are parsed, before state"
+        )
+        raise FieldError(owner, "watermark", flow.watermark, allowed)
+    if flow.target.event_time is None:
+        allowed = "None, or a target with event_time=<a TIMESTAMP column>, which the watermark is about"
+        raise FieldError(owner, "watermark", flow.watermark, allowed)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import fits
+from tidegate.spec.durations import check_duration, in_seconds
 
 WINDOW_START = "window_start"
 """The key column with the beginning of a time window."""
 
-_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
-_DURATION = re.compile(rf"([1-9][0-9]{{0,6}}) ({'|'.join(_SECONDS)})s?")
 _MOST = 10_000
 
 
@@ -33,12 +32,9 @@ class TimeWindows:
     do not overlap."""
 
     def __post_init__(self) -> None:
-        for name in ("length", "every"):
-            value = getattr(self, name)
-            if not (fits(_DURATION, value) or (name == "every" and value is None)):
-                raise FieldError(
-                    "TimeWindows", name, value, "a number and seconds, minutes, hours or days, as in '15 minutes'"
-                )
+        check_duration("TimeWindows", "length", self.length)
+        if self.every is not None:
+            check_duration("TimeWindows", "every", self.every)
         if not fits(re.compile(r"[A-Za-z][A-Za-z0-9_]*"), self.time):
             raise FieldError("TimeWindows", "time", self.time, "one column's name")
         if self.length_seconds % self.every_seconds or self.length_seconds > _MOST * self.every_seconds:
@@ -48,18 +44,13 @@ class TimeWindows:
     @property
     def length_seconds(self) -> int:
         """The length of a window."""
-        return _seconds(self.length)
+        return in_seconds(self.length)
 
     @property
     def every_seconds(self) -> int:
         """The time from the beginning of one window to that of the next."""
-        return self.length_seconds if self.every is None else _seconds(self.every)
+        return self.length_seconds if self.every is None else in_seconds(self.every)
 
     def identity(self) -> str:
         """What the sidecar of a checkpoint stores."""
         return f"{self.time} in windows of {self.length_seconds} s every {self.every_seconds} s"
-
-
-def _seconds(duration: str) -> int:
-    number, unit = duration.split(" ")
-    return int(number) * _SECONDS[unit.removesuffix("s")]
