@@ -44,6 +44,10 @@ RAISED: dict[str, TidegateError] = {
         "shop", "silver", 3, schema_change_id="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16
     ),
     "CheckpointCorruptError": errors.CheckpointCorruptError("damaged", path="/x"),
+    "StateLostError": errors.StateLostError("lost", path="/x"),
+    "StateCodeChangedError": errors.StateCodeChangedError("decisions", 3, 1, "payments:decide"),
+    "LateRowsDroppedError": errors.LateRowsDroppedError("decisions", 3, 7, "silver.payments"),
+    "SourceRewrittenError": errors.SourceRewrittenError("decisions", "silver.payments", 1),
     "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", "Restore it."),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
     "RewriteRefusedError": errors.RewriteRefusedError(
@@ -100,14 +104,15 @@ EXIT_CODES = {
     os.EX_USAGE: {"RequestError"},
     os.EX_DATAERR: {
         "RefusedError", "GateRefusedError", "BatchHeldError", "TransformRefusedError", "ContractRefusedError",
-        "RewriteRefusedError", "OffsetsExpiredError", "GapError",
+        "RewriteRefusedError", "OffsetsExpiredError", "GapError", "SourceRewrittenError",
     },
-    os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "UnexpectedError", "StoppedError"},
+    os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "LateRowsDroppedError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
     errors.EX_DIFFERS: {"TableDiffersError"},
     os.EX_CONFIG: {
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
-        "SchemaChangedError", "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",
+        "SchemaChangedError", "StateLostError", "StateSchemaChangedError", "StateCodeChangedError",
+        "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",
         "TopicReplacedError", "OtherClusterError", "SinkError",
     },
 }  # fmt: skip

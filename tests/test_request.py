@@ -14,7 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, State, Table
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -195,6 +195,23 @@ def test_a_backfill_of_groups_of_another_pipelines_table_needs_an_event_time_amo
             RunRequest.check(pipeline, "r", request)
     of_key = dataclasses.replace(gold, target=dataclasses.replace(gold.target, event_time="day"))
     assert RunRequest.check(dataclasses.replace(FLIGHTS, flows=(of_key,)), "r", request).window is not None
+
+
+@pytest.mark.parametrize("keys", [(), ("day",)])
+def test_a_flow_with_state_is_refreshed_and_neither_backfilled_nor_undone_nor_verified(keys: tuple[str, ...]) -> None:
+    stateful = dataclasses.replace(FLIGHTS.flow("gold"), target=Table("gold.delays", keys=keys), state=State())
+    pipeline = dataclasses.replace(
+        FLIGHTS, flows=tuple(stateful if flow.name == "gold" else flow for flow in FLIGHTS.flows)
+    )
+    assert RunRequest.check(pipeline, "r", {"mode": "full_refresh", "flows": ["gold"]}).applies_to(stateful)
+    window = {"from_date": "2013-01-01", "to_date": "2013-01-01"}
+    for params in ({"mode": "backfill", **window}, {"mode": "undo", "undo_run": "earlier"}):
+        with pytest.raises(
+            RequestError, match=r"does not apply to flow 'gold'.*run full_refresh or raise checkpoint_version"
+        ):
+            RunRequest.check(pipeline, "r", {**params, "flows": ["gold"]})
+    with pytest.raises(RequestError, match="cannot be verified: its results depend on the batches"):
+        RunRequest.of_verification(pipeline, "gold", "r", requested_by="ada", limit=1)
 
 
 def test_empty_parameters_of_the_form_are_the_defaults() -> None:

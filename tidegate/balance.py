@@ -65,9 +65,10 @@ UNDONE = replace(GROUPS, unit="row", verb="to undo")
 FILES = Balance(
     "file", "listed", "files_listed", ("files_opened", "files_quarantined", "files_already_read"), ("files_opened",)
 )
+RESULTS = Balance("result", "made", "results", ("written", "unchanged"), ("written",))
 DECISION = Balance("entry", "decided", "read", ("closed",), ())
 
-_BY_KIND = {"recompute": (GROUPS,), "swap": (SWAPPED,), identity.UNDO: (UNDONE,)}
+_BY_KIND = {"recompute": (GROUPS,), "emit": (RESULTS,), "swap": (SWAPPED,), identity.UNDO: (UNDONE,)}
 
 
 def balances_of(kind: str) -> tuple[Balance, ...]:

@@ -162,6 +162,61 @@ class CheckpointCorruptError(CheckpointError):
         self.path = path
 
 
+class StateLostError(CheckpointCorruptError):
+    """A file of the state of a stateful flow is missing or damaged, and Spark cannot make the state from other files."""
+
+
+class StateSchemaChangedError(CheckpointError):
+    """The state of a stateful flow has another schema, or another operator, than its transform has now. Nothing was written."""
+
+
+class StateCodeChangedError(CheckpointError):
+    """The table has a batch of a stateful flow that other code made than today's, and its state was not stored.
+
+    Continuing would store the state of today's code beside results of the other: both would disagree for ever.
+
+    Args:
+        flow: The flow's name.
+        batch_id: The batch.
+        version: The checkpoint version.
+        transform: Its name.
+    """
+
+    def __init__(self, flow: str, batch_id: int, version: int, transform: str) -> None:
+        module = transform.partition(":")[0]
+        super().__init__(
+            f"flow {flow!r}: batch {batch_id} is in its table, made by transform {transform!r} as it was before spark_jobs/{module}.py was "
+            f"edited, but a crash left its state unfinished. Put the earlier code back for one run, which finishes the batch; or set "
+            f"checkpoint_version={version + 1}, which derives the table again with today's code"
+        )
+        self.flow = flow
+        self.batch_id = batch_id
+
+
+class LateRowsDroppedError(TidegateError):
+    """Spark dropped rows of a stateful flow as older than the watermark. Nothing was written for the batch.
+
+    The flow below splits late rows off by the same rule, so this is a bug, or someone wrote to the source.
+
+    Args:
+        flow: The flow's name.
+        batch_id: The batch.
+        dropped: The number of rows.
+        source: The source table.
+    """
+
+    def __init__(self, flow: str, batch_id: int, dropped: int, source: str) -> None:
+        super().__init__(
+            f"flow {flow!r}, batch {batch_id}: Spark dropped {dropped:,} of the rows of {source!r} as older than the watermark; nothing "
+            f"was written. The flow that writes {source!r} keeps late rows out of it, so either something else wrote to the table (its "
+            "history says what), or this is a bug: report it with the run's report. To go on, raise checkpoint_version: the table is "
+            "derived again from all rows"
+        )
+        self.flow = flow
+        self.batch_id = batch_id
+        self.dropped = dropped
+
+
 _RETRY_BATCH = "run the flow again: it tries the same batch again"
 
 
@@ -203,15 +258,13 @@ class BatchHeldError(RefusedError):
         pipeline: The pipeline's name.
         verdict: The refusal, with a result for each declared statistic.
         statistics_fingerprint: Of the declared statistics.
-        of_groups: The flow recomputes groups, which cannot be quarantined.
+        takes_out: Whether the batch can be sent to quarantine.
     """
 
-    def __init__(
-        self, pipeline: str, verdict: Verdict, *, statistics_fingerprint: str, of_groups: bool = False
-    ) -> None:
+    def __init__(self, pipeline: str, verdict: Verdict, *, statistics_fingerprint: str, takes_out: bool = True) -> None:
         failed = ", ".join(result.summary() for result in verdict.refusing())
         command = f"{pipeline} {verdict.flow} --reason …"
-        take = "" if of_groups else f", send it to quarantine (tidegate quarantine take {command})"
+        take = "" if not takes_out else f", send it to quarantine (tidegate quarantine take {command})"
         super().__init__(
             f"flow {verdict.flow!r}: {verdict.label} held: {failed}. Let it pass (tidegate quarantine accept {command}){take}, or "
             f"correct the statistic or the transform, then {_RETRY_BATCH}."
@@ -362,6 +415,26 @@ class SourceError(TidegateError):
     """A source does not match its declaration: the folder or topic does not exist, or a file cannot be read."""
 
     exit_code = EX_CONFIG
+
+
+class SourceRewrittenError(SourceError):
+    """Rows of the source of a stateful flow were changed or deleted: what was derived from them cannot be taken back from state.
+
+    Args:
+        flow: The flow's name.
+        source: The source table.
+        version: The checkpoint version.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(self, flow: str, source: str, version: int) -> None:
+        super().__init__(
+            f"flow {flow!r}: rows of its source {source!r} were changed or deleted, but its state remembers what they were; nothing was "
+            f"written. Set checkpoint_version={version + 1} in the declaration: the table is derived again from the present rows"
+        )
+        self.flow = flow
+        self.source = source
 
 
 class OffsetsExpiredError(SourceError):

@@ -34,13 +34,13 @@ def suite_fingerprint(path: Path) -> str:
     return fingerprint(_without_ids(json.loads(path.read_text(encoding="utf-8"))))
 
 
-def code_fingerprint(path: Path) -> str:
-    """Hash of the source of a transform's module, 16 hex digits. The module is read, not imported.
+def code_fingerprint(*paths: Path) -> str:
+    """Hash of the source of a transform's module, or modules, 16 hex digits. They are read, not imported.
 
     Raises:
         OSError: The file cannot be read.
     """
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
 
 
 def _without_ids(suite: Any) -> Any:

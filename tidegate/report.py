@@ -127,8 +127,10 @@ class BatchRecord:
         "retire_waived",
         "gap",
         "send",
+        "emit",
     ]
     """``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
+    ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far.
     ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again. ``waive``, ``expire``,
     ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they broke. ``gap``:
     ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups`` counts the
@@ -146,6 +148,12 @@ class BatchRecord:
     upserted: int = 0
     deleted: int = 0
     unchanged: int = 0
+    results: int = 0
+    """Rows that a stateful operator returned: windows that closed, or the present value of changed keys, or decisions."""
+    state_rows: int | None = None
+    """Rows of the state after the batch; None for a flow without state."""
+    state_bytes: int | None = None
+    """Memory of the state in RocksDB after the batch."""
     files_listed: int = 0
     files_opened: int = 0
     files_quarantined: int = 0
@@ -178,7 +186,7 @@ class BatchRecord:
     @property
     def is_batch(self) -> bool:
         """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
-        return self.kind in ("append", "upsert", "recompute", "send") and identity.is_stream(self.app_id)
+        return self.kind in ("append", "upsert", "recompute", "send", "emit") and identity.is_stream(self.app_id)
 
     @property
     def can_be_undone(self) -> bool:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegate import formatting, identity
-from tidegate.balance import FILES, GROUPS, ROWS, Balance
+from tidegate.balance import FILES, GROUPS, RESULTS, ROWS, Balance
 from tidegate.report import FlowReport
 
 
@@ -19,12 +19,14 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield flow.error["kind"], " ".join(str(flow.error["message"]).split())
     if flow.total("files_listed"):
         yield "files", _balance(flow, FILES, "listed")
-    dispositions = any(flow.total(name) for name in ROWS.parts)
+    dispositions = any(flow.total(name) for name in ROWS.parts) and not flow.total("results")
     yield from _undone(flow)
     if flow.total("groups"):
         # A backfill has dispositions of rows as well; the rows of an increment of groups only name the groups.
         named_by = "" if dispositions else f", named by {formatting.count(flow.total('read'), 'changed row')}"
         yield "groups", _balance(flow, GROUPS, "recomputed") + named_by
+    if flow.total("results"):
+        yield "results", _balance(flow, RESULTS, "made")
     if any(batch.kind == "replay" for batch in flow.batches):
         balance = _balance(flow, ROWS, "replayed").replace(" quarantined", " refused again")
         yield "rows", f"would be: {balance}" if flow.dry_run else balance

@@ -253,7 +253,7 @@ def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
     accepted = requested or ()
     if not isinstance(accepted, list | tuple):
         raise RequestError(f"accept={accepted!r} is not a list, for example ['silver:deleted=355']")
-    keyed = [flow.name for flow in pipeline.flows if flow.target.keys]
+    keyed = [flow.name for flow in pipeline.flows if flow.is_staged]
     for each in accepted:
         if accepting_flow(each) not in keyed:
             raise RequestError(
@@ -310,4 +310,5 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
             raise RequestError(
                 f"mode={request.mode!r}{' with gaps' if request.gaps else ''} does not apply to flow {flow.name!r}; "
                 f"it applies to: {', '.join(applicable) or 'no flow of this pipeline'}"
+                + (f". {flow.kind.instead.capitalize()}" if flow.kind.instead else "")
             )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate import fingerprints, registry, transform_code
+from tidegate import fingerprints, registry, state_code, transform_code
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
 from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, FunctionSink, KafkaSource, Pipeline
@@ -39,8 +39,14 @@ class ResolvedFlow:
 
     @property
     def source_keys(self) -> tuple[str, ...]:
-        """The keys of the source table; empty for bronze and for landing flows."""
-        return () if self.writer is None else self.writer.target.keys
+        """What identifies a row of the source table; empty for bronze and for landing flows.
+
+        Its keys, or ``_row_id`` of a table without keys to which a flow appends rows that it derives.
+        """
+        if self.writer is None:
+            return ()
+        derived = isinstance(self.writer.source, ChangeFeed) and not self.writer.target.keys
+        return ("_row_id",) if derived else self.writer.target.keys
 
     @property
     def landing(self) -> FileSource | KafkaSource | None:
@@ -54,12 +60,15 @@ class ResolvedFlow:
         return fingerprints.fingerprint({each.name: dataclasses.asdict(each) for each in self.flow.statistics})
 
     def code_fingerprint(self) -> str:
-        """The fingerprint of the transform's module; empty without a transform.
+        """The fingerprint of the transform's module, with state also of those that it uses; empty without a transform.
 
         Raises:
             OSError: The file cannot be read.
         """
-        return "" if self.code is None else fingerprints.code_fingerprint(self.code)
+        if self.code is None or self.flow.transform is None:
+            return ""
+        used = () if self.flow.state is None else state_code.files(self.flow.transform)
+        return fingerprints.code_fingerprint(self.code, *(path for path in used if path != self.code))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +191,8 @@ def _resolve_flow(
             transform_code.check_exists(
                 f"function of the sink {flow.target.name}", write, transform_code.file_of(write)
             )
+            if flow.state is not None:
+                state_code.check(flow.transform)
     except SpecError as cause:
         error = SpecError(f"{where}: {cause.message}")
     return ResolvedFlow(
@@ -292,7 +303,7 @@ def _check_state(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
         raise SpecError(
             f"it declares state, but flow {writer.name!r}, which writes its source {name!r}, declares no watermark: state would grow "
             f"without bound, and no window would close. Declare Flow(…, watermark=Watermark(delay=…)) for {writer.name!r}, which "
-            f"appends to a table without keys and with event_time"
+            "appends to a table without keys and with event_time"
         )
 
 

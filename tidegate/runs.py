@@ -72,7 +72,17 @@ def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
     )
 
 
+def _derives_keys(flow: Flow) -> bool:
+    """Whether rows of some keys can be derived, or put back, without the others."""
+    return bool(flow.target.keys) and not flow.kind.stateful
+
+
 def _check_table(_pipeline: Pipeline, flow: Flow) -> None:
+    if flow.kind.stateful:
+        raise RequestError(
+            f"flow {flow.name!r} cannot be verified: its results depend on the batches in which the rows came, which no query over "
+            f"{flow.source_tables[0]} has. Verify the flow that writes {flow.source_tables[0]}; {flow.kind.instead}"
+        )
     if flow.kind.sends:
         raise RequestError(
             f"flow {flow.name!r} cannot be verified: it has no table, but sends the changes of {flow.source_tables[0]} to "
@@ -92,7 +102,7 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.runs:backfill",
         dry_run="tidegate.spark.runs:judge_backfill",
         replaces_rows=True,
-        applies_to=lambda flow: bool(flow.target.keys),
+        applies_to=_derives_keys,
         check=_check_event_time,
         window="required",
         rewrites="{keys}, where the result differs",
@@ -110,13 +120,13 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.runs:full_refresh",
         dry_run="tidegate.spark.runs:judge_full_refresh",
         replaces_rows=True,
-        applies_to=lambda flow: bool(flow.target.keys),
+        applies_to=lambda flow: flow.is_staged,
     ),
     "undo": RunKind(
         meaning="put back the rows that a backfill or a replay changed, where they are still what that run made",
         code="tidegate.spark.runs:undo",
         dry_run="tidegate.spark.runs:undo",
-        applies_to=lambda flow: bool(flow.target.keys),
+        applies_to=_derives_keys,
         reads_source=False,
         increments=False,
         derives=False,

@@ -101,15 +101,15 @@ def _check_parameters(transform: str, tree: ast.Module, sources: Sequence[str]) 
 def _check_reads(transform: str) -> None:
     """Check that a transform reads no table itself."""
     module, _, function = transform.partition(":")
-    nodes = list(_reached(module, function))
+    nodes = list(reached(module, function))
     sessions = {"session", "spark"}
     for _, node in nodes:
         if isinstance(node, ast.Assign) and _is_session(node.value):
             sessions |= {name for target in node.targets for name in _names(target)}
-    for reached, node in nodes:
+    for place, node in nodes:
         if read := _table_read(node, sessions):
             raise SpecError(
-                f"transform {transform!r}: spark_jobs/{reached}.py line {getattr(node, 'lineno', 0)} reads a table in another way "
+                f"transform {transform!r}: spark_jobs/{place}.py line {getattr(node, 'lineno', 0)} reads a table in another way "
                 f"than by a source of its flow ({read}): a change of that table would not change the result. In a flow whose target "
                 "has keys alone, add it as sources=(…, ChangeFeed(<table>, on={…})) and take it as a parameter. A flow with "
                 "sequence_by has one source: join in the flow that reads its table. Rows that belong to the code may be made with "
@@ -126,7 +126,7 @@ def _assigned(statement: ast.stmt) -> Iterator[str]:
         yield from (name for target in targets for name in _names(target))
 
 
-def _reached(module: str, function: str) -> Iterator[tuple[str, ast.AST]]:
+def reached(module: str, function: str) -> Iterator[tuple[str, ast.AST]]:
     """All nodes of a function and of what it uses, in its module and in others of ``spark_jobs``, with their modules."""
     places, modules = [(module, function)], {}
     for place in places:
@@ -166,16 +166,16 @@ def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str,
 def _is_session(value: ast.expr) -> bool:
     """Whether an expression may give a session, and not what one of its methods returns."""
     if isinstance(value, ast.Call):
-        return _last_name(value.func) in _SESSIONS
+        return last_name(value.func) in _SESSIONS
     return bool(_names(value) & _SESSIONS)
 
 
 def _table_read(node: ast.AST, sessions: Collection[str]) -> str | None:
     """What a node reads, as it is written; None if it reads nothing."""
     if isinstance(node, ast.Attribute) and node.attr in _READS:
-        if _names(node.value) & _SESSIONS or _last_name(node.value) in sessions:
+        if _names(node.value) & _SESSIONS or last_name(node.value) in sessions:
             return ast.unparse(node)
-    elif isinstance(node, ast.Call) and _last_name(node.func) in _READERS:
+    elif isinstance(node, ast.Call) and last_name(node.func) in _READERS:
         return ast.unparse(node.func)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATH_IN_SQL.search(node.value):
         return "SQL with a path"
@@ -184,10 +184,11 @@ def _table_read(node: ast.AST, sessions: Collection[str]) -> str | None:
 
 def _names(expression: ast.AST) -> set[str]:
     """All names in an expression, and of attributes."""
-    return {name for node in ast.walk(expression) if (name := _last_name(node)) is not None}
+    return {name for node in ast.walk(expression) if (name := last_name(node)) is not None}
 
 
-def _last_name(node: ast.AST) -> str | None:
+def last_name(node: ast.AST) -> str | None:
+    """The name, or the last part of a dotted one; None for any other node."""
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else None

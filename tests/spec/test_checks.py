@@ -21,9 +21,11 @@ from tidegate.spec import (
     Intervals,
     KafkaSource,
     Pipeline,
+    State,
     Statistic,
     Table,
     TimeWindows,
+    Watermark,
 )
 
 Make = Callable[..., Any]
@@ -34,6 +36,7 @@ def variant_of(declared: Any) -> Make:
 
 
 DAYS = Intervals("dt=%Y-%m-%d", marker="dt=%Y-%m-%d/_SUCCESS")
+LATE = Watermark(delay="10 minutes")
 ROWS = Statistic("rows", "count(*)", rule="value > 0")
 WINDOWS = TimeWindows(time="at", length="1 hour")
 
@@ -99,6 +102,10 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),
     (variant_of(FEED), "max_files_per_trigger", (0, None)),
     (variant_of(FEED), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
+    (variant_of(SILVER), "watermark", ("10 minutes", LATE)),
+    (variant_of(SILVER), "state", (2,)),
+    *((variant_of(LATE), name, ("", "soon", "0 hours", 5)) for name in ("delay", "skew", "idle")),
+    (variant_of(State()), "partitions", (0, 1025, True, 1.5, None)),
     (variant_of(SILVER), "statistics", (None, [ROWS], ("rows",), (ROWS, ROWS))),
     (variant_of(ROWS), "name", ("Rows", "", None)),
     *((variant_of(ROWS), name, ("", " ", None)) for name in ("expression", "rule")),

@@ -160,7 +160,7 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
             f"flow {flow.name!r}: table {flow.target.name!r} was written by {', '.join(others)}. Keep that flow's name, or give this "
             "flow another target: two flows cannot write the same table."
         )
-    if writers and not flow.target.keys and isinstance(flow.source, ChangeFeed):
+    if writers and not flow.is_staged and isinstance(flow.source, ChangeFeed):
         raise DeclarationConflictError(
             f"flow {flow.name!r}: table {flow.target.name!r} has no keys, so a new checkpoint version would write every row twice. "
             "Give it keys, or another table name."

@@ -82,14 +82,13 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
         reason: Why; it is stored with every row that goes to quarantine, or with the verdict.
 
     Raises:
-        RequestError: No batch is pending that was refused, or that a statistic holds; the reason is empty; or a flow that
-            recomputes groups shall quarantine it.
+        RequestError: No batch is pending that was refused, or that a statistic holds; the reason is empty; or it shall go
+            to quarantine, which groups and results of state cannot.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    if flow.kind.has_groups and action == "take":
-        raise RequestError(
-            f"flow {flow.name!r} recomputes groups, and groups cannot be quarantined; correct its suite or its transform"
-        )
+    if not flow.kind.quarantines and action == "take":
+        what = "keeps state, and its results" if flow.kind.stateful else "recomputes groups, and groups"
+        raise RequestError(f"flow {flow.name!r} {what} cannot be quarantined; correct its suite or its transform")
     if not reason.strip():
         raise RequestError("the reason is empty; say why the batch passes, or goes to quarantine as a whole")
     batch_id = waiting_batch(layout, ref)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 COUNTS = (
     *("read", "written", "quarantined", "deduplicated", "superseded", "already_read"),
-    *("groups", "upserted", "deleted", "unchanged"),
+    *("groups", "upserted", "deleted", "unchanged", "results"),
     *("files_listed", "files_opened", "files_quarantined", "files_already_read", "closed"),
 )
 """The columns of a line that are counts, in the order of the table."""
@@ -104,6 +104,8 @@ def schema() -> pyarrow.Schema:
             *[(name, pa.int64()) for name in COUNTS],
             ("filtered", pa.map_(pa.string(), pa.int64())),
             ("rules", pa.map_(pa.string(), pa.int64())),
+            ("state_rows", pa.int64()),
+            ("state_bytes", pa.int64()),
             ("target_version", pa.int64()),
             ("source_versions", pa.map_(pa.string(), pa.int64())),
             ("suite_fingerprint", pa.string()),

@@ -31,7 +31,7 @@ def flows_of(layout: Layout, pipeline: Pipeline, request: RunRequest) -> list[Fl
 
 def derives_again(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
     """Whether the flow's next run swaps in a table of a new checkpoint version, or of a refresh that was not swapped in yet."""
-    if not flow.target.keys:
+    if not flow.is_staged:
         return False
     ref = checkpoint.current(layout, pipeline, flow)
     writers = delta.writers(layout.table(flow.target.name), ref.app_id)

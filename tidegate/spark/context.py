@@ -111,6 +111,22 @@ class FlowContext:
         return tuple(self.layout.table(table) for table in self.flow.source_tables)
 
     @property
+    def query_paths(self) -> tuple[Path, ...]:
+        """The tables that its query reads, in the order of Spark's offset log; none for landing flows.
+
+        A stateful flow reads heartbeats before its source (`tidegate.spark.intake.ordered`).
+        """
+        beats = () if self.heartbeats is None else (self.heartbeats,)
+        return (*beats, *self.source_paths)
+
+    @property
+    def heartbeats(self) -> Path | None:
+        """The heartbeats of the flow that writes the source of a stateful flow; None for other flows."""
+        if self.flow.state is None or self.resolved.writer is None:
+            return None
+        return self.layout.heartbeats(self.pipeline.name, self.resolved.writer.name)
+
+    @property
     def run_key(self) -> str:
         """The run's folder under ``reports/``."""
         return self.request.run_key

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
@@ -20,7 +19,6 @@ from tidegate.errors import (
 )
 from tidegate.probes import delta
 from tidegate.quarantine import decision
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import check_not_ahead
@@ -88,7 +86,7 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     contracts.record_declared(context)
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != context.app_id]
-    if earlier and context.app_id not in transactions and context.flow.target.keys:
+    if earlier and context.app_id not in transactions and context.flow.is_staged:
         context = context.doing(Staged())
     elif context.app_id in transactions and swap.staging(context).exists():
         context = swap.finish(context)
@@ -106,12 +104,15 @@ def refresh_once(context: FlowContext) -> FlowContext:
         return context
     if checkpoint.refresh_origin(context.layout, context.ref).get("request_id") == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
-        if context.flow.target.keys and context.app_id in tables.transactions(context.spark, context.live):
+        if context.flow.is_staged and context.app_id in tables.transactions(context.spark, context.live):
             context.report.notes.append(backfill.ALREADY_DONE)
         return context
     if _is_half_written(context, context.ref):
-        # Its split is decided and partly written: only its own checkpoint can complete it.
-        _drain(context)
+        if context.kind.one_write:
+            _record_written(context, context.ref)
+        else:
+            # Its split is decided and partly written: only its own checkpoint can complete it.
+            _drain(context)
     ref = swap.next_refresh(context.ref)
     origin = {
         "mode": request.mode,
@@ -138,13 +139,11 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
 
 
 def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
-    """Record a batch of messages that is in bronze but not committed by its checkpoint; only its ledger line is missing."""
+    """Record a batch that is in the table but not committed by its checkpoint; only its ledger line is missing."""
     pending = progress.read(ref.path(context.layout)).pending_batch
     assert pending is not None
-    commit = tables.find_commit(context.live, ref.app_id, pending, tables.version(context.spark, context.live))
-    record = json_codec.from_plain(commit.metadata["prepared"], BatchRecord)
-    batch_context = dataclasses.replace(context, ref=ref)
-    batch_ledger.record_batch(batch_context, dataclasses.replace(record, target_version=commit.version))
+    of_batch = dataclasses.replace(context, ref=ref)
+    batch_ledger.record_batch(of_batch, micro_batch.recorded_in_target(of_batch, pending))
 
 
 def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
@@ -182,7 +181,7 @@ def _check_old_versions_finished(context: FlowContext) -> None:
         )
         if _is_half_written(context, old):
             if context.kind.one_write:
-                # The old declaration would read the batch again from its source, which may no longer exist.
+                # The old declaration would read the batch again from its source, which may no longer exist, or from state.
                 _record_written(context, old)
                 continue
             pending = progress.read(path).pending_batch
@@ -206,12 +205,12 @@ def _drain(context: FlowContext) -> None:
 
     stream = context.kind.read_stream(context)
     with record_progress(context):
-        query = (
+        query = context.kind.start(
+            context,
             stream.writeStream.queryName(context.app_id)
             .foreachBatch(process_batch)
             .option("checkpointLocation", str(context.checkpoint))
-            .trigger(availableNow=True)
-            .start()
+            .trigger(availableNow=True),
         )
         try:
             query.awaitTermination()

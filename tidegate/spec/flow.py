@@ -139,6 +139,14 @@ class Flow:
         """What the flow's source, target and transform make it: `tidegate.spec.kinds`."""
         return kind_of(self)
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether a new version or a full refresh builds the whole table again, in staging.
+
+        To bronze, missing rows are added instead; what was appended for each change of a table could not be derived again.
+        """
+        return bool(self.target.keys) or self.state is not None or self.watermark is not None
+
     def remembered(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores; changing one needs a new ``checkpoint_version``."""
         return {

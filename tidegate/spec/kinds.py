@@ -39,6 +39,8 @@ class FlowKind:
     was held back could not return in its order."""
     sends: bool = False
     """Whether it sends changes to a sink: it has no table, so that nothing of it can be derived again, verified or undone."""
+    instead: str = ""
+    """What to do where a kind of run does not apply to it."""
     unit: str = "row"
     """What a run of it rewrites, for plans; a flow whose unit is ``group`` derives its groups from rows of its source."""
 
@@ -80,6 +82,7 @@ KINDS: dict[str, FlowKind] = {
         stateful=True,
         shapes=(("append", True), ("recompute", True)),
         quarantines=False,
+        instead="a result depends on all rows before it: to derive the table again, run full_refresh or raise checkpoint_version",
         unit="result",
     ),
     "sinks": FlowKind(

@@ -150,7 +150,7 @@ def _has_schedule(pipeline: Pipeline, _: Flow) -> bool:
 
 
 def _transforms_rows(_: Pipeline, flow: Flow) -> bool:
-    return flow.transform is not None and not flow.kind.has_groups
+    return flow.transform is not None and flow.kind.quarantines
 
 
 _EXTERNAL = (_reads_external, "only for a flow that reads files, a topic or a table of another pipeline")

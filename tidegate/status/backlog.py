@@ -6,7 +6,7 @@ derives the lag and the plan from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import progress, reingested
@@ -160,6 +160,32 @@ def of_tables(
             # Nothing is read before all tables exist.
             return backlogs[-1]
     return _together(feeds, backlogs)
+
+
+def of_stateful(layout: Layout, feed: ChangeFeed, beats: Path, committed: PlannedBatch | None) -> Backlog:
+    """Rows of the source of a stateful flow that are in no committed batch, and unread heartbeats, which its query reads as well.
+
+    Raises:
+        TidegateError: As `of_table`.
+    """
+    beat, position = (None, None) if committed is None else committed.delta_positions(2)
+    rows = _of_position(layout.table(feed.table), feed, position)
+    if rows.has_data or not has_unread_rows(beats, beat):
+        return rows
+    return replace(rows, has_data=True, summary=f"a heartbeat of {feed.table}")
+
+
+def has_unread_rows(path: Path, position: DeltaPosition | None) -> bool:
+    """Whether a small table that is only appended to has rows after a position; False if it does not exist."""
+    if delta.current_version(path) is None:
+        return False
+    if position is None:
+        return bool(delta.snapshot_files(path))
+    try:
+        return any(commit.files for commit in delta.commits_since(path, position.version))
+    except FileNotFoundError:
+        # Spark then says what is missing.
+        return True
 
 
 def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backlog:

@@ -174,7 +174,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     if state.last_committed is None:
         checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
-    pending = _backlog(environment, layout, flow, ref, committed)
+    pending = _backlog(environment, layout, resolved, ref, committed)
     refused = None if state.pending_batch is None else _refused(layout, resolved, ref, state.pending_batch)
     judged = rewrite.refused(layout, pipeline.name, flow.name)
     swap_pending = _swap_pending(layout, pipeline, flow, ref)
@@ -327,8 +327,9 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Lag:
 
 
 def _backlog(
-    environment: Environment, layout: Layout, flow: Flow, ref: CheckpointRef, committed: PlannedBatch | None
+    environment: Environment, layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
 ) -> Backlog:
+    flow = resolved.flow
     match flow.source:
         case FileSource():
             folder, reingests = layout.landing(flow.source.path), layout.reprocessing(ref.dag_id, ref.flow)
@@ -337,6 +338,9 @@ def _backlog(
             table = layout.table(flow.target.name)
             return topic_backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
         case ChangeFeed():
+            if flow.state is not None and resolved.writer is not None:
+                beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
+                return backlog.of_stateful(layout, flow.feeds[0], beats, committed)
             return backlog.of_tables(layout, flow.feeds, committed, vector.starts(layout, ref))
 
 
@@ -354,7 +358,7 @@ def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_i
                 "statistics_fingerprint": resolved.statistics_fingerprint(),
                 "code_fingerprint": resolved.code_fingerprint(),
             }
-            take = "correct the source" if resolved.flow.kind.has_groups else "send it to quarantine"
+            take = "send it to quarantine" if resolved.flow.kind.quarantines else "correct the source"
             wait = f"waits: batch {batch_id} is held, because a statistic of it breaks its rule; accept it, or {take}"
             same = all(note.get(name) == value for name, value in held_by.items())
             return wait if same and decision is None else None

@@ -93,8 +93,9 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
         TidegateError: As `transform_rows`.
     """
     with _context(pipeline, flow, gated=True) as context:
-        if context.flow.kind.has_groups:
-            raise RequestError(f"flow {flow!r} of {pipeline!r} computes groups: run it in a tidegate.testing.Lake.")
+        if not context.flow.kind.quarantines:
+            what = "keeps state" if context.flow.kind.stateful else "computes groups"
+            raise RequestError(f"flow {flow!r} of {pipeline!r} {what}: run it in a tidegate.testing.Lake.")
         judged = rows.judge_rows(context, _feed(context, given), 0, Decision(quarantined=False, written=False))
         return (
             []

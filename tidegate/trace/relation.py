@@ -23,7 +23,8 @@ NOTHING = "false"
 def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) -> str:
     """The rows of the flow's first source of which a row of its target is made.
 
-    Of a group that depends on a whole scope, such as a session, these are the rows of the scope.
+    Of a group that depends on a whole scope, such as a session, these are the rows of the scope. Of a result of state it is the
+    row that it is about, if the transform kept its ``_row_id``.
     """
     assert flow.writer is not None
     name, target = flow.writer.target.name, flow.flow.target
@@ -34,6 +35,8 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
             length = timedelta(seconds=target.windows.length_seconds)
             parts.append(_between(source, name, target.windows.time, row[WINDOW_START], length))
         return " AND ".join(parts)
+    if flow.flow.kind.stateful:
+        return conditions.where(source, name, {"_row_id": row["_row_id"]}) if "_row_id" in row else NOTHING
     if flow.landing is not None:
         return conditions.where(source, name, {"_row_id": row["_row_id"]})
     return conditions.of_change(source, row["_row_id"], flow.source_keys)
@@ -52,7 +55,9 @@ def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any
         length = timedelta(seconds=windows.length_seconds)
         first = None if time is None else time - length + timedelta(microseconds=1)
         return f"{where} AND {_between(target, table.name, WINDOW_START, first, length)}"
-    if flow.landing is not None:
+    if flow.flow.kind.stateful and "_row_id" not in query.column_names(target):
+        return NOTHING
+    if flow.flow.kind.stateful or flow.landing is not None:
         return conditions.where(target, table.name, {"_row_id": source["_row_id"]})
     return conditions.of_key([source[key] for key in flow.source_keys])
 

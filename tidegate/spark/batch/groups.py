@@ -84,7 +84,7 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         problem = "for some group; no group is quarantined, because the table would keep its outdated row"
         # From None: the cause may quote values of the data.
         raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
-    _judge(context, groups, batch_id)
+    judge(context, groups, batch_id)
     changed_rows = changed.count
     if context.flow.target.replace_by:
         changes = scopes.merge_source(context, groups, _stored_keys(context, changed.keys, groups))
@@ -315,7 +315,13 @@ def join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: 
     return left.join(renamed, [F.col(key).eqNullSafe(F.col(f"_k_{key}")) for key in keys], how)
 
 
-def _judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
+def judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
+    """Judge groups, or results, that pass together or are refused together.
+
+    Raises:
+        GateRefusedError: A critical expectation is below its ``mostly``.
+        BatchHeldError: A statistic breaks its rule.
+    """
     measured, verdict = statistics.measure(context, groups, batch_id), None
     if context.gate is not None:
         verdict = context.gate.judge(

@@ -42,7 +42,11 @@ def process(context: FlowContext, batch: DataFrame, batch_id: int) -> None:
     Raises:
         TidegateError: See `tidegate.errors`; a rerun completes whatever was written.
     """
-    run_steps(context, batch_id, lambda decision: split_batch(context, batch, batch_id, decision))
+    try:
+        rows = evaluate_batch(context, batch, batch_id)
+        run_steps(context, batch_id, lambda decision: split_batch(context, rows, batch_id, decision))
+    finally:
+        context.release()
 
 
 def run_steps(
@@ -63,7 +67,8 @@ def run_steps(
         # 0. decide
         decision = decide(context, batch_id)
         if decision.written:
-            record = _recorded_in_target(context, batch_id)
+            record = recorded_in_target(context, batch_id)
+            context.kind.check_written(context, record)
         else:
             # 1. transform  2. judge, count, balance
             split = make_split(decision)
@@ -81,6 +86,11 @@ def run_steps(
         record_batch(context, dataclasses.replace(record, seconds=round(time.monotonic() - started, 3)))
     finally:
         context.release()
+
+
+def evaluate_batch(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+    """What the kind of the flow does before step 0; the rows to split."""
+    return context.kind.evaluate(context, batch, batch_id)
 
 
 def split_batch(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -113,7 +123,8 @@ def record_batch(context: FlowContext, record: BatchRecord) -> None:
     context.record_batch(record)
 
 
-def _recorded_in_target(context: FlowContext, batch_id: int) -> BatchRecord:
+def recorded_in_target(context: FlowContext, batch_id: int) -> BatchRecord:
+    """The ledger line of a batch that the target has, from its commit."""
     newest = tables.version(context.spark, context.target)
     commit = tables.find_commit(context.target, context.app_id, batch_id, newest)
     prepared = commit.metadata["prepared"]

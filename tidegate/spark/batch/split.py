@@ -29,8 +29,8 @@ class Decision:
     """The target has the batch: at most its ledger line is missing."""
 
 
-Settled = Literal["", "rows", "groups"]
-"""The counts that only the MERGE can provide: of rows superseded by an equal or newer one, or of unchanged groups."""
+Settled = Literal["", "rows", "groups", "results"]
+"""The counts that only the MERGE can provide: of rows superseded by an equal or newer one, or of unchanged groups or results."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +145,9 @@ def settle(prepared: BatchRecord, commit: tables.Commit, settled: Settled) -> Ba
         deleted = commit.metrics.get("numTargetRowsDeleted", 0)
         upserted = changed_rows(commit) - deleted
         return replace(line, upserted=upserted, deleted=deleted, unchanged=prepared.groups - upserted - deleted)
+    if settled == "results":
+        written = changed_rows(commit)
+        return replace(line, written=written, unchanged=prepared.results - written)
     return line
 
 

@@ -61,7 +61,7 @@ def measure(context: FlowContext, rows: DataFrame, batch_id: int) -> tuple[Expec
             context.pipeline.name,
             verdict,
             statistics_fingerprint=context.resolved.statistics_fingerprint(),
-            of_groups=context.flow.kind.has_groups,
+            takes_out=context.flow.kind.quarantines,
         )
     return tuple(results)
 

@@ -153,7 +153,7 @@ def refused(
         ledger.record_verdict(context, verdict)
         context.record_verdict(verdict)
     remedies = ["Correct the transform"]
-    if not (flow.kind.has_groups or context.work.of_entries):
+    if flow.kind.quarantines and not context.work.of_entries:
         remedies.append("raise transform_error_share")
         if verdict.is_batch:
             take = f"tidegate quarantine take {context.pipeline.name} {flow.name}"

@@ -16,6 +16,8 @@ from tidegate.errors import (
     OffsetsExpiredError,
     SinkConflictError,
     SourceUnavailableError,
+    StateLostError,
+    StateSchemaChangedError,
     TidegateError,
     UnexpectedError,
 )
@@ -27,7 +29,15 @@ _UNWRITABLE = re.compile(r"No space left on device|Disk quota exceeded|Read-only
 # "Multiple streaming queries": the lease excludes them, so the cause is a log file that is gone while its checksum stayed.
 _CHECKPOINT = re.compile(
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE|Incomplete log file|Log file was malformed|metadata of the checkpoint"
-    r"|Multiple streaming queries are concurrently using|BATCH_METADATA_NOT_FOUND|CANNOT_LOAD_STATE_STORE|batch \d+ doesn't exist"
+    r"|Multiple streaming queries are concurrently using|BATCH_METADATA_NOT_FOUND|batch \d+ doesn't exist"
+)
+_STATE_LOST = re.compile(
+    r"CANNOT_LOAD_STATE_STORE|STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY|CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
+    r"|STATE_STORE_(?:ROW_CHECKSUM|UNEXPECTED_EMPTY_FILE|BASE_CHECKPOINT_ID)"
+)
+_STATE_SCHEMA = re.compile(
+    r"STATE_STORE_(?:KEY_SCHEMA|VALUE_SCHEMA|COLUMN_FAMILY_SCHEMA|KEY_ROW_FORMAT|VALUE_ROW_FORMAT|INVALID_VALUE_SCHEMA|INVALID_VARIABLE_TYPE"
+    r"|STATE_SCHEMA_FILES|INVALID_CONFIG)\w*|STREAMING_STATEFUL_OPERATOR_NOT_MATCH|[KV](?:EY|ALUE)_ROW_FORMAT_VALIDATION_FAILURE"
 )
 _OFFSETS_EXPIRED = re.compile(
     r"KAFKA_DATA_LOSS|OffsetOutOfRange|Some data may have been lost|DELTA_MISSING_FILES_UNEXPECTED_VERSION"
@@ -37,7 +47,7 @@ _UNAVAILABLE = re.compile(
     r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
 )
 _FILE_MISSING = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND")
-_SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA|STREAMING_STATEFUL_OPERATOR_NOT_MATCH")
+_SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA")
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
 _OF_VALUES = ("22", "23", "38", "39", "P0")
@@ -71,13 +81,25 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         return LakeUnwritableError(
             f"{what}: the lake's disk is full or read-only. Free space and run again; the run continues with the same batch."
         )
+    if _STATE_SCHEMA.search(text):
+        return StateSchemaChangedError(
+            f"{what}: its state has another schema or another operator than its transform has now ({condition}); nothing was written. "
+            "Either put the transform back as it was, or raise checkpoint_version: the table is derived again behind staging, with "
+            "new state."
+        )
+    missing = _FILE_MISSING.search(text) is not None
+    if _STATE_LOST.search(text) or (missing and f"{checkpoint}/state/" in text):
+        return StateLostError(
+            f"{what}: files of its state at {checkpoint}/state are missing or damaged ({condition}). Restore the checkpoint from a "
+            "backup, or raise checkpoint_version: the table is derived again behind staging, with new state.",
+            path=checkpoint,
+        )
     if _CHECKPOINT.search(text):
         return CheckpointCorruptError(
             f"{what}: the checkpoint at {checkpoint} cannot be read ({condition}). Restore it from a backup, or raise "
             "checkpoint_version to derive the table again.",
             path=checkpoint,
         )
-    missing = _FILE_MISSING.search(text) is not None
     if missing and any(re.search(rf"{re.escape(feed)}/(?!_delta_log)\S", text) for feed in feeds):
         return OffsetsExpiredError(
             f"{what}: files of its source table were removed (possibly by VACUUM) before their changes were read ({condition}). "

@@ -36,6 +36,15 @@ SETTINGS: dict[str, str] = {
     # With true, Spark silently reads part of a truncated file and skips a missing one.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # State of stateful flows: outside of the heap, and of a batch only its changes are stored. All flows together have this memory.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # 60 s by default: a run that is shorter would never store a snapshot, and the next ones would read ever more changes.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|sasl|jaas|sas",
 }
 

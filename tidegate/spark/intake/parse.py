@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
@@ -283,7 +283,17 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         F.array().cast("array<string>").alias("broken"),
         F.col("_commit_timestamp").alias("ingested_at"),
     )
-    return feed.select(change_id(keys).alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *data)
+    # Rows that were found by the ids of their changes have them: the table may have a column `_row_id` of its own.
+    row_id = F.col("_change_id") if "_change_id" in feed.columns else change_id(keys)
+    return feed.select(row_id.alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *data)
+
+
+def of_changes(
+    feed: DataFrame, keys: tuple[str, ...], ids: DataFrame, how: Literal["left_semi", "left_anti"]
+) -> DataFrame:
+    """The rows of a change feed whose `change_id` is, or is not, among the ``_row_id`` of ``ids``; with it as ``_change_id``."""
+    named = ids.withColumnRenamed("_row_id", "_change_id")
+    return feed.withColumn("_change_id", change_id(keys)).join(named, "_change_id", how)
 
 
 def changed_key() -> SparkColumn:

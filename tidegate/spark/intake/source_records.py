@@ -71,9 +71,8 @@ def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versio
     assert path is not None
 
     def of_entries(rows: DataFrame) -> DataFrame:
-        return rows.withColumn("_row_id", parse.change_id(context.resolved.source_keys)).join(
-            ids, "_row_id", "left_semi"
-        )
+        changes = parse.of_changes(rows, context.resolved.source_keys, ids, "left_semi")
+        return changes.withColumn("_row_id", F.col("_change_id"))
 
     def feed(first: int, last: int) -> DataFrame:
         return (

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from tidegate.report import BatchRecord
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.reprocessing.backfill import Backfill
@@ -59,6 +62,13 @@ class Kind:
     split: Callable[[FlowContext, DataFrame, int, Decision], Split | None]
     """Steps 1 and 2 for the rows of a batch, with its number and what earlier attempts wrote; None for an empty batch. What
     is in quarantine is not judged again. An error that it raises refuses the batch: nothing was written."""
+    start: Callable[[FlowContext, DataStreamWriter], StreamingQuery] = lambda _, writer: writer.start()
+    """Starts the query of the stream."""
+    evaluate: Callable[[FlowContext, DataFrame, int], DataFrame] = lambda _context, batch, _number: batch
+    """What every attempt at a batch does before step 0, also for an empty batch and for one that the target has. Returns the rows
+    for ``split``."""
+    check_written: Callable[[FlowContext, BatchRecord], None] = lambda *_: None
+    """Raises if the attempt cannot complete a batch that the target has with this ledger line."""
     bookkeeping: tuple[str, ...] = ()
     """Columns of the table that are not compared: a row in which only they differ is unchanged."""
     one_write: bool = False

@@ -91,13 +91,8 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
     context.persisted.append(ids)
     if context.resolved.landing is not None:
         return feed.join(ids, "_row_id", "left_semi")
-    # A row of a keyed source gets its `_row_id` only when it is parsed.
-    source_keys = (
-        parse.keyed_feed(feed, context.resolved.source_keys)
-        .join(ids, "_row_id", "left_semi")
-        .select(*context.resolved.source_keys)
-    )
-    return feed.join(source_keys, list(context.resolved.source_keys), "left_semi")
+    # A row of a table gets its `_row_id` only when it is parsed.
+    return parse.of_changes(feed, context.resolved.source_keys, ids, "left_semi")
 
 
 def _raising_path(context: FlowContext, pending: Backfill) -> Path:
@@ -115,7 +110,7 @@ def _without_raising(context: FlowContext, feed: DataFrame, pending: Backfill) -
     if raising is None:
         return feed
     if context.resolved.landing is None:
-        feed = feed.withColumn("_row_id", parse.change_id(context.resolved.source_keys))
+        return parse.of_changes(feed, context.resolved.source_keys, raising, "left_anti")
     return feed.join(raising, "_row_id", "left_anti")
 
 

@@ -52,7 +52,8 @@ def swap_in(context: FlowContext) -> FlowContext:
     started = time.monotonic()
     spark, live = context.spark.newSession(), context.live
     rows, old = tables.read(spark, staging(context)), tables.read(spark, live)
-    replaced = rekeyed(context) or not sinks.fits(rows, old)
+    # Without keys a MERGE could not tell which row replaces which.
+    replaced = not context.flow.target.keys or rekeyed(context) or not sinks.fits(rows, old)
     try:
         _judge(context, rows, old)
     finally:
@@ -102,16 +103,16 @@ def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
 
 def is_past_replacement(context: FlowContext) -> bool:
     """Whether a commit after the checkpoint's position replaced a source table, so that its feed cannot be continued."""
-    if not context.source_paths or not all(tables.exists(path) for path in context.source_paths):
+    if not context.query_paths or not all(tables.exists(path) for path in context.query_paths):
         return False
     state = progress.read(context.checkpoint)
     reached = state.last_planned if state.last_committed is None else state.last_committed
     if reached is None:
         return False
-    positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.source_paths))
+    positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))
     return any(
         _is_replaced(context, path, position)
-        for path, position in zip(context.source_paths, positions, strict=True)
+        for path, position in zip(context.query_paths, positions, strict=True)
         if position is not None
     )
 

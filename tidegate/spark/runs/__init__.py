@@ -64,6 +64,8 @@ def judge_new_version(context: FlowContext) -> None:
     """The dry run of an increment: judge the table that it would swap in, if the flow has a new version."""
     if not rewrites.derives_again(context.layout, context.pipeline, context.flow):
         judge_nothing(context)
+    elif (context.flow.kind.stateful or not context.flow.target.keys) and not tables.exists(swap.staging(context)):
+        _judge_later(context)
     elif tables.exists(swap.staging(context)):
         swap.dry_run(context)
     else:
@@ -83,7 +85,18 @@ def judge_backfill(context: FlowContext) -> None:
 
 def judge_full_refresh(context: FlowContext) -> None:
     """The dry run of a full refresh."""
-    backfills.dry_run(context, None)
+    if context.flow.kind.stateful or not context.flow.target.keys:
+        _judge_later(context)
+    else:
+        backfills.dry_run(context, None)
+
+
+def _judge_later(context: FlowContext) -> None:
+    """Of a flow whose table only its stream can derive: say that its limits apply at the swap."""
+    context.report.dry_run = True
+    context.report.notes.append(
+        "dry run: only a run can derive the table in staging, in the order of its source; it is judged before it is swapped in"
+    )
 
 
 def replay(context: FlowContext) -> None:

@@ -1,0 +1,237 @@
+"""A stateful flow gives in increments what one stream would give, whatever crashes; what would break that is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, sums, windows
+from tidegate.errors import (
+    LateRowsDroppedError,
+    SourceRewrittenError,
+    SpecError,
+    StateCodeChangedError,
+    StateLostError,
+    StateSchemaChangedError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.jvm
+
+STEPS = (
+    "before:evaluate_batch",
+    "after:evaluate_batch",
+    "before:write_target",
+    "after:write_target",
+    "after:record_batch",
+)
+"""Before the state of a batch is stored, before and after its results are in the table, and before Spark's commit of the batch."""
+
+
+def test_windows_close_once_in_increments_that_crash_between_state_table_and_commit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2), ("c", "c1", 4, 9))
+    payments.add(("d", "c1", 8, 25))
+    payments.run_and_crash("after:write_target")
+    assert payments.plan().has_work
+    payments.run()
+    assert payments.table() == sums(payments.rows, 15) != []
+    assert not payments.plan().has_work
+    payments.add(("e", "c2", 16, 24), ("f", "c2", 32, 61))
+    payments.run_and_crash("after:evaluate_batch")
+    payments.run_and_crash("after:record_batch", batch=0)
+    context = payments.run()
+
+    assert payments.table() == sums(payments.rows, 51)
+    lines = payments.ledger()
+    assert {line["kind"] for line in lines} == {"emit"}
+    assert sum(line["written"] for line in lines) == sum(line["results"] for line in lines) == len(payments.table())
+    assert lines[-1]["state_rows"] == 1
+    assert context.report.state != "failed"
+
+
+def test_the_clock_closes_the_last_window_by_a_heartbeat(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1))
+    payments.run()
+    assert payments.table() == []
+    payments.beat(21)
+    assert payments.plan().has_work
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 11) != []
+
+
+def test_unread_heartbeats_do_not_overtake_rows_that_were_added_before_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1))
+    payments.add(("b", "c1", 2, 3))
+    payments.beat(60)
+    payments.add(("c", "c1", 4, 55))
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 50)
+
+
+def test_results_with_keys_replace_the_earlier_ones(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path, TOTALS)
+    payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2))
+    payments.run()
+    payments.add(("c", "c1", 4, 9), ("d", "c2", 0, 9))
+    payments.run_and_crash("before:write_target")
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 1000)
+    assert [(line["results"], line["written"], line["unchanged"]) for line in payments.ledger()] == [
+        (2, 2, 0),
+        (2, 1, 1),
+    ]
+
+
+def test_a_processor_of_python_decides_about_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path, DECISIONS)
+    payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2))
+    payments.run()
+    payments.add(("c", "c1", 4, 30))
+    payments.run_and_crash("after:write_target")
+    payments.run()
+    payments.add(("d", "c1", 8, 75))
+    payments.run()
+
+    assert [(row["_row_id"], row["payments"], row["amount"]) for row in payments.table()] == [
+        ("a", 1, 1),
+        ("b", 1, 2),
+        ("c", 2, 5),
+        ("d", 2, 12),
+    ]
+
+
+def test_a_row_that_spark_would_drop_fails_the_run_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 60))
+    payments.run()
+    payments.add(("late", "c1", 2, 1))
+    with pytest.raises(LateRowsDroppedError, match=r"Spark dropped 1 of the rows of 'silver\.orders'"):
+        payments.run()
+    assert payments.table() == []
+
+
+def test_a_batch_in_the_table_is_not_finished_by_other_code(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.code = tmp_path / "orders.py"
+    payments.code.write_text("first")
+    payments.add(("a", "c1", 1, 1))
+    payments.add(("b", "c1", 2, 60))
+    payments.run_and_crash("after:write_target")
+    payments.code.write_text("second")
+    with pytest.raises(StateCodeChangedError, match="checkpoint_version=2"):
+        payments.run()
+    payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 50)
+    assert [line["kind"] for line in payments.ledger()] == ["emit", "emit", "swap"]
+
+
+def test_a_new_version_derives_the_table_again_from_the_whole_feed_in_its_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1))
+    payments.run()
+    payments.add(("b", "c1", 2, 60))
+    payments.add(("c", "c1", 4, 55))
+    payments.run()
+    before = payments.table()
+
+    def doubled(rows: DataFrame) -> DataFrame:
+        made = windows(rows)
+        return made.withColumn("amount", made["amount"] * 2)
+
+    payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
+    payments.add(("d", "c1", 8, 75))
+    report = payments.run(transform=doubled).report
+
+    assert before == sums(payments.rows[:3], 50)
+    assert payments.table() == [{**row, "amount": row["amount"] * 2} for row in sums(payments.rows, 65)]
+    assert report.batches[-1].kind == "swap"
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        (lambda rows: rows.select("_row_id", "card"), "has: none"),
+        (lambda rows: rows.dropDuplicates(["card"]), "remembers every row for ever"),
+        (lambda rows: rows.groupBy("card").count(), "would keep every group for ever"),
+        (lambda rows: rows.limit(3), "neither sorted nor limited"),
+        (lambda rows: windows(rows.withWatermark("at", "1 hour")), "applies already"),
+        (lambda rows: rows.alias("a").join(rows.alias("b"), "card"), "joins its stream with itself"),
+        (lambda rows: rows.sparkSession.range(3), "does not return a stream"),
+    ],
+)
+def test_a_plan_that_would_grow_for_ever_or_cannot_run_is_refused_before_its_first_batch(
+    spark: SparkSession, tmp_path: Path, transform: Any, message: str
+) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1))
+    with pytest.raises(SpecError, match=message):
+        payments.run(transform=transform)
+
+
+def test_lost_or_changed_state_is_named_and_a_new_version_makes_it_again(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1))
+    payments.run()
+    payments.add(("b", "c1", 2, 31))
+
+    def counted(rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        window = F.window("at", "10 minutes")
+        totals = rows.groupBy(window, "card").agg(F.sum("amount").alias("amount"), F.count("*").alias("payments"))
+        return totals.select("window.start", "card", "amount", "payments")
+
+    with pytest.raises(StateSchemaChangedError, match="raise checkpoint_version"):
+        payments.run(transform=counted)
+    for file in (payments.context().checkpoint / "state").rglob("*.changelog"):
+        file.unlink()
+    with pytest.raises(StateLostError, match="Restore the checkpoint"):
+        payments.run()
+    payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 21)
+
+
+def test_a_deleted_row_of_the_source_cannot_be_taken_back_from_state(spark: SparkSession, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1), ("b", "c1", 2, 2))
+    payments.run()
+    DeltaTable(str(payments.path)).delete("_row_id = 'a'")
+    with pytest.raises(SourceRewrittenError, match="checkpoint_version=2"):
+        payments.run()
+
+
+def test_duplicates_within_the_delay_are_dropped_once(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path, FIRSTS)
+    payments.add(("a", "c1", 1, 1))
+    payments.run()
+    payments.add(("b", "c1", 2, 2), ("c", "c2", 4, 60))
+    payments.run()
+    payments.add(("d", "c1", 8, 61))
+    payments.run()
+
+    assert sorted(row["_row_id"] for row in payments.table()) == ["a", "c", "d"]

@@ -1,0 +1,107 @@
+"""Results of a stateful operator: judged as a whole, then appended, or merged by key.
+
+The gate passes or refuses a batch. A result that was held back could not come back in its order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.errors import SpecError
+from tidegate.formatting import count
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import groups
+from tidegate.spark.batch.split import Split
+from tidegate.spark.lake import sinks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.driver.execution import StateMetrics
+
+_ALLOWED = ("_row_id",)
+
+
+def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: StateMetrics) -> Split | None:
+    """Steps 1 and 2 of a batch of results; None without any.
+
+    Args:
+        batch: The results, persisted.
+        state: The state after the batch.
+
+    Raises:
+        SpecError: The transform does not return the keys, returns a key twice, or a reserved name.
+        GateRefusedError: A critical expectation is below its ``mostly``.
+        BatchHeldError: A statistic breaks its rule.
+    """
+    keys = context.flow.target.keys
+    _check_columns(context, batch)
+    number = batch.count()
+    if not number:
+        return None
+    if keys:
+        _check_keys(context, batch, number)
+    groups.judge(context, batch, batch_id)
+    rows = batch if keys else _appended(context, batch, batch_id)
+    record = BatchRecord(
+        flow=context.flow.name,
+        batch_id=batch_id,
+        app_id=context.app_id,
+        kind="emit",
+        results=number,
+        written=number,
+        state_rows=state.rows,
+        state_bytes=state.bytes,
+    )
+    return Split(
+        prepared=record,
+        refused=None,
+        write=lambda txn: (
+            sinks.replace_groups(_upserts(rows), context.target, keys, txn)
+            if keys
+            else sinks.append(rows, context.target, txn)
+        ),
+        expected_rows=number,
+        settled="results" if keys else "",
+    )
+
+
+def _check_columns(context: FlowContext, batch: DataFrame) -> None:
+    where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
+    if missing := [key for key in context.flow.target.keys if key not in batch.columns]:
+        raise SpecError(f"{where} does not return the key {', '.join(missing)}; return it, or declare other keys")
+    if reserved := [name for name in batch.columns if name.startswith("_") and name not in _ALLOWED]:
+        raise SpecError(f"{where} returns {', '.join(reserved)}; names that begin with '_' are reserved")
+
+
+def _check_keys(context: FlowContext, batch: DataFrame, number: int) -> None:
+    distinct = batch.select(*context.flow.target.keys).distinct().count()
+    if number != distinct:
+        raise SpecError(
+            f"flow {context.flow.name!r}: transform {context.flow.transform!r} returns {count(number, 'result')} for "
+            f"{count(distinct, 'key')} in one batch; it must return one per key, the newest. For several results of a key declare a "
+            "table without keys"
+        )
+
+
+def _appended(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+    """The rows with the columns that tables without keys have; ``_row_id`` identifies a result to flows that read the table."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    names = [name for name in batch.columns if not name.startswith("_")]
+    if "_row_id" not in batch.columns:
+        content = F.sha2(F.to_json(F.struct(*names)), 256)
+        copy = F.row_number().over(Window.partitionBy("_content").orderBy("_content"))
+        batch = batch.withColumn("_content", content).withColumn("_row_id", F.concat_ws("-", "_content", copy))
+    planned = F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id)))
+    return batch.select(
+        *names, "_row_id", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id")
+    )
+
+
+def _upserts(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("_op", F.lit("upsert"))

@@ -1,0 +1,74 @@
+"""The stream of a stateful flow: the rows that its source table got, in the order of its commits, with the watermark.
+
+A row is late only by rows of earlier commits (docs/architecture.md, "State"). So all that is unread is one batch, at first all rows
+of the table. Heartbeats join the rows below the watermark, which they move, and are filtered out above it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors import SpecError
+from tidegate.spark.intake import sources
+from tidegate.spark.lake import tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tidegate.spark.context import FlowContext
+
+NOT_ADDED = "a row of the source of a flow with state was changed or deleted"
+"""The text of the error that the query raises for such a change (`tidegate.spark.driver.failures`)."""
+_BEAT = "_heartbeat"
+_UNBOUNDED: Mapping[str, Any] = {"max_files_per_trigger": 2**31 - 1, "max_bytes_per_trigger": "1000000g"}
+"""Delta would cut a commit between two of its files, and the rows of its second half could be older than the watermark of the first.
+So could rows that were added before a heartbeat, which would be read in an earlier batch."""
+
+
+def rows_in_order(context: FlowContext) -> DataFrame:
+    """The rows of the source, as a transform gets them, with the watermark on their event time.
+
+    Raises:
+        SpecError: The event time of the source is no TIMESTAMP.
+    """
+    from pyspark.sql import functions as F
+
+    writer, feed = context.resolved.writer, context.flow.feeds[0]
+    assert writer is not None and writer.watermark is not None and writer.target.event_time is not None
+    event_time = writer.target.event_time
+    changes = sources.changes_of(context, dataclasses.replace(feed, **_UNBOUNDED))
+    kind = dict(changes.dtypes).get(event_time)
+    if kind != "timestamp":
+        raise SpecError(
+            f"flow {context.flow.name!r}: event_time={event_time!r} of table {feed.table!r} is {kind or 'not among its columns'}; a "
+            f"watermark needs a TIMESTAMP: cast it in the transform of flow {writer.name!r}"
+        )
+    added = F.when(F.col("_change_type") == "insert", F.lit(True)).otherwise(F.raise_error(F.lit(NOT_ADDED)))
+    visible = [name for name in changes.columns if not name.startswith("_") or name in ("_row_id", "_rescued")]
+    rows = changes.where(added).select(*visible, F.lit(False).alias(_BEAT))
+    beats = _heartbeats(context).select(F.col("event_time").alias(event_time), F.lit(True).alias(_BEAT))
+    # Heartbeats first: Spark asks the sources for their newest versions in this order. So the rows that were added before a
+    # heartbeat are read with it, or earlier.
+    both = beats.unionByName(rows, allowMissingColumns=True)
+    # Spark drops what is not after the watermark, the flow below what is before it: one millisecond lies between.
+    delay = f"{writer.watermark.delay_seconds * 1000 + 1} milliseconds"
+    return both.withWatermark(event_time, delay).where(_is_row(event_time)).select(*visible)
+
+
+def _is_row(event_time: str) -> Column:
+    """Whether it is no heartbeat. Without the event time in it, Spark would filter before the watermark sees the heartbeat."""
+    from pyspark.sql import functions as F
+
+    return ~(F.col(_BEAT) & F.col(event_time).isNotNull())
+
+
+def _heartbeats(context: FlowContext) -> DataFrame:
+    """The heartbeats as a stream: all that there are, then the new ones. The table is made if the flow has run before its source's."""
+    path = context.heartbeats
+    assert path is not None
+    if not tables.exists(path):
+        empty = context.spark.createDataFrame([], "event_time TIMESTAMP, at TIMESTAMP, _app_id STRING")
+        empty.write.format("delta").mode("append").save(str(path))
+    return context.spark.readStream.format("delta").load(str(path)).select("event_time")

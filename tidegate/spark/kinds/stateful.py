@@ -1,0 +1,116 @@
+"""Stateful flows: an operator of Spark that remembers rows between batches, in increments that give what an endless stream would.
+
+The state of batch N is valid when Spark has written ``commits/N``, and it is made only if the whole plan of the batch ran. So
+every attempt evaluates and counts all results before anything else, also of a batch without results and of one that the
+target has (docs/adr/0037).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidegate.errors import LateRowsDroppedError, SourceRewrittenError, SpecError, StateCodeChangedError
+from tidegate.spark.batch import results, transform_errors
+from tidegate.spark.driver.execution import state_metrics
+from tidegate.spark.driver.failures import value_error
+from tidegate.spark.intake import ordered, state_plan
+from tidegate.spark.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from tidegate.report import BatchRecord
+    from tidegate.spark.batch.split import Decision, Split
+    from tidegate.spark.context import FlowContext
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def _read_stream(context: FlowContext) -> DataFrame:
+    """The results of the transform's operator for the rows of the source."""
+    assert context.transform is not None
+    rows = ordered.rows_in_order(context)
+    with _refusals_of_spark(context):
+        output = context.transform(rows)
+        state_plan.check(context, output)
+    return output
+
+
+def _start(context: FlowContext, writer: DataStreamWriter) -> StreamingQuery:
+    """Start the query with the declared partitions, which Spark then fixes in the checkpoint."""
+    state, spark = context.flow.state, context.spark
+    assert state is not None
+    before = spark.conf.get(_PARTITIONS)
+    spark.conf.set(_PARTITIONS, str(state.partitions))
+    try:
+        with _refusals_of_spark(context):
+            return writer.outputMode("update" if context.flow.target.keys else "append").start()
+    finally:
+        spark.conf.set(_PARTITIONS, str(before))
+
+
+@contextmanager
+def _refusals_of_spark(context: FlowContext) -> Iterator[None]:
+    """Name the flow and the condition where Spark refuses a plan; its own text may quote literals."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:
+        mode = "update" if context.flow.target.keys else "append"
+        raise SpecError(
+            f"flow {context.flow.name!r}: Spark refuses transform {context.flow.transform!r} in output mode {mode} "
+            f"({error.getCondition() or 'unsupported operation'}): {state_plan.MODES[mode]}"
+        ) from error
+
+
+def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+    """Run the whole plan of the batch, once, and check that Spark dropped no row of it.
+
+    Raises:
+        TransformRefusedError: The operator raises on a value.
+        SourceRewrittenError: Rows of the source were changed or deleted.
+        LateRowsDroppedError: Rows are older than the watermark although the flow below splits late rows off.
+    """
+    rows = batch.persist()
+    context.persisted.append(rows)
+    try:
+        rows.count()
+    except Exception as error:
+        if ordered.NOT_ADDED in str(error):
+            raise SourceRewrittenError(context.flow.name, context.flow.source_tables[0], context.ref.version) from None
+        if (raised := value_error(error)) is None:
+            raise
+        problem = "on some row; without its result, all later ones of its key would be wrong"
+        # From None: the cause may quote values of the data.
+        raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
+    metrics = state_metrics(context.spark, context.app_id)
+    if metrics.dropped:
+        raise LateRowsDroppedError(context.flow.name, batch_id, metrics.dropped, context.flow.source_tables[0])
+    return rows
+
+
+def _check_written(context: FlowContext, record: BatchRecord) -> None:
+    """The state that this attempt made must be that of the results which the target has."""
+    if record.code_fingerprint != context.with_fingerprints(record).code_fingerprint:
+        raise StateCodeChangedError(
+            context.flow.name, record.batch_id, context.ref.version, str(context.flow.transform)
+        )
+
+
+def _split(context: FlowContext, batch: DataFrame, batch_id: int, _decision: Decision) -> Split | None:
+    return results.split_results(context, batch, batch_id, state_metrics(context.spark, context.app_id))
+
+
+KIND = Kind(
+    read_stream=_read_stream,
+    start=_start,
+    evaluate=_evaluate,
+    check_written=_check_written,
+    split=_split,
+    one_write=True,
+)
