@@ -295,6 +295,21 @@ def test_a_row_marked_as_deleted_in_its_table_is_a_delete(spark: SparkSession) -
     assert "x" not in {row["_row_id"] for row in rows}, "the id is that of the change, not of the row"
 
 
+def test_a_row_of_a_table_without_keys_is_identified_by_the_id_that_it_has_there_also_when_it_is_read_again(
+    spark: SparkSession,
+) -> None:
+    feed = spark.createDataFrame(
+        [("r1", 5, "insert", 3, EARLIER), ("r2", 6, "insert", 3, EARLIER)],
+        "_row_id string, amount int, _change_type string, _commit_version bigint, _commit_timestamp timestamp",
+    )
+    ids = spark.createDataFrame([("r2|3|insert",)], "_row_id string")
+    again = parse.of_changes(feed, ("_row_id",), ids, "left_semi")
+
+    assert {row["_row_id"] for row in parse.keyed_feed(feed, ("_row_id",)).collect()} == {"r1|3|insert", "r2|3|insert"}
+    (row,) = parse.keyed_feed(again.withColumn("_row_id", again["_change_id"]), ("_row_id",)).collect()
+    assert (row["_row_id"], row["amount"]) == ("r2|3|insert", 6)
+
+
 DEBEZIUM = KafkaSource(
     topic="clicks", schema="id INT NOT NULL, op STRING, lsn BIGINT", changes=debezium(lsn="source.lsn")
 )

@@ -69,10 +69,10 @@ def decide(payments: DataFrame) -> DataFrame:
 
             recent = list(zip(*self.recent.get(), strict=True)) if self.recent.exists() else []
             made = []
-            for row in pd.concat(rows).sort_values(["at", "_row_id"]).to_dict("records"):
+            for row in pd.concat(rows).sort_values(["at", "payment"]).to_dict("records"):
                 at = row["at"].timestamp()
                 recent = [(then, amount) for then, amount in recent if then > at - 3600] + [(at, row["amount"])]
-                made.append((row["_row_id"], key[0], len(recent), sum(amount for _, amount in recent)))
+                made.append((row["payment"], key[0], len(recent), sum(amount for _, amount in recent)))
             self.recent.update(([at for at, _ in recent], [amount for _, amount in recent]))
             self.handle.registerTimer(int(max(at for at, _ in recent) + 3600) * 1000)
             yield pd.DataFrame(made, columns=["_row_id", "card", "payments", "amount"])
@@ -86,7 +86,8 @@ def decide(payments: DataFrame) -> DataFrame:
         def close(self) -> None:
             pass
 
-    return payments.groupBy("card").transformWithStateInPandas(
+    named = payments.withColumnRenamed("_row_id", "payment")
+    return named.groupBy("card").transformWithStateInPandas(
         Processor(), "_row_id string, card string, payments bigint, amount bigint", "Append", "EventTime"
     )
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.spark.kinds.large_state import BOUND_MB, CARDS
 from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, sums, windows
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import (
     LateRowsDroppedError,
     SourceRewrittenError,
@@ -235,3 +240,14 @@ def test_duplicates_within_the_delay_are_dropped_once(spark: SparkSession, tmp_p
     payments.run()
 
     assert sorted(row["_row_id"] for row in payments.table()) == ["a", "c", "d"]
+
+
+@pytest.mark.nightly
+def test_state_larger_than_its_memory_gives_the_same_windows(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.spark.kinds.large_state", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    counted = json.loads(ended.stdout.splitlines()[-1])
+
+    assert (counted["windows"], counted["amount"]) == (CARDS, CARDS * (CARDS - 1) // 2)
+    assert counted["stored"] > 2 * BOUND_MB * 1024 * 1024
