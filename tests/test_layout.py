@@ -38,6 +38,8 @@ def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layou
     tables = {
         "silver.flights": layout.table("silver.flights"),
         "quarantine.flights.silver": layout.quarantine("flights", "silver"),
+        "late.flights.silver": layout.late("flights", "silver"),
+        "heartbeats.flights.silver": layout.heartbeats("flights", "silver"),
         "ops.flights.ledger": layout.ops("flights", "ledger"),
     }
     for path in (*tables.values(), layout.staging("flights", "silver", 2, 0)):

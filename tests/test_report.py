@@ -37,9 +37,10 @@ ROWS = BatchRecord(
     batch_id=0,
     app_id="flights/silver/v1/0",
     kind="upsert",
-    read=10,
+    read=11,
     written=3,
     quarantined=2,
+    late=1,
     filtered={"not_a_flight": 1, "test": 1},
     deduplicated=1,
     superseded=1,
@@ -68,7 +69,7 @@ def test_a_line_balances_if_everything_has_one_disposition(record: BatchRecord) 
     assert record.imbalance() == 0
 
 
-ROW_COUNTS = ("read", "written", "quarantined", "deduplicated", "superseded", "already_read")
+ROW_COUNTS = ("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read")
 FILE_COUNTS = ("read", "files_listed", "files_opened", "files_quarantined", "files_already_read")
 
 
@@ -144,7 +145,7 @@ def test_a_reader_never_sees_an_incomplete_report(tmp_path: Path) -> None:
 
 def test_totals_are_over_all_batches() -> None:
     flow = whole_report().flow("silver")
-    assert (flow.total("read"), flow.total("quarantined"), flow.total("filtered")) == (20, 4, 4)
+    assert (flow.total("read"), flow.total("quarantined"), flow.total("filtered")) == (22, 4, 4)
     assert flow.rules() == {"between(dep_delay)": 4}
 
 

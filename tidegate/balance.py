@@ -56,7 +56,7 @@ ROWS = Balance(
     "row",
     "read",
     "read",
-    ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read"),
+    ("written", "quarantined", "late", "filtered", "deduplicated", "superseded", "already_read"),
     ("written",),
 )
 GROUPS = Balance("group", "recomputed", "groups", ("upserted", "deleted", "unchanged"), ("upserted", "deleted"))

@@ -67,9 +67,11 @@ class Layout:
     def delta_tables(self) -> dict[str, Path]:
         """The Delta tables that exist, by the names under which they are queried.
 
-        ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, ``ops.<pipeline>.<table>``. Those in staging are left out.
+        ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, likewise ``late`` and ``heartbeats``, and ``ops.<pipeline>.<table>``.
+        Those in staging are left out.
         """
-        roots = {"": self.lake / "tables", "quarantine.": self.lake / "quarantine", "ops.": self.lake / "_ops"}
+        names = {"quarantine": "quarantine", "late": "late", "heartbeats": "heartbeats", "ops": "_ops"}
+        roots = {"": self.lake / "tables", **{f"{name}.": self.lake / folder for name, folder in names.items()}}
         return {
             f"{prefix}{log.parent.parent.name}.{log.parent.name}": log.parent
             for prefix, root in roots.items()
@@ -85,7 +87,7 @@ class Layout:
         return self.lake / "late" / pipeline / flow
 
     def heartbeats(self, pipeline: str, flow: str) -> Path:
-        """The heartbeats of a flow whose watermark the clock may move (Delta): ``event_time TIMESTAMP, at TIMESTAMP``."""
+        """The heartbeats of a flow with a watermark (Delta): ``event_time TIMESTAMP, at TIMESTAMP, _app_id STRING``."""
         return self.lake / "heartbeats" / pipeline / flow
 
     def staging(self, pipeline: str, flow: str, version: int, refresh: int) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -139,6 +140,8 @@ class BatchRecord:
     read: int = 0
     written: int = 0
     quarantined: int = 0
+    late: int = 0
+    """Rows whose event time is before the flow's watermark."""
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Rows by the name of the transform's rule that filtered them."""
     deduplicated: int = 0
@@ -170,6 +173,8 @@ class BatchRecord:
     """Of the flow's suite when the batch was split; None without a gate, and for a line that is not about rows of a batch."""
     code_fingerprint: str | None = None
     """Of the module of the flow's transform, likewise."""
+    watermark: datetime | None = None
+    """The watermark of the flow after this batch (`tidegate.lateness`); None without one."""
     undoes: str | None = None
     """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
     seconds: float = 0.0

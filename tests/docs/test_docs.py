@@ -263,9 +263,9 @@ def test_the_columns_of_bronze_and_quarantine_are_those_of_the_code() -> None:
 
 
 def test_the_dispositions_are_those_of_the_code() -> None:
-    from tidegate.spark.batch.rows import DISPOSITIONS
+    from tidegate.spark.batch.dispositions import NAMES
 
-    assert set(columns_of("The disposition of a row")) >= {*DISPOSITIONS, "already_read"}
+    assert set(columns_of("The disposition of a row")) >= {*NAMES, "already_read"}
 
 
 def test_the_versions_are_those_of_the_lock() -> None:

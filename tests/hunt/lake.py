@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from tests.hunt.rules import Row
 
 BALANCES = {
-    "rows": ("read", ("written", "quarantined", "filtered", "deduplicated", "superseded", "already_read")),
+    "rows": ("read", ("written", "quarantined", "late", "filtered", "deduplicated", "superseded", "already_read")),
     "files": ("files_listed", ("files_opened", "files_quarantined", "files_already_read")),
     "groups": ("groups", ("upserted", "deleted", "unchanged")),
     "entries": ("read", ("closed",)),

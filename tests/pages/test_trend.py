@@ -79,7 +79,7 @@ def test_the_picture_has_a_label_and_a_table_of_its_numbers() -> None:
     assert trend.columns == (
         "written",
         "quarantined",
-        "filtered, deduplicated, superseded",
+        "late, filtered, deduplicated, superseded",
         "of rows read quarantined (%)",
     )
     line, texts = trend.lines[0]

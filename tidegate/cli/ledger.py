@@ -12,7 +12,7 @@ from tidegate.cli import console, project
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
 from tidegate.ops.ledger import COUNTS
-from tidegate.ops.query import query
+from tidegate.ops.query import columns, query
 from tidegate.report import BatchRecord
 
 _HEADERS = (
@@ -70,9 +70,11 @@ def ledger(
 
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
-    wanted = (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
-    lines = query(layout.ops(pipeline, "ledger"), wanted, _NEWEST, [last])
-    return [{**line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines]
+    path, wanted = layout.ops(pipeline, "ledger"), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
+    # The lines of an older Tidegate lack newer columns until the next line is added.
+    existing = set(columns(path))
+    lines = query(path, [name for name in wanted if name in existing], _NEWEST, [last])
+    return [{**dict.fromkeys(wanted), **line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines]
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:
@@ -97,5 +99,5 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-_DISPOSITIONS = ("written", "quarantined", "deduplicated", "superseded", "already_read", "closed")
+_DISPOSITIONS = ("written", "quarantined", "late", "deduplicated", "superseded", "already_read", "closed")
 _FILES = {"files_opened": "opened", "files_quarantined": "quarantined", "files_already_read": "already read"}

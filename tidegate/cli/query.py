@@ -46,8 +46,8 @@ def query(
 ) -> None:
     """Query the tables of the lake with SQL. Reads only; starts no JVM.
 
-    Tables are named silver.flights, quarantine.flights.silver (of pipeline and flow) and ops.flights.ledger. The output has values
-    of the data, which may be personal.
+    Tables are named silver.flights, quarantine.flights.silver and late.flights.silver (of pipeline and flow), and
+    ops.flights.ledger. The output has values of the data, which may be personal.
     """
     if as_json and as_csv:
         raise RequestError("--json and --csv exclude each other.")

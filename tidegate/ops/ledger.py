@@ -18,14 +18,16 @@ from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict, now
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     import pyarrow
 
+    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
 
 COUNTS = (
-    *("read", "written", "quarantined", "deduplicated", "superseded", "already_read"),
+    *("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read"),
     *("groups", "upserted", "deleted", "unchanged", "results"),
     *("files_listed", "files_opened", "files_quarantined", "files_already_read", "closed"),
 )
@@ -50,7 +52,8 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
     if recorded is not None and recorded >= batch.batch_id:
         return
     commit = CommitProperties(app_transactions=[Transaction(app_id=app_id, version=batch.batch_id)])
-    _append(path, schema(), {**json_codec.to_plain(batch), **NO_RUN, **run_columns}, commit)
+    line = {**json_codec.to_plain(batch), "watermark": batch.watermark}
+    _append(path, schema(), {**line, **NO_RUN, **run_columns}, commit)
 
 
 def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
@@ -91,6 +94,27 @@ def rows_read(layout: Layout, pipeline: str, app_id: str) -> int:
     return sum(int(line["read"]) for line in store.select(layout.ops(pipeline, "ledger"), sql))
 
 
+def watermark(layout: Layout, ref: CheckpointRef, before: int | None = None) -> datetime | None:
+    """The highest watermark that batches of a checkpoint recorded, and replays into its table.
+
+    Args:
+        before: Only batches before this number.
+    """
+    path = layout.ops(ref.dag_id, "ledger")
+    table = store.open_table(path)
+    if table is None or "watermark" not in (column.name for column in table.schema().fields):
+        return None
+    earlier = "" if before is None else f" AND batch_id < {before}"
+    of_replays = f"checkpoint_version = {ref.version} AND refresh = {ref.refresh}"
+    [line] = store.select(
+        path,
+        f"SELECT max(watermark) AS watermark FROM delta_table WHERE app_id = '{ref.app_id}'{earlier} "
+        f"OR app_id = '{ref.replays_app_id}' AND {of_replays}",
+    )
+    recorded: datetime | None = line["watermark"]
+    return recorded
+
+
 def schema() -> pyarrow.Schema:
     """The columns of the ledger."""
     import pyarrow as pa
@@ -110,6 +134,7 @@ def schema() -> pyarrow.Schema:
             ("source_versions", pa.map_(pa.string(), pa.int64())),
             ("suite_fingerprint", pa.string()),
             ("code_fingerprint", pa.string()),
+            ("watermark", pa.timestamp("us", tz="UTC")),
             ("undoes", pa.string()),
             ("seconds", pa.float64()),
             *_run_columns(),

@@ -60,6 +60,7 @@ def percent(count: int, of: int) -> str:
 _PARTS = {
     "written": ("written", "in the target"),
     "quarantined": ("quarantined", "broke a rule; see the quarantine table"),
+    "late": ("other", "the event time is before the watermark; see the late table"),
     "filtered": ("other", "excluded by a rule of the transform"),
     "deduplicated": ("other", "another row of the batch has the same key and a higher order"),
     "superseded": ("other", "the table has a newer row with the key"),
@@ -73,6 +74,8 @@ _PARTS = {
     "closed": ("written", "closed by the decision"),
 }
 """Class of the bar and explanation, for each part of a balance."""
+_RARE = ("late", "filtered", "deduplicated", "superseded", "already_read", "files_already_read")
+"""Parts that are shown only in batches that have them."""
 
 
 def part_class(part: str) -> str:
@@ -107,8 +110,7 @@ def _lines(record: BatchRecord, balance: Balance) -> Iterator[Share]:
     of = balance.amount(record)
     for part in balance.parts:
         number, (kind, note) = count(record, part), _PARTS[part]
-        # What happens in few batches is shown in those only.
-        if number or part not in ("filtered", "deduplicated", "superseded", "already_read", "files_already_read"):
+        if number or part not in _RARE:
             yield Share(label=label(part), count=number, of=of, kind=kind, note=note)
         if part == "filtered":
             for rule, rows in _highest_first(record.filtered):

@@ -142,7 +142,7 @@ def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
     rows = (
         Layer("written", "written", lambda record: record.written),
         Layer("quarantined", "quarantined", lambda record: record.quarantined),
-        Layer("filtered, deduplicated, superseded", "other", _not_written),
+        Layer("late, filtered, deduplicated, superseded", "other", _not_written),
     )
     if any(record.files_listed for record in records):
         files = Layer("files quarantined", "quarantined", lambda record: record.files_quarantined)
@@ -152,7 +152,7 @@ def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
 
 
 def _not_written(record: BatchRecord) -> float:
-    return sum(record.filtered.values()) + record.deduplicated + record.superseded + record.already_read
+    return record.late + sum(record.filtered.values()) + record.deduplicated + record.superseded + record.already_read
 
 
 def _quarantined_share(record: BatchRecord) -> float:

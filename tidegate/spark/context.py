@@ -156,6 +156,11 @@ class FlowContext:
         """The flow's quarantine table."""
         return self.layout.quarantine(self.pipeline.name, self.flow.name)
 
+    @property
+    def late(self) -> Path:
+        """The table of the flow's late rows."""
+        return self.layout.late(self.pipeline.name, self.flow.name)
+
     def with_fingerprints(self, record: BatchRecord) -> BatchRecord:
         """The record with the fingerprints of today's suite and transform."""
         suite = None if self.gate is None else self.gate.suite.fingerprint

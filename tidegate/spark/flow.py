@@ -21,7 +21,7 @@ from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.batch.split import check_not_ahead
+from tidegate.spark.batch.split import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
@@ -64,6 +64,7 @@ def run_flow(
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)
             replay.finish_interrupted(context)
+        context.kind.drained(context)
         if after is not None:
             after(context)
         rewrite.clear(context.layout, context.ref)
@@ -91,9 +92,7 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     elif context.app_id in transactions and swap.staging(context).exists():
         context = swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned
-    quarantined = tables.transactions(context.spark, context.quarantine).get(context.app_id, -1)
-    written = tables.transactions(context.spark, context.target).get(context.app_id, -1)
-    check_not_ahead(context, {"quarantine": quarantined, "target": written}, last)
+    check_not_ahead(context, last_batches(context), last)
     return context
 
 
@@ -147,9 +146,9 @@ def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
 
 
 def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
-    """Whether quarantine or target have a batch that the checkpoint planned and did not commit."""
+    """Whether quarantine, late table or target have a batch that the checkpoint planned and did not commit."""
     pending = progress.read(ref.path(context.layout)).pending_batch
-    paths = (context.live, context.quarantine)
+    paths = (context.live, context.late, context.quarantine)
     return pending is not None and any(
         tables.transactions(context.spark, path).get(ref.app_id) == pending for path in paths
     )

@@ -22,7 +22,7 @@ from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.states import Facts, RefusedBy, status_of
-from tidegate.status import backlog, intervals, topic_backlog
+from tidegate.status import backlog, idle, intervals, topic_backlog
 from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
@@ -204,6 +204,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     backfill = _unfinished_backfill(layout, pipeline, flow, ref)
     claimed = _interrupted(layout, pipeline, flow, layout.claim(pipeline.name, flow.name))
     undoing = _interrupted(layout, pipeline, flow, layout.undo(pipeline.name, flow.name))
+    beat = idle.due(layout, resolved, ref, pendulum.now("UTC"))
     unfinished = state.pending_batch is not None or swap_pending or backfill is not None or claimed or undoing
     left = _unfinished(
         state.pending_batch,
@@ -224,7 +225,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         judged.summary() if judged is not None and refused is None else "",
     )
     off = overrides.switched_off(layout, pipeline.name, flow.name)
-    has_work = off is None and refused is None and (pending.has_data or unfinished)
+    has_work = off is None and refused is None and (pending.has_data or unfinished or beat is not None)
     return Lag(
         flow=flow.name,
         kind=flow.source.identity()["kind"],
@@ -240,7 +241,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         written=written,
         refresh_pending=swap_pending,
         switched_off=off is not None,
-        reason=off.summary() if off is not None else _sentences(refused or _work(pending, left), remarks),
+        reason=off.summary()
+        if off is not None
+        else _sentences(refused or _work(pending, left), _heartbeat(flow, beat is not None), remarks),
         reads=pending.summary,
         unfinished="" if refused is not None else left,
         remarks=remarks,
@@ -459,6 +462,12 @@ def _unfinished(
     if undoing:
         parts.append("an undo was interrupted and will be finished first if it has written anything")
     return _sentences(*parts)
+
+
+def _heartbeat(flow: Flow, is_due: bool) -> str:
+    if not is_due or flow.watermark is None:
+        return ""
+    return f"a heartbeat is due, because no rows came for {flow.watermark.idle}"
 
 
 def _rewritten(number: int) -> str:

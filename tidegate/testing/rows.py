@@ -18,7 +18,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spark.batch import groups, rows, time_windows
+from tidegate.spark.batch import dispositions, groups, rows, time_windows
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.context import FlowContext, Run, Stores, import_function
@@ -105,12 +105,12 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
 
 
 def _judged(row: Mapping[str, Any]) -> Judged:
-    disposition = rows.DISPOSITIONS[row["_disposition"]]
+    disposition = dispositions.NAMES[row["_disposition"]]
     rules = {"quarantined": row["_errors"], "filtered": [row["_filtered"]]}.get(disposition, [])
     return Judged(disposition, tuple(rules), {name: row[name] for name in row if name not in _OF_JUDGEMENT})
 
 
-_OF_JUDGEMENT = ("_disposition", "_errors", "_order")
+_OF_JUDGEMENT = ("_disposition", "_errors", "_order", "_late", "_watermark")
 
 
 @contextmanager

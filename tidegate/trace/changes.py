@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LINE = (
     *("kind", "run_key", "mode", "requested_by", "suite_fingerprint", "code_fingerprint", "recorded_at"),
-    *("read", "deduplicated", "superseded", "filtered"),
+    *("read", "late", "deduplicated", "superseded", "filtered"),
 )
 _VERDICT = ("app_id", "batch_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "recorded_at")
 _FEED = ("_change_type", "_commit_version", "_commit_timestamp")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import formatting
+from tidegate import formatting, identity
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import query, store
 from tidegate.trace import conditions, relation
@@ -159,6 +160,8 @@ class Lineage:
         texts = [conditions.literal(value) for value in values.values() if value is not None]
         mentioned = " AND ".join(f"strpos(record, {text}) > 0" for text in texts) or "false"
         entries = tuple(self._select_entries(flow, mentioned))
+        if late := self._late(flow, values):
+            return late[0]
         if not changes and not entries:
             wanted = ", ".join(f"{column}={value}" for column, value in values.items())
             raise RequestError(
@@ -215,6 +218,8 @@ class Lineage:
             entries = tuple(self._select_entries(flow, f"level = 'row' AND {of_key}"))
         if entries:
             return Step(state="quarantined", entries=entries, **shared)
+        if late := self._late(flow, {"_row_id": str(source.get("_row_id"))}):
+            return late[0]
         reading = Reading.of(self.layout, flow, below)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)
@@ -337,6 +342,32 @@ class Lineage:
         if ids:
             listed = ", ".join(map(conditions.literal, ids))
             yield from self._select_entries(flow, f"level = 'row' AND _row_id IN ({listed})")
+
+    def _late(self, flow: ResolvedFlow, values: Mapping[str, str | None]) -> list[Step]:
+        """The late rows of a flow that have these values, the first of them; none for a flow without a watermark."""
+        table = store.open_table(self.layout.late(flow.pipeline.name, flow.flow.name))
+        if table is None:
+            return []
+        name, event_time = flow.flow.target.name, str(flow.flow.target.event_time)
+        rows, _ = self._rows(flow, table, conditions.where(table, name, values))
+        return [
+            Step(
+                table=name,
+                flow=_name(flow),
+                key={"_row_id": row["_row_id"]},
+                state="late",
+                row=row,
+                notes=(
+                    f"its {event_time} was {formatting.span(timedelta(seconds=row['_late_seconds']))} before the watermark when "
+                    f"{self._label(flow, row)} read it: it is in late.{flow.pipeline.name}.{flow.flow.name}",
+                ),
+            )
+            for row in rows
+        ]
+
+    def _label(self, flow: ResolvedFlow, row: Mapping[str, Any]) -> str:
+        batch = self._ledger(flow).batch(row["_app_id"], row["_batch_id"])
+        return batch.label if batch is not None else identity.label(row["_app_id"], row["_batch_id"])
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
         path = self.layout.quarantine(flow.pipeline.name, flow.flow.name)

@@ -22,7 +22,7 @@ class Step:
     """The columns that identify the row: keys, or the coordinates of a record."""
     state: str
     """``present``, ``deleted`` (a tombstone), ``unchanged`` (a record of a history that makes no version), ``replaced`` (by a later
-    record of the key, or of its scope), ``removed``, ``quarantined``, ``not there``."""
+    record of the key, or of its scope), ``removed``, ``quarantined``, ``late`` (in the late table), ``not there``."""
     row: Mapping[str, Any] | None = None
     changes: tuple[Change, ...] = ()
     """Oldest first, without pre-images."""

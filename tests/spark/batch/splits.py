@@ -38,7 +38,7 @@ def write(context: FlowContext, result: Split) -> BatchRecord:
 
 def counts(record: BatchRecord) -> dict[str, int]:
     """All counts of rows that are not 0."""
-    names = ("read", "written", "quarantined", "deduplicated", "superseded", "already_read")
+    names = ("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read")
     numbers = {name: getattr(record, name) for name in names} | {"filtered": sum(record.filtered.values())}
     return {name: number for name, number in numbers.items() if number}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.spark import flow_context
 from tests.spark.batch.splits import NEW, ORDERS, Open, counts, refused, split, stored, write
 from tests.spark.flow_context import LATEST, changes, table
-from tidegate.spark.batch import rows as row_flows
+from tidegate.spark.batch.dispositions import NAMES
 from tidegate.spark.batch.rows import replace_rows, split_rows
 from tidegate.spec import Table
 
@@ -283,4 +283,4 @@ def test_a_backfill_writes_no_quarantine_if_there_is_no_table_and_no_refused_row
 
 
 def test_the_precedence_of_dispositions() -> None:
-    assert row_flows.DISPOSITIONS == ("quarantined", "written", "superseded", "deduplicated", "filtered")
+    assert NAMES == ("quarantined", "late", "written", "superseded", "deduplicated", "filtered")

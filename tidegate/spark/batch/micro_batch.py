@@ -1,9 +1,9 @@
 """The steps of a micro-batch, numbered as in docs/architecture.md.
 
-0. Decide: read from quarantine and target what an earlier attempt wrote.
+0. Decide: read from quarantine, late table and target what an earlier attempt wrote.
 1. Transform: parse rows to their declared types and transform them; no row is dropped.
 2. Judge, count, balance: every row has exactly one disposition before anything is written.
-3. Write the quarantine, always before the target.
+3. Write the quarantine, then the late rows, always before the target.
 4. Write the target, in one DML.
 5. Record the ledger line, with the metrics of the target's commit.
 
@@ -23,7 +23,7 @@ from tidegate.checkpoints import refusal
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger
 from tidegate.spark.batch.split import Decision, Split, check_balance, check_commit, decide, settle
-from tidegate.spark.lake import tables
+from tidegate.spark.lake import sinks, tables
 from tidegate.spark.lake.sinks import Transaction
 
 if TYPE_CHECKING:
@@ -77,9 +77,11 @@ def run_steps(
             check_balance(context, split.prepared)
             split = dataclasses.replace(split, prepared=context.with_fingerprints(split.prepared))
             txn = split.transaction(context.app_id)
-            # 3. quarantine
+            # 3. quarantine, late rows
             if not decision.quarantined:
                 write_quarantine(context, split, batch_id, txn)
+            if not decision.late:
+                write_late(context, split, txn)
             # 4. target
             record = write_target(context, split, txn)
         # 5. record
@@ -106,6 +108,12 @@ def write_quarantine(context: FlowContext, split: Split, batch_id: int, txn: Tra
     """Step 3: write the refused rows."""
     if split.refused is not None:
         context.work.write_refused(context, split, batch_id, txn)
+
+
+def write_late(context: FlowContext, split: Split, txn: Transaction) -> None:
+    """Step 3: write the late rows."""
+    if split.late is not None:
+        sinks.append(split.late, context.late, txn)
 
 
 def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchRecord:

@@ -185,6 +185,8 @@ def refused_in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -
     """The entries that a batch wrote: ``_row_id string, rules array<string>``."""
     from pyspark.sql import functions as F
 
+    if not tables.exists(context.quarantine):
+        return local.from_rows(spark, [], "_row_id string, rules array<string>")
     entries = tables.read(spark, context.quarantine)
     written = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
     return entries.where(written).select("_row_id", "rules")

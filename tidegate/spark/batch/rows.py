@@ -11,7 +11,8 @@ from tidegate import dates, identity, report
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.spark.batch import groups, histories, quarantine, scopes, statistics, transform_errors
+from tidegate.spark.batch import groups, histories, late_rows, quarantine, scopes, statistics, transform_errors
+from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
     from tidegate.spark.context import FlowContext
-
-DISPOSITIONS = ("quarantined", "written", "superseded", "deduplicated", "filtered")
-"""In order of precedence: a source row with several output rows takes the first that one of them has."""
 
 BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
 """Columns of a keyed table that are not compared: a row in which only they differ is unchanged."""
@@ -43,6 +41,8 @@ class JudgedRows:
     """All output rows with ``_disposition``, and without one what `tidegate.spark.batch.scopes.with_dispositions` adds."""
     refused: DataFrame
     """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`)."""
+    late: DataFrame | None
+    """Rows for the late table; None if there are none."""
     written: DataFrame
     """The rows to write, with the columns of the target."""
     expected_rows: int
@@ -72,10 +72,14 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     return Split(
         prepared=judged.prepared,
         refused=refused,
+        late=judged.late,
         write=lambda txn: (
             sinks.upsert(judged.written, context.target, keys, txn)
             if keys
-            else sinks.append(judged.written, context.target, txn)
+            # Those who read the table batch by batch get a commit with one file as a whole.
+            else sinks.append(
+                judged.written if context.flow.watermark is None else judged.written.coalesce(1), context.target, txn
+            )
         ),
         expected_rows=judged.expected_rows,
         settled=judged.settled,
@@ -112,7 +116,7 @@ def replace_rows(
     return Split(
         prepared=line,
         refused=judged.refused if line.quarantined or tables.exists(context.quarantine) else None,
-        passed=judged.assigned.where("_disposition <> 0").select("_row_id").distinct(),
+        passed=judged.assigned.where(f"_disposition <> {QUARANTINED}").select("_row_id").distinct(),
         changes=changes,
         write=lambda txn: sinks.replace_groups(changes, context.target, names, txn, ignored=BOOKKEEPING),
         expected_rows=upserted + deleted if tables.exists(context.target) else upserted,
@@ -158,6 +162,8 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     flagged, verdict = _flagged(context, output, batch_id, decision)
     if not one_to_one:
         flagged = _refuse_whole_rows(flagged)
+    on_time = late_rows.judge(context, flagged, batch_id, decision, one_to_one=one_to_one)
+    flagged = flagged if on_time is None else on_time.rows
     # If the transform is one to one, the MERGE counts the rows that an equal or newer row of the table supersedes.
     compares = context.work.compares
     target = context.flow.target
@@ -166,6 +172,8 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     assigned = _with_dispositions(context, flagged, against_table=against_table).persist()
     context.persisted.append(assigned)
     prepared, expected_rows = _count(context, assigned, batch_id, before["_rows"], one_to_one)
+    if on_time is not None:
+        prepared = dataclasses.replace(prepared, watermark=on_time.watermark)
     if verdict is not None:
         if context.gate is not None and one_to_one and verdict.outcome != "dropped":
             context.gate.check_split(prepared.rules)
@@ -175,7 +183,8 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     return JudgedRows(
         prepared=prepared,
         assigned=assigned,
-        refused=quarantine.from_rows(assigned.where("_disposition = 0"), one_to_one=one_to_one),
+        refused=quarantine.from_rows(assigned.where(f"_disposition = {QUARANTINED}"), one_to_one=one_to_one),
+        late=late_rows.of_batch(context, assigned, _columns(context, assigned), batch_id) if prepared.late else None,
         written=_target_rows(context, assigned, batch_id),
         expected_rows=expected_rows,
         settled="rows" if settled else "",
@@ -315,6 +324,7 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)
     nulls += [F.when(F.col(key).isNull() & of_row, F.lit(f"null_key({key})")) for key in target.child_keys]
     nulls += [F.when(F.col(column).isNull(), F.lit(f"null_sequence({column})")) for column in target.sequence_by]
+    nulls += late_rows.broken_rules(context, output)
     missing_keys = F.array_compact(F.array(*nulls)) if nulls else F.array().cast("array<string>")
     broken = (
         F.when(F.size("_origin.broken") > 0, F.col("_origin.broken"))
@@ -426,15 +436,18 @@ def _refuse_whole_rows(flagged: DataFrame) -> DataFrame:
 
 
 def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_table: bool) -> DataFrame:
-    """Add ``_order`` and ``_disposition`` (an index into `DISPOSITIONS`)."""
+    """Add ``_order`` and ``_disposition`` (an index into `tidegate.spark.batch.dispositions.NAMES`)."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     target = context.flow.target
     is_candidate = (F.size("_errors") == 0) & F.col("_filtered").isNull()
-    disposition = F.when(F.size("_errors") > 0, F.lit(0)).when(F.col("_filtered").isNotNull(), F.lit(4))
+    disposition = F.when(F.size("_errors") > 0, F.lit(QUARANTINED)).when(
+        F.col("_filtered").isNotNull(), F.lit(FILTERED)
+    )
     if target.write_mode == "append":
-        return flagged.withColumn("_disposition", disposition.otherwise(F.lit(1)))
+        disposition = disposition.when(late_rows.is_late(flagged), F.lit(LATE))
+        return flagged.withColumn("_disposition", disposition.otherwise(F.lit(WRITTEN)))
     order = F.struct(*[F.col(column) for column in target.sequence_by], F.col("_origin.at.*"))
     ordered = flagged.withColumn("_order", order)
     if target.replace_by:
@@ -449,7 +462,8 @@ def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_tabl
         )
         ranked = ranked.join(existing, list(target.keys), "left")
         older = F.coalesce(F.col("_table_order") >= F.col("_order"), F.lit(False))
-    disposition = disposition.when(F.col("_rank") > 1, F.lit(3)).when(older, F.lit(2)).otherwise(F.lit(1))
+    disposition = disposition.when(F.col("_rank") > 1, F.lit(DEDUPLICATED)).when(older, F.lit(SUPERSEDED))
+    disposition = disposition.otherwise(F.lit(WRITTEN))
     return ranked.withColumn("_disposition", disposition).drop("_rank", "_candidate", "_table_order")
 
 
@@ -463,15 +477,15 @@ def _count(
     if not one_to_one:
         # Where whole scopes are replaced, the rows of the MERGE are counted: it also deletes.
         if not context.flow.target.replace_by:
-            expected_rows = source_rows.where("_disposition = 1").count()
+            expected_rows = source_rows.where(f"_disposition = {WRITTEN}").count()
         first = source_rows.groupBy("_row_id").agg(F.min(F.struct("_disposition", "_filtered", "_errors")).alias("f"))
         source_rows = first.select("f.*")
         read = source_rows.count()
-    counts = dict.fromkeys(DISPOSITIONS, 0)
+    counts = dict.fromkeys(NAMES, 0)
     filtered: dict[str, int] = {}
     rules: dict[str, int] = {}
     for row in source_rows.groupBy("_disposition", "_filtered", "_errors").count().collect():
-        number, disposition = row["count"], DISPOSITIONS[row["_disposition"]]
+        number, disposition = row["count"], NAMES[row["_disposition"]]
         counts[disposition] += number
         if disposition == "filtered":
             filtered[row["_filtered"]] = filtered.get(row["_filtered"], 0) + number
@@ -486,6 +500,7 @@ def _count(
         read=read,
         written=counts["written"],
         quarantined=counts["quarantined"],
+        late=counts["late"],
         filtered=filtered,
         deduplicated=counts["deduplicated"],
         superseded=counts["superseded"],
@@ -498,12 +513,15 @@ def _target_rows(context: FlowContext, assigned: DataFrame, batch_id: int) -> Da
     """The rows to write, with the columns of the target."""
     from pyspark.sql import functions as F
 
+    return assigned.where(f"_disposition = {WRITTEN}").select(
+        *_columns(context, assigned), F.lit(batch_id).cast("bigint").alias("_batch_id")
+    )
+
+
+def _columns(context: FlowContext, assigned: DataFrame) -> list[str | Column]:
+    """The columns of the target but for the number of the batch."""
+    from pyspark.sql import functions as F
+
     columns = [column for column in assigned.columns if not column.startswith("_") or column == "_rescued"]
     order = ["_order", "_deleted"] if context.flow.target.keys else []
-    return assigned.where("_disposition = 1").select(
-        *columns,
-        *order,
-        "_row_id",
-        F.col("_origin.ingested_at").alias("_ingested_at"),
-        F.lit(batch_id).cast("bigint").alias("_batch_id"),
-    )
+    return [*columns, *order, "_row_id", F.col("_origin.ingested_at").alias("_ingested_at")]

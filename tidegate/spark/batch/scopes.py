@@ -11,6 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def without_tombstones(context: FlowContext, feed: DataFrame) -> DataFrame:
 
 
 def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table: bool) -> DataFrame:
-    """Add ``_disposition``, an index into `tidegate.spark.batch.rows.DISPOSITIONS`, for a target with ``replace_by``.
+    """Add ``_disposition``, an index into `tidegate.spark.batch.dispositions.NAMES`, for a target with ``replace_by``.
 
     A record that filters all its rows of a scope empties it: one of them becomes the tombstone, without values. A filtered row
     without the key of a scope, or without sequence, belongs to no scope. The keys that the table has in scopes that are
@@ -83,15 +84,15 @@ def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table
     rows = rows.withColumns({"_filled": filled, "_rank": F.row_number().over(latest_first)})
     is_state = F.col("_latest") & (F.col("_rank") == 1) & (makes_row | ~F.col("_filled"))
     disposition = (
-        F.when(refused, F.lit(0))
-        .when(is_state & ~F.col("_older"), F.lit(1))
-        .when(filtered, F.lit(4))
-        .when(is_state, F.lit(2))
-        .otherwise(F.lit(3))
+        F.when(refused, F.lit(QUARANTINED))
+        .when(is_state & ~F.col("_older"), F.lit(WRITTEN))
+        .when(filtered, F.lit(FILTERED))
+        .when(is_state, F.lit(SUPERSEDED))
+        .otherwise(F.lit(DEDUPLICATED))
     )
     of_source = F.col("_row_id").isNotNull()
     rows = rows.withColumn("_disposition", F.when(of_source, disposition))
-    rows = rows.withColumn("_replaced", F.max(F.col("_disposition") == 1).over(of_scope)).where(
+    rows = rows.withColumn("_replaced", F.max(F.col("_disposition") == WRITTEN).over(of_scope)).where(
         of_source | F.col("_replaced")
     )
     return rows.drop("_known", "_table_order", "_newest", "_older", "_latest", "_filled", "_rank", "_replaced")

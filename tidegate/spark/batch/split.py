@@ -24,7 +24,9 @@ class Decision:
     """What earlier attempts at the batch have written."""
 
     quarantined: bool
-    """The refused rows are in quarantine: the split is final and nothing is judged again."""
+    """The refused rows are in quarantine, none if it does not have the batch: the split is final and nothing is judged again."""
+    late: bool = False
+    """The late rows are in the late table: no other row of the batch is late."""
     written: bool
     """The target has the batch: at most its ledger line is missing."""
 
@@ -41,6 +43,8 @@ class Split:
     """The prepared ledger line; it must balance before the first write."""
     refused: DataFrame | None
     """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`); None when there is nothing to write."""
+    late: DataFrame | None = None
+    """Rows for the late table (`tidegate.spark.batch.late_rows`); None when there is nothing to write."""
     write: Callable[[Transaction], tables.Commit]
     """Writes the target in one DML."""
     passed: DataFrame | None = None
@@ -59,19 +63,26 @@ class Split:
 
 
 def decide(context: FlowContext, batch_id: int) -> Decision:
-    """Step 0 of a micro-batch: read which batch quarantine and target have last.
+    """Step 0 of a micro-batch: read which batch quarantine, late table and target have last.
+
+    Late rows are written after the refused ones, so if the late table has the batch, no row outside of quarantine was refused.
 
     Raises:
         CheckpointCorruptError: One of them has a later batch: the checkpoint is older than the tables, and Delta would
             silently skip every write.
     """
-    spark = context.spark
-    written = {
-        name: tables.transactions(spark, path).get(context.app_id, -1)
-        for name, path in (("quarantine", context.quarantine), ("target", context.target))
-    }
+    written = last_batches(context)
     check_not_ahead(context, written, batch_id)
-    return Decision(quarantined=written["quarantine"] == batch_id, written=written["target"] == batch_id)
+    late = written["late table"] == batch_id
+    return Decision(
+        quarantined=late or written["quarantine"] == batch_id, late=late, written=written["target"] == batch_id
+    )
+
+
+def last_batches(context: FlowContext) -> dict[str, int]:
+    """The last batch of each table that a batch is written to, in the order of the writes; -1 for none."""
+    paths = {"quarantine": context.quarantine, "late table": context.late, "target": context.target}
+    return {name: tables.transactions(context.spark, path).get(context.app_id, -1) for name, path in paths.items()}
 
 
 def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.checkpoints import progress, refusal
-from tidegate.spark.batch import quarantine
+from tidegate.spark.batch import late_rows, quarantine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,6 +70,10 @@ class Work(ABC):
     def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
         """The rows that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
         return quarantine.refused_in_batch(context, spark, batch_id)
+
+    def late_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The rows that an earlier attempt at this batch found late: ``_row_id string``."""
+        return late_rows.in_batch(context, spark, batch_id)
 
 
 @dataclass(frozen=True)

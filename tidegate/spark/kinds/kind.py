@@ -75,6 +75,8 @@ class Kind:
     """A batch writes its target only. If it is there, only the ledger line is missing, and the source is not read again."""
     needs_refresh: Callable[[FlowContext], bool] = lambda _: False
     """Whether the checkpoint cannot go on, and only a new refresh of it can."""
+    drained: Callable[[FlowContext], None] = lambda _: None
+    """Called at the end of an increment, when the stream has read everything and the live table has it."""
     parts: Callable[[FlowContext, Window | None, Sequence[Piece]], Iterator[Mapping[str, Any]]] = _missing
     """Reingest: the window, or the gaps (in a window), in parts as large as a batch, as fields of `Piece`, without those of earlier
     pieces."""

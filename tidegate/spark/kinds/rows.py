@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pendulum
+
+from tidegate import lateness
 from tidegate.errors import RequestError
+from tidegate.ops import heartbeats
 from tidegate.runs import event_time
 from tidegate.spark.batch import histories, rows, transform_errors
+from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
 from tidegate.spark.batch.split import Decision
-from tidegate.spark.intake import parse, source_records, sources
+from tidegate.spark.intake import parse, source_records, sources, whole_commits
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
+from tidegate.status import idle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,7 +151,7 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
             "only the present rows. Compare its own source with a verification of the flow that writes it"
         )
     feed = _whole_feed(context, pins.source_version, pins.planned_at_ms)
-    judged = rows.judge_rows(context, feed, _NO_BATCH, Decision(quarantined=True, written=False))
+    judged = rows.judge_rows(context, feed, _NO_BATCH, Decision(quarantined=True, late=True, written=False))
     actual = tables.read(context.spark, context.live, pins.version)
     expected = actual.limit(0) if judged is None else judged.written
     if target.history and judged is not None:
@@ -176,7 +182,7 @@ def _of_present_rows(
     source = parse.changed_key().alias("_source")
     kept = pins.refused_ids(context, context.spark, _NO_BATCH).select(source)
     if judged is not None:
-        kept = kept.union(judged.assigned.where("_disposition IN (0, 4)").select(source))
+        kept = kept.union(judged.assigned.where(F.col("_disposition").isin(QUARANTINED, FILTERED)).select(source))
     kept = kept.distinct().persist()
     context.persisted.append(kept)
     order = F.struct(*[F.col(f"_order.`{name}`").alias(name) for name in context.flow.target.sequence_by])
@@ -192,13 +198,41 @@ def _of_present_rows(
     return compared(expected), compared(actual), {reason: earlier.count()}
 
 
+def _read_stream(context: FlowContext) -> DataFrame:
+    if context.flow.watermark is None:
+        return sources.change_feed(context)
+    # Flows that read the table with its heartbeats need both from the beginning.
+    heartbeats.create(context.layout, context.ref)
+    return whole_commits.stream(context)
+
+
+def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+    if context.flow.watermark is not None and not context.work.of_entries:
+        batch = whole_commits.complete(context, batch, batch_id)
+    return rows.split_rows(context, batch, batch_id, decision)
+
+
+def _drained(context: FlowContext) -> None:
+    beat = idle.due(context.layout, context.resolved, context.ref, pendulum.now("UTC"))
+    if beat is None:
+        return
+    heartbeats.append(context.layout, context.ref, beat)
+    declared = context.flow.watermark
+    assert declared is not None
+    moved = lateness.moment(beat.event_time - declared.delay_seconds * 1_000_000)
+    context.report.notes.append(
+        f"no new rows of {_source_name(context)} for {declared.idle}: a heartbeat moved the watermark to {moved:%Y-%m-%d %H:%M:%S} UTC"
+    )
+
+
 def _source_name(context: FlowContext) -> str:
     return context.flow.source_tables[0]
 
 
 KIND = Kind(
-    read_stream=sources.change_feed,
-    split=rows.split_rows,
+    read_stream=_read_stream,
+    split=_split,
+    drained=_drained,
     bookkeeping=rows.BOOKKEEPING,
     keys_in_window=_keys_in_window,
     store_raising=_store_raising,

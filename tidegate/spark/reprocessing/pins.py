@@ -19,7 +19,7 @@ from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, RequestError, SinkConflictError, SourceError
 from tidegate.probes import delta
-from tidegate.spark.batch import quarantine
+from tidegate.spark.batch import late_rows, quarantine
 from tidegate.spark.batch.work import Work
 from tidegate.spark.intake import parse
 from tidegate.spark.lake import local, tables
@@ -90,6 +90,10 @@ class Pins(Work):
         return refused.select(
             F.concat_ws("|", "_key", F.lit(str(self.source_version)), F.lit("insert")).alias("_row_id"), "rules"
         )
+
+    def late_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The rows in the late table, of all batches of the pinned checkpoint."""
+        return late_rows.of_checkpoint(context, spark)
 
 
 def pin(context: FlowContext) -> FlowContext:

@@ -8,7 +8,7 @@ b. steps 0 to 5 of `tidegate.spark.batch.micro_batch`; step 3 marks the entries 
 c. settle: these are open again, the others become ``replayed``.
 
 After a crash the claim is unfinished. The flow's next replay finishes it before it claims more. The flow's next run
-finishes it if the target contains its transaction, and otherwise releases its entries. A replay that fails with a
+finishes it if late table or target contain its transaction, and otherwise releases its entries. A replay that fails with a
 permanent error releases them, too. A retry of the same request continues where the previous attempt stopped. Rows enter
 through the silver flow that refused them: its sequence columns decide, so that an old row never replaces a newer one. A
 file is read into bronze again, with its present content.
@@ -136,7 +136,7 @@ def replay_entries(
 def finish_interrupted(context: FlowContext) -> None:
     """Finish or release the claim of an interrupted replay, before a run; later, while a run writes to staging.
 
-    If the target contains the claim's transaction, it is recorded and settled. Otherwise its entries are released: a run
+    If late table or target contain the claim's transaction, it is finished. Otherwise its entries are released: a run
     does not replay entries without a request.
     """
     marker = _marker(context)
@@ -150,7 +150,7 @@ def finish_interrupted(context: FlowContext) -> None:
     if unfinished is not None:
         number = unfinished.number
         claim_context = _with_claim(context, number, claims.entries_of(context.quarantine, number))
-        if decide(claim_context, number).written:
+        if _has_begun(claim_context, number):
             process_claim(context, number)
             context.report.notes.append(f"finished the interrupted replay {number}")
         else:
@@ -236,7 +236,7 @@ def process_claim(context: FlowContext, number: int) -> None:
     """Steps b and c of one claim; steps that an earlier attempt has done are skipped.
 
     Raises:
-        TidegateError: As for a run. After a permanent error, the claim is released unless the target contains it.
+        TidegateError: As for a run. After a permanent error, the claim is released unless late table or target contain it.
     """
     entries = claims.entries_of(context.quarantine, number)
     claim_context, session = _with_claim(context, number, entries), context.spark.newSession()
@@ -249,12 +249,18 @@ def process_claim(context: FlowContext, number: int) -> None:
         micro_batch.process(claim_context, batch, number)
     except Exception as error:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
-        if not failure.transient and not decide(claim_context, number).written:
+        if not failure.transient and not _has_begun(claim_context, number):
             claims.release(context.quarantine, number)
             _marker(context).unlink(missing_ok=True)
         raise
     settle(claim_context, number)
     _marker(context).unlink(missing_ok=True)
+
+
+def _has_begun(context: FlowContext, number: int) -> bool:
+    """Whether late table or target have rows of the claim, so that it can only be finished."""
+    decision = decide(context, number)
+    return decision.written or decision.late
 
 
 def settle(context: FlowContext, number: int) -> None:
@@ -263,8 +269,8 @@ def settle(context: FlowContext, number: int) -> None:
 
 
 def _highest_number(context: FlowContext) -> int:
-    """The highest claim number in the quarantine's rows and in the transactions of quarantine and live table."""
-    paths = (context.quarantine, context.live)
+    """The highest claim number in the quarantine's rows and in the transactions of the tables that a replay writes."""
+    paths = (context.quarantine, context.late, context.live)
     written = [tables.transactions(context.spark, path).get(context.ref.replays_app_id, -1) for path in paths]
     return max(*written, claims.highest_number(context.quarantine))
 

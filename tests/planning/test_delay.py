@@ -1,0 +1,88 @@
+"""The delay that a watermark needs, from the rows of table and late table."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.resolved import resolved_flow
+from tests.status.sample_project import BRONZE, SILVER, TRIPS
+from tidegate.errors import RequestError
+from tidegate.layout import Layout
+from tidegate.planning import delay
+from tidegate.planning.delay import Advice
+from tidegate.spec import Table
+
+FLOW = dataclasses.replace(SILVER, target=Table("silver.trips", event_time="left_at"))
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "lake", tmp_path / "landing")
+
+
+def write(path: Path, *rows: tuple[float, float | None]) -> None:
+    """Append rows: the minute at which each came, and the minute of its event time."""
+    moment = pa.timestamp("us", tz="UTC")
+    times = [(NOON + timedelta(minutes=at), None if of is None else NOON + timedelta(minutes=of)) for at, of in rows]
+    ingested, left = (pa.array(list(column), moment) for column in zip(*times, strict=True))
+    path.mkdir(parents=True, exist_ok=True)
+    write_deltalake(str(path), pa.table({"left_at": left, "_ingested_at": ingested}), mode="append")
+
+
+def measure(layout: Layout, share: float = 0.001, flow: object = FLOW) -> Advice:
+    assert isinstance(flow, type(FLOW))
+    return delay.measure(layout, resolved_flow(flow, dataclasses.replace(TRIPS, flows=(BRONZE, flow))), share)
+
+
+def test_a_row_is_as_late_as_its_event_time_is_before_the_highest_of_earlier_batches(layout: Layout) -> None:
+    table, late = layout.table("silver.trips"), layout.late("trips", "silver")
+    # The first batch is not late, whatever the order of its rows; the third is compared with the first, not with the second.
+    write(table, (1, 10), (1, -500), (2, 5), (2, 4.5), (3, 9), (3, None))
+    write(late, (3, -80), (3, 4))
+
+    advice = measure(layout, share=0.15)
+
+    assert (advice.rows, advice.batches) == (7, 3)
+    assert advice.late == {
+        **{"10 seconds": 5, "30 seconds": 5, "1 minute": 4, "2 minutes": 4, "5 minutes": 3, "10 minutes": 1},
+        **{"15 minutes": 1, "30 minutes": 1, "1 hour": 1, "2 hours": 0},
+    }
+    assert (advice.worst_seconds, advice.ahead_seconds) == (90 * 60, 9 * 60)
+    assert advice.proposed == "10 minutes"
+
+
+@pytest.mark.parametrize(("share", "proposed"), [(0.0, "2 hours"), (0.5, "5 minutes"), (1.0, "10 seconds")])
+def test_the_shortest_delay_is_proposed_by_which_at_most_the_accepted_share_is_late(
+    layout: Layout, share: float, proposed: str
+) -> None:
+    write(layout.table("silver.trips"), (1, 10), (2, 5), (2, 4.5), (3, 9), (3, -80), (3, 4))
+
+    assert measure(layout, share).proposed == proposed
+
+
+def test_rows_that_no_delay_could_wait_for_get_no_proposal(layout: Layout) -> None:
+    write(layout.table("silver.trips"), (1, 0), (2, -50 * 1440))
+
+    assert (measure(layout).proposed, list(measure(layout).late)) == (None, list(delay.DELAYS))
+
+
+def test_rows_in_order_need_the_shortest_delay(layout: Layout) -> None:
+    write(layout.table("silver.trips"), (1, 0), (2, 1))
+
+    advice = measure(layout)
+
+    assert (advice.late, advice.worst_seconds, advice.ahead_seconds) == ({"10 seconds": 0}, 0, -60)
+
+
+def test_a_flow_without_rows_or_without_event_time_cannot_be_measured(layout: Layout) -> None:
+    with pytest.raises(RequestError, match=r"has written no row yet.*Run it first: tidegate run trips --flow silver"):
+        measure(layout)
+    with pytest.raises(RequestError, match="must read a bronze table and append to a table with event_time"):
+        measure(layout, flow=SILVER)

@@ -1,0 +1,287 @@
+"""Late rows: which rows of a batch are late, that reruns find the same ones, and that none is in two tables or in none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.spark.flow_context import flow_context, plan_batch, reading, table
+from tidegate import lateness
+from tidegate.errors import CheckpointCorruptError, SpecError
+from tidegate.ops import heartbeats
+from tidegate.ops.heartbeats import Heartbeat
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import micro_batch
+from tidegate.spark.batch.rows import split_rows
+from tidegate.spark.reprocessing.replay import Replay
+from tidegate.spec import ChangeFeed, FileSource, Flow, Table, Watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+SOURCE = FileSource(path="orders", format="json", schema="id INT, time TIMESTAMP, amount INT")
+TIMED = Flow(
+    name="silver",
+    source=ChangeFeed("bronze.orders"),
+    target=Table("silver.orders", event_time="time"),
+    transform="orders:timed",
+    watermark=Watermark(delay="10 minutes", skew="5 minutes"),
+)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_FEED = (
+    "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
+    "_ingested_at timestamp, _change_type string"
+)
+
+
+class Crash(BaseException):
+    """Simulates the end of the driver."""
+
+
+def minute(minutes: float) -> datetime:
+    """A time after noon."""
+    return NOON + timedelta(minutes=minutes)
+
+
+def record(number: int, minutes: float | None, amount: int = 1) -> str:
+    time = None if minutes is None else minute(minutes).isoformat()
+    return json.dumps({"id": number, "time": time, "amount": amount})
+
+
+def feed(spark: SparkSession, *batches: tuple[float, list[str]]) -> DataFrame:
+    """The change feed of bronze with these batches: the minute at which each came, and its records."""
+    rows = [
+        (f"{at}#{number}", line, None, NOON, f"/{at}", number, minute(at), "insert")
+        for at, lines in batches
+        for number, line in enumerate(lines)
+    ]
+    return spark.createDataFrame(rows, _FEED).coalesce(1)
+
+
+@pytest.fixture
+def timed(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
+    """Makes a context of the flow, with a transform that keeps rows as they are."""
+
+    def make(transform: Any = None, **more: Any) -> FlowContext:
+        flow = dataclasses.replace(TIMED, **{name: more.pop(name) for name in ("watermark",) if name in more})
+        context = flow_context(spark, tmp_path, flow, transform=transform or (lambda rows: rows), **more)
+        return reading(context, SOURCE)
+
+    return make
+
+
+def run(context: FlowContext, batch_id: int, *batches: tuple[float, list[str]]) -> BatchRecord:
+    """Run a micro-batch with these batches of bronze and return its ledger line."""
+    plan_batch(context, batch_id)
+    rows = feed(context.spark, *batches)
+    micro_batch.run_steps(context, batch_id, lambda decision: split_rows(context, rows, batch_id, decision))
+    return context.report.batches[-1]
+
+
+def late(context: FlowContext) -> list[tuple[int, float]]:
+    """Of each late row the id, and how late it was in seconds."""
+    return sorted((row["id"], row["_late_seconds"]) for row in table(context.late))
+
+
+def written(context: FlowContext) -> list[int]:
+    return sorted(row["id"] for row in table(context.target))
+
+
+def refused(context: FlowContext) -> dict[str, list[str]]:
+    return {row["_row_id"]: row["rules"] for row in table(context.quarantine)}
+
+
+FIRST = (1.0, [record(1, 0), record(2, -30)])
+SECOND = (2.0, [record(3, -10), record(4, -10.5), record(5, 1)])
+THIRD = (3.0, [record(6, -10), record(7, -8)])
+
+
+def test_rows_before_the_watermark_of_their_batch_of_bronze_go_to_the_late_table(
+    timed: Callable[..., FlowContext],
+) -> None:
+    context = timed()
+
+    line = run(context, 0, FIRST, SECOND, THIRD)
+
+    assert (line.read, line.written, line.late) == (7, 5, 2), "a row exactly at the watermark is not late"
+    assert line.watermark == minute(-9)
+    assert late(context) == [(4, 30.0), (6, 60.0)]
+    assert written(context) == [1, 2, 3, 5, 7]
+    [recorded] = table(context.layout.ops("orders", "ledger"))
+    assert (recorded["late"], recorded["watermark"]) == (2, minute(-9))
+    row = next(row for row in table(context.late) if row["id"] == 4)
+    assert (row["_row_id"], row["_watermark"], row["_ingested_at"]) == ("2.0#1", minute(-10), minute(2))
+    assert (row["_app_id"], row["_batch_id"], row["amount"]) == ("orders/silver/v1/0", 0, 1)
+
+
+def test_the_same_rows_are_late_however_batches_of_bronze_are_divided_into_batches_of_the_flow(
+    timed: Callable[..., FlowContext],
+) -> None:
+    context = timed()
+
+    lines = [run(context, number, batch) for number, batch in enumerate((FIRST, SECOND, THIRD))]
+
+    assert late(context) == [(4, 30.0), (6, 60.0)]
+    assert [line.watermark for line in lines] == [minute(-10), minute(-9), minute(-9)]
+    assert [line.late for line in lines] == [0, 1, 1]
+
+
+def test_a_row_ahead_of_the_clock_or_without_time_goes_to_quarantine_and_does_not_move_the_watermark(
+    timed: Callable[..., FlowContext],
+) -> None:
+    context = timed()
+
+    line = run(
+        context, 0, (1.0, [record(1, 6.01), record(2, None), record(3, 6), record(4, -5)]), (2.0, [record(5, -5)])
+    )
+
+    assert refused(context) == {"1.0#0": ["ahead_of_clock(time)"], "1.0#1": ["null_event_time(time)"]}
+    assert (line.written, line.quarantined, line.late, line.watermark) == (2, 2, 1, minute(-4))
+    assert (written(context), late(context)) == ([3, 4], [(5, 60.0)])
+
+
+def test_of_a_source_row_with_a_late_output_row_all_output_rows_are_late_unless_one_is_refused(
+    timed: Callable[..., FlowContext],
+) -> None:
+    from pyspark.sql import functions as F
+
+    def both(rows: DataFrame) -> DataFrame:
+        """The row itself, and one at the time of the last batch; without time if the amount is 9."""
+        legs = rows.withColumn("leg", F.explode(F.array(F.lit(0), F.lit(1))))
+        last = F.when(F.col("amount") != 9, F.lit(minute(0)))
+        return legs.withColumn("time", F.when(F.col("leg") == 0, F.col("time")).otherwise(last))
+
+    context = timed(both)
+
+    line = run(context, 0, (1.0, [record(1, 0)]), (2.0, [record(2, -20), record(3, -20, 9), record(4, -1)]))
+
+    assert (line.read, line.written, line.late, line.quarantined) == (4, 2, 1, 1)
+    assert late(context) == [(2, 0.0), (2, 600.0)]
+    assert written(context) == [1, 1, 4, 4]
+
+
+def test_a_filtered_row_is_not_late(timed: Callable[..., FlowContext]) -> None:
+    context = timed(lambda rows: rows.selectExpr("*", "IF(amount = 9, 'test', NULL) AS _filtered"))
+
+    line = run(context, 0, (1.0, [record(1, 0)]), (2.0, [record(2, -20, 9), record(3, -20)]))
+
+    assert (line.filtered, line.late) == ({"test": 1}, 1)
+    assert late(context) == [(3, 600.0)]
+
+
+def test_a_rerun_after_a_crash_puts_each_row_where_the_first_attempt_did(timed: Callable[..., FlowContext]) -> None:
+    context = timed()
+    run(context, 0, FIRST)
+
+    for number, step in enumerate(("write_quarantine", "write_late", "write_target"), start=1):
+        original = getattr(micro_batch, step)
+
+        def crashing(*args: Any, original: Any = original) -> Any:
+            original(*args)
+            raise Crash
+
+        at = 10.0 * number
+        batches = (
+            (at, [record(100 + number, at), record(200 + number, -60)]),
+            (at + 1, [record(300 + number, at - 10), record(400 + number, at - 11), record(500 + number, None)]),
+        )
+        with patch.object(micro_batch, step, crashing), pytest.raises(Crash):
+            run(context, number, *batches)
+        line = run(context, number, *batches)
+
+        assert (line.read, line.written, line.late, line.quarantined, line.watermark) == (5, 2, 2, 1, minute(at - 10))
+        assert [row for row in late(context) if row[0] % 10 == number] == [
+            (200 + number, (60 + at - 20 if number > 1 else 50) * 60.0),
+            (400 + number, 60.0),
+        ]
+        assert [each for each in written(context) if each % 10 == number and each > 9] == [100 + number, 300 + number]
+        assert len(refused(context)) == number
+
+    lines = table(context.layout.ops("orders", "ledger"))
+    assert sorted((line["batch_id"], line["late"]) for line in lines) == [(0, 0), (1, 2), (2, 2), (3, 2)]
+
+
+def test_once_late_rows_are_written_a_rerun_refuses_no_row_and_finds_no_other_row_late(
+    timed: Callable[..., FlowContext],
+) -> None:
+    """No row of the batch is refused, so that only the late table tells that its split is decided."""
+    run(timed(), 0, FIRST)
+    with patch.object(micro_batch, "write_target", side_effect=Crash), pytest.raises(Crash):
+        run(timed(), 1, SECOND, THIRD)
+    suite = [{"type": "expect_column_values_to_be_between", "kwargs": {"column": "id", "max_value": 4}}]
+    context = timed(watermark=Watermark(delay="1 minute"), suite=suite)
+
+    line = run(context, 1, SECOND, THIRD)
+
+    assert (line.written, line.late, line.quarantined) == (3, 2, 0)
+    assert (late(context), written(context), refused(context)) == ([(4, 30.0), (6, 60.0)], [1, 2, 3, 5, 7], {})
+
+
+def test_a_late_table_one_batch_ahead_of_its_checkpoint_is_an_error(timed: Callable[..., FlowContext]) -> None:
+    context = timed()
+    run(context, 0, FIRST)
+    with patch.object(micro_batch, "write_target", side_effect=Crash), pytest.raises(Crash):
+        run(context, 1, SECOND)
+
+    with pytest.raises(CheckpointCorruptError, match="its late table has batch 1 of orders/silver/v1/0"):
+        run(context, 0, FIRST)
+
+
+def test_an_entry_that_is_replayed_is_compared_with_the_present_watermark(timed: Callable[..., FlowContext]) -> None:
+    context = timed()
+    run(context, 0, FIRST)
+    run(context, 1, SECOND)
+    entries = ({"_row_id": "1.0#0", "source": "{}"}, {"_row_id": "1.0#1", "source": "{}"})
+    replay = context.doing(Replay(number=0, started_ms=0, entries=entries))
+
+    line = run(replay, 0, (1.0, [record(8, -9), record(9, -9.5)]))
+
+    assert (line.kind, line.written, line.late, line.watermark) == ("append", 1, 1, minute(-9))
+    assert late(context) == [(4, 30.0), (9, 30.0)]
+
+
+def test_a_heartbeat_counts_as_a_batch_of_bronze(timed: Callable[..., FlowContext]) -> None:
+    context = timed()
+    heartbeats.create(context.layout, context.ref)
+    between = Heartbeat(event_time=lateness.micros(minute(5)), at=lateness.micros(minute(1.5)), app_id="an earlier one")
+    heartbeats.append(context.layout, context.ref, between)
+
+    line = run(context, 0, FIRST, SECOND)
+
+    assert late(context) == [(3, 300.0), (4, 330.0)], "the first batch came before it"
+    assert line.watermark == minute(-5)
+
+
+def test_a_heartbeat_that_came_after_a_batch_of_bronze_does_not_make_its_rows_late(
+    timed: Callable[..., FlowContext],
+) -> None:
+    """As in a refresh, which reads again what an earlier checkpoint read before its heartbeats."""
+    context = timed()
+    heartbeats.create(context.layout, context.ref)
+    later = Heartbeat(event_time=lateness.micros(minute(60)), at=lateness.micros(minute(70)), app_id="an earlier one")
+    heartbeats.append(context.layout, context.ref, later)
+
+    lines = [run(context, number, batch) for number, batch in enumerate((FIRST, SECOND))]
+    own = dataclasses.replace(later, at=lateness.micros(minute(71)), app_id=context.app_id)
+    heartbeats.append(context.layout, context.ref, own)
+    lines.append(run(context, 2, THIRD))
+
+    assert [line.late for line in lines] == [0, 1, 2], "but after a heartbeat of its own it does not go back"
+
+
+def test_a_watermark_needs_a_timestamp(timed: Callable[..., FlowContext]) -> None:
+    context = timed(lambda rows: rows.selectExpr("_row_id", "_origin", "CAST(time AS DATE) AS time"))
+
+    with pytest.raises(SpecError, match=r"event_time='time' of table 'silver.orders' is date; a watermark is about a"):
+        run(context, 0, FIRST)

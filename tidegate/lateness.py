@@ -1,0 +1,91 @@
+"""Which rows are late: the watermark of each batch of bronze, and the heartbeats with which the clock moves it.
+
+All times are microseconds since 1970, in which event times are compared exactly.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1_000_000
+_EARLIEST = -62_135_596_800 * _SECOND
+"""0001-01-01, the first moment of Python and of Delta's readers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """Rows that came together: a batch of bronze. A heartbeat counts as one."""
+
+    at: int
+    """When the batch was planned, which orders batches: ``_ingested_at``."""
+    newest: int
+    """The highest event time of its rows that are not too far ahead of the clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermarks:
+    """The watermark before each arrival, and after the last."""
+
+    before: Mapping[int, int]
+    """By the time of the arrival; an arrival before which there is none is missing."""
+    after: int | None
+
+
+def watermarks(arrivals: Iterable[Arrival], delay_seconds: int, start: int | None = None) -> Watermarks:
+    """The watermark is the highest event time of all earlier arrivals, less the delay. It does not go back.
+
+    Args:
+        arrivals: In any order. Those at the same time do not move each other's watermark.
+        delay_seconds: The declared delay.
+        start: The watermark that earlier batches left.
+    """
+    newest: dict[int, int] = {}
+    for arrival in arrivals:
+        newest[arrival.at] = max(arrival.newest, newest.get(arrival.at, arrival.newest))
+    before: dict[int, int] = {}
+    current = start
+    for at in sorted(newest):
+        if current is not None:
+            before[at] = current
+        current = highest(current, newest[at] - delay_seconds * _SECOND)
+    return Watermarks(before=before, after=current)
+
+
+def highest(*moments: int | None) -> int | None:
+    """The highest of several watermarks; None where there is none."""
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def due_heartbeat(
+    now: int, *, last_arrival: int | None, watermark: int | None, delay_seconds: int, idle_seconds: int
+) -> int | None:
+    """The event time of the heartbeat that is due: the present time less ``idle``; None if none is.
+
+    With it the watermark is as far as it would be if a row had come ``idle`` ago whose event time was the clock's. So a row that
+    comes no later after its event than ``idle`` and the delay together is not late by a heartbeat.
+
+    Args:
+        now: The present time.
+        last_arrival: When the newest rows came, or the newest heartbeat was written; None if no row ever came.
+        watermark: The present watermark. A heartbeat that would not move it is not due.
+        delay_seconds: The declared delay.
+        idle_seconds: How long nothing must have come.
+    """
+    event_time = now - idle_seconds * _SECOND
+    if last_arrival is None or last_arrival > event_time:
+        return None
+    return event_time if watermark is None or event_time - delay_seconds * _SECOND > watermark else None
+
+
+def micros(moment: datetime) -> int:
+    """An aware datetime in microseconds since 1970."""
+    return calendar.timegm(moment.utctimetuple()) * _SECOND + moment.microsecond
+
+
+def moment(microseconds: int) -> datetime:
+    """The reverse of `micros`, in UTC; not before the year 1."""
+    return _EPOCH + timedelta(microseconds=max(microseconds, _EARLIEST))

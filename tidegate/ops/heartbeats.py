@@ -1,0 +1,93 @@
+"""The heartbeats of a flow: times by which the clock moved its watermark. Written with delta-rs, starts no JVM.
+
+Stateful flows read them as a stream beside the rows of the flow, so the table exists from the flow's first run on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate import lateness
+from tidegate.ops import ledger, store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.layout import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """One line of the table, in microseconds since 1970."""
+
+    event_time: int
+    at: int
+    """When it was written."""
+    app_id: str
+    """The checkpoint that had read everything by then."""
+
+
+def create(layout: Layout, ref: CheckpointRef) -> None:
+    """Create the table, without lines, unless it exists."""
+    from deltalake import DeltaTable
+
+    path = layout.heartbeats(ref.dag_id, ref.flow)
+    if store.open_table(path) is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(str(path), schema=schema())
+
+
+def append(layout: Layout, ref: CheckpointRef, heartbeat: Heartbeat) -> None:
+    """Append a line."""
+    line = {
+        "event_time": lateness.moment(heartbeat.event_time),
+        "at": lateness.moment(heartbeat.at),
+        "_app_id": heartbeat.app_id,
+    }
+    store.append(layout.heartbeats(ref.dag_id, ref.flow), schema(), [line])
+
+
+def read(layout: Layout, ref: CheckpointRef) -> list[Heartbeat]:
+    """All lines; none without a table."""
+    return [
+        Heartbeat(
+            event_time=lateness.micros(line["event_time"]),
+            at=lateness.micros(line["at"]),
+            app_id=line.get("_app_id") or "",
+        )
+        for line in store.select(layout.heartbeats(ref.dag_id, ref.flow), "SELECT * FROM delta_table")
+    ]
+
+
+def watermark(
+    layout: Layout, ref: CheckpointRef, lines: Iterable[Heartbeat], delay_seconds: int, before: int | None = None
+) -> int | None:
+    """The watermark of a checkpoint, in microseconds since 1970; None without one.
+
+    It is that of its batches and of its heartbeats. Those of earlier checkpoints count as batches of bronze: all of them now, but not
+    before a batch, which a refresh may read again from before they were written.
+
+    Args:
+        layout: The lake.
+        ref: The checkpoint.
+        lines: All heartbeats of the flow.
+        delay_seconds: The declared delay.
+        before: That before the batch with this number; the present one by default.
+    """
+    recorded = ledger.watermark(layout, ref, before)
+    counted = [each for each in lines if before is None or each.app_id == ref.app_id]
+    arrivals = [lateness.Arrival(at=each.at, newest=each.event_time) for each in counted]
+    by_clock = lateness.watermarks(arrivals, delay_seconds).after
+    return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock)
+
+
+def schema() -> pyarrow.Schema:
+    """The columns of the table."""
+    import pyarrow as pa
+
+    moment = pa.timestamp("us", tz="UTC")
+    return pa.schema([("event_time", moment), ("at", moment), ("_app_id", pa.string())])

@@ -1,0 +1,111 @@
+"""Which delay a watermark needs: how late the rows of a flow came, in the order of the batches of bronze. Starts no JVM.
+
+The rows of table and late table together are those of bronze but for what the transform filtered and what is in quarantine, so that
+no wrong clock counts. Their ``_ingested_at`` says in which batch of bronze each came.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.errors import RequestError
+from tidegate.ops import query, store
+
+if TYPE_CHECKING:
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+
+DELAYS = {
+    **{f"{number} seconds": number for number in (10, 30)},
+    **{f"{number} minute{'s' * (number > 1)}": number * 60 for number in (1, 2, 5, 10, 15, 30)},
+    **{f"{number} hour{'s' * (number > 1)}": number * 3_600 for number in (1, 2, 3, 6, 12)},
+    **{f"{number} day{'s' * (number > 1)}": number * 86_400 for number in (1, 2, 3, 7, 14, 30)},
+}
+"""The delays that are compared, as they are declared, in seconds."""
+
+_LATENESS = """
+WITH batches AS (SELECT came, max(event_time) AS newest FROM arrived GROUP BY came),
+marks AS (
+    SELECT came, max(newest) OVER (ORDER BY came ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest FROM batches
+)
+SELECT epoch_us(marks.newest) - epoch_us(arrived.event_time) AS lateness,
+    epoch_us(arrived.event_time) - epoch_us(arrived.came) AS ahead
+FROM arrived JOIN marks USING (came)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What a flow's rows say about its watermark."""
+
+    rows: int
+    batches: int
+    """Batches of bronze that brought them."""
+    late: dict[str, int]
+    """By delay: the rows that would have been late. Until the first delay by which none would."""
+    worst_seconds: float
+    """How far the event time of a row was before the highest of earlier batches, at most."""
+    ahead_seconds: float
+    """How far the event time of a row was after its ingestion, at most; negative if none was after it."""
+    proposed: str | None
+    """The shortest delay by which at most the accepted share is late; None if the longest one is too short."""
+
+
+def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
+    """Compare delays by the rows that the flow has read so far.
+
+    Args:
+        layout: The lake.
+        flow: A flow that appends to a table with an event time; a watermark need not be declared.
+        share: Which share of the rows may be late.
+
+    Raises:
+        RequestError: The flow has no such table, or has written no row to it yet.
+    """
+    pipeline, name, target = flow.pipeline.name, flow.flow.name, flow.flow.target
+    if flow.landing is None or target.write_mode != "append" or target.event_time is None:
+        raise RequestError(
+            f"flow {name!r} cannot have a watermark: it must read a bronze table and append to a table with event_time, as in "
+            f"Table('silver.payments', event_time='paid_at')."
+        )
+    opened = [store.open_table(path) for path in (layout.table(target.name), layout.late(pipeline, name))]
+    tables = [table for table in opened if table is not None]
+    columns = (target.event_time, "_ingested_at")
+    event_time = query.quoted(target.event_time)
+    with closing(query.connect()) as connection:
+        parts = []
+        for number, table in enumerate(tables):
+            connection.register(f"part_{number}", query.Scan(table, columns, f"{event_time} IS NOT NULL"))
+            parts.append(f"SELECT {event_time} AS event_time, _ingested_at AS came FROM part_{number}")
+        if not parts:
+            raise _no_rows(pipeline, name)
+        connection.execute(f"CREATE TEMP TABLE arrived AS {' UNION ALL '.join(parts)}")
+        counts = ", ".join(f"count(*) FILTER (lateness > {seconds * 1_000_000})" for seconds in DELAYS.values())
+        [measured] = connection.execute(
+            f"SELECT count(*), max(lateness), max(ahead), {counts} FROM ({_LATENESS})"
+        ).fetchall()
+        [(batches,)] = connection.execute("SELECT count(DISTINCT came) FROM arrived").fetchall()
+    rows, worst, ahead, *late = measured
+    if not rows:
+        raise _no_rows(pipeline, name)
+    by_delay = dict(zip(DELAYS, late, strict=True))
+    enough = [delay for delay, number in by_delay.items() if number <= share * rows]
+    none = [delay for delay, number in by_delay.items() if not number]
+    shown = list(DELAYS)[: list(DELAYS).index(none[0]) + 1] if none else list(DELAYS)
+    return Advice(
+        rows=rows,
+        batches=batches,
+        late={delay: by_delay[delay] for delay in shown},
+        worst_seconds=max(worst or 0, 0) / 1_000_000,
+        ahead_seconds=ahead / 1_000_000,
+        proposed=enough[0] if enough else None,
+    )
+
+
+def _no_rows(pipeline: str, flow: str) -> RequestError:
+    return RequestError(
+        f"flow {flow!r} has written no row yet, so nothing is known of how late its rows come. Run it first: "
+        f"tidegate run {pipeline} --flow {flow}"
+    )

@@ -1,0 +1,77 @@
+"""The change feed of a bronze table for a flow with a watermark: no batch of it ends within a batch of bronze.
+
+Delta admits a commit with change files to a batch as a whole, but cuts one that only appends between two of its files. The rows of a
+commit that was cut belong to the batch of the flow that reads its last file: the batches before leave them out.
+
+Why: the rows that a commit brings are judged by the watermark before it. Those who read the flow's table after the first half of
+them would have a higher watermark for the second half.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import progress
+from tidegate.probes import delta
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from tidegate.checkpoints.progress import DeltaPosition
+    from tidegate.spark.context import FlowContext
+
+
+def stream(context: FlowContext) -> DataFrame:
+    """The changes of the flow's source table from its first commit on, in bounded batches.
+
+    If the log or files of it are gone, a new checkpoint reads the present table first: with everything else that there is, in one
+    batch, because the files of a table are in no order of commits.
+    """
+    feed, path = context.flow.feeds[0], context.layout.table(context.flow.feeds[0].table)
+    reader = context.spark.readStream.format("delta").option("readChangeFeed", "true")
+    begun = progress.read(context.checkpoint).last_committed is not None
+    if begun or _is_whole(path):
+        reader = reader.option("maxFilesPerTrigger", feed.max_files_per_trigger)
+        reader = reader.option("maxBytesPerTrigger", feed.max_bytes_per_trigger)
+        # Spark asks for it until a batch was planned; later it goes on from its own log.
+        reader = reader.option("startingVersion", 0)
+    else:
+        reader = reader.option("maxFilesPerTrigger", 2**31 - 1)
+    return reader.load(str(path))
+
+
+def complete(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+    """The rows of a batch of `stream`, with the whole of each commit whose last file is in it, and without other commits."""
+    from pyspark.sql import functions as F
+
+    path = context.layout.table(context.flow.feeds[0].table)
+    ends = _cut_commit(path, progress.planned_batch(context.checkpoint, batch_id).delta)
+    began = _cut_commit(path, progress.planned_batch(context.checkpoint, batch_id - 1).delta) if batch_id else None
+    version = F.col("_commit_version")
+    if ends is not None:
+        batch = batch.where(version != ends)
+    if began is None or began == ends:
+        return batch
+    commit = (
+        batch.sparkSession.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", began)
+        .option("endingVersion", began)
+        .load(str(path))
+    )
+    return batch.where(version != began).unionByName(commit.select(*batch.columns))
+
+
+def _is_whole(path: Path) -> bool:
+    newest = delta.current_version(path)
+    return newest is not None and delta.served_ranges(path, 0, newest) == [(0, newest)]
+
+
+def _cut_commit(path: Path, position: DeltaPosition) -> int | None:
+    """The commit that a position is within; None if it is between two commits."""
+    if position.of_snapshot or position.index < 0:
+        return None
+    commit = delta.read_commit(path, position.version)
+    return None if commit.has_change_files or position.index + 1 >= len(commit.files) else position.version

@@ -1,0 +1,54 @@
+"""Whether a heartbeat of a flow is due: nothing came for so long that the clock moves its watermark. Starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate import lateness
+from tidegate.checkpoints import checkpoint, progress
+from tidegate.ops import heartbeats
+from tidegate.ops.heartbeats import Heartbeat
+from tidegate.status import backlog, freshness
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+
+
+def due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, now: datetime) -> Heartbeat | None:
+    """The heartbeat that is due; None for a flow without ``idle``, and while there are rows that it has not read.
+
+    A batch of bronze that is planned counts from when it was planned, so it must be written and read first: its rows came
+    before the heartbeat, and would be late by it. One that is planned after ``now`` comes after the heartbeat.
+
+    Args:
+        layout: The lake.
+        resolved: The flow.
+        ref: Its checkpoint.
+        now: The present time, taken before the call.
+    """
+    flow, writer = resolved.flow, resolved.writer
+    if flow.watermark is None or flow.watermark.idle_seconds is None or writer is None:
+        return None
+    if progress.read(checkpoint.current(layout, resolved.pipeline, writer).path(layout)).pending_batch is not None:
+        return None
+    state, bronze = progress.read(ref.path(layout)), layout.table(writer.target.name)
+    if state.last_committed is None or state.pending_batch is not None:
+        return None
+    committed = progress.planned_batch(ref.path(layout), state.last_committed)
+    if backlog.of_table(bronze, flow.feeds[0], committed).has_data:
+        return None
+    newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(layout, ref)
+    if newest is None:
+        return None
+    event_time = lateness.due_heartbeat(
+        lateness.micros(now),
+        last_arrival=max([lateness.micros(newest), *(each.at for each in lines)]),
+        watermark=heartbeats.watermark(layout, ref, lines, flow.watermark.delay_seconds),
+        delay_seconds=flow.watermark.delay_seconds,
+        idle_seconds=flow.watermark.idle_seconds,
+    )
+    return None if event_time is None else Heartbeat(event_time=event_time, at=lateness.micros(now), app_id=ref.app_id)
