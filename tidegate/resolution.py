@@ -186,13 +186,13 @@ def _resolve_flow(
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
             transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
+            if flow.state is not None:
+                state_code.check(flow.transform)
         if isinstance(flow.target, FunctionSink):
             write = flow.target.write
             transform_code.check_exists(
                 f"function of the sink {flow.target.name}", write, transform_code.file_of(write)
             )
-            if flow.state is not None:
-                state_code.check(flow.transform)
     except SpecError as cause:
         error = SpecError(f"{where}: {cause.message}")
     return ResolvedFlow(
