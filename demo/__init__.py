@@ -1,6 +1,6 @@
-"""The demo: real flights and generated clicks arrive in three waves, and the real DAGs process them. `make demo` runs it.
+"""The demo: real flights, generated clicks and payments arrive in three waves, and the real DAGs process them.
 
-``flights_feed`` and ``clicks_feed`` write the input, ``services`` starts the broker and Airflow, ``runs`` runs the DAGs in a
-child process, ``recompute`` computes the expected tables from the input alone, ``scenario`` is the sequence of steps, and
-``output`` prints the results.
+`make demo` runs it. ``flights_feed``, ``weather_feed``, ``clicks_feed`` and ``payments_feed`` write the input, ``services`` starts the
+broker and Airflow, ``runs`` runs the DAGs in child processes, ``recompute`` and ``recompute_payments`` compute the expected tables
+from the input alone, ``scenario`` is the sequence of steps, and ``output`` prints the results.
 """

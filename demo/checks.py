@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from demo import recompute
+from demo import recompute, recompute_payments
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.quarantine import lifecycle
@@ -138,6 +138,40 @@ def recomputed(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection, f
     """Whether the tables of some flows hold exactly the rows of the answer's tables with the names of the flows."""
     rows = ((flow, table(layout.table(pipeline.flow(flow).target.name))) for flow in flows)
     return _compare(pipeline.name, answer, _equal(answer, rows))
+
+
+def payments(
+    layout: Layout, pipeline: Pipeline, messages: Iterable[recompute.Message], sent: Sequence[recompute.Message]
+) -> list[Check]:
+    """Whether the tables of payments hold exactly what plain Python computes from the topic, and the alerts were sent.
+
+    Args:
+        layout: The lake.
+        pipeline: Payments.
+        messages: All messages of its topic.
+        sent: All messages of the topic of the alerts.
+    """
+    bronze, silver, decisions, alerts = (table(layout.table(flow.target.name)) for flow in pipeline.flows[:4])
+    if bronze is None:
+        return [Check(f"{pipeline.name}: every message is in bronze once", "the table does not exist", passed=False)]
+    ingested_at = dict(zip(bronze["_row_id"].to_pylist(), bronze["_ingested_at"].to_pylist(), strict=True))
+    expected = recompute_payments.payments(messages, ingested_at)
+    answer = recompute_payments.as_tables(expected)
+    refused = table(layout.quarantine(pipeline.name, "silver"))
+    late = table(layout.late(pipeline.name, "silver"))
+    compared = (
+        ("every message is in bronze once", "ids", ("_row_id",), bronze, "true"),
+        ("the same messages are in quarantine", "quarantined", ("_row_id",), refused, "true"),
+        ("the same messages are late", "late", ("_row_id",), late, "true"),
+        *_equal(answer, (("silver", silver), ("decisions", decisions))),
+        ("alerts equals the recomputation", "alerts", _columns(answer, "alerts"), alerts, "NOT _deleted"),
+    )
+    results = _compare(pipeline.name, answer, compared)
+    last = {message.key: message.value for message in sorted(sent, key=lambda each: (each.partition, each.offset))}
+    open_alerts = {json.loads(key or b"{}").get("payment_id") for key, value in last.items() if value is not None}
+    wrong = len(open_alerts ^ {row["payment_id"] for row in expected.alerts})
+    details = f"{count(len(sent), 'message')}, {count(wrong, 'difference')}"
+    return [*results, Check(f"{pipeline.name}: the sent alerts are those of the table", details, wrong == 0)]
 
 
 def _equal(answer: DuckDBPyConnection, tables: Iterable[tuple[str, Any]]) -> Iterator[_Compared]:

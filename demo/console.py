@@ -19,8 +19,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import clicks_feed, flights_feed
+from demo import clicks_feed, flights_feed, payments_feed
 from demo.services import check_set_up, exclusive
+from demo.topics import create_topics
 from devstack import airflow_home
 from devstack.airflow_server import PORT, USER, AirflowServer
 from devstack.broker import Broker
@@ -95,7 +96,7 @@ def up(services: Services) -> None:
             undo.callback(broker.stop)
             broker.start()
             services.console.print(broker.bootstrap)
-        broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
+        create_topics(broker)
         environment = services.environment(broker.bootstrap)
         _start_feeder(services, environment, undo)
         _start_airflow(services, environment, undo)
@@ -119,7 +120,10 @@ def _start_feeder(services: Services, environment: Environment, undo: contextlib
             if services.feeder.leader is None or time.monotonic() > until:
                 raise SetupError(f"The feeder has landed no file. The end of its log:\n{services.feeder.log_tail()}")
             time.sleep(_POLL_SECONDS)
-        services.console.print(f"lands files in {folder} and messages in topic {clicks_feed.TOPIC}", soft_wrap=True)
+        services.console.print(
+            f"lands files in {folder} and messages in topics {clicks_feed.TOPIC} and {payments_feed.TOPIC}",
+            soft_wrap=True,
+        )
 
 
 def _start_airflow(services: Services, environment: Environment, undo: contextlib.ExitStack) -> None:

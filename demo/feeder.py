@@ -1,7 +1,7 @@
-"""Continuously lands data: some clicks every few seconds, the next day of flights and the weather of the day before every two minutes.
+"""Continuously lands data: clicks and payments every few seconds, every two minutes the next day of flights and the weather before it.
 
 ``python -m demo.feeder``. It has no state of its own: the next day of flights or weather follows from the landing zone, the number of
-the next click from the topic. So it can be killed and restarted at any time.
+the next click or payment from its topic. So it can be killed and restarted at any time.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from demo import clicks_feed, flights_feed, weather_feed
+from demo import clicks_feed, flights_feed, payments_feed, weather_feed
+from demo.clicks_feed import Message
 from demo.flights_feed import Landed
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.probes import kafka
 from tidegate.process_exit import exit_now
 
-SECONDS_BETWEEN_CLICKS = 5.0
+SECONDS_BETWEEN_MESSAGES = 5.0
 SECONDS_BETWEEN_FILES = 120.0
 FIRST_DAYS = 7
 """Number of days of flights that land at once in an empty landing zone."""
@@ -63,16 +65,22 @@ def land_weather(landing: Path) -> list[Landed]:
     return landed
 
 
-def land_clicks(bootstrap: str, now: datetime) -> int:
-    """Send the clicks of the last seconds, and return the number of messages.
+def land_messages(bootstrap: str, topic: str, make: Callable[[int, datetime], list[Message]], now: datetime) -> int:
+    """Send the messages of the last seconds, and return their number.
+
+    Args:
+        bootstrap: The broker's address.
+        topic: The topic.
+        make: Makes the messages, from the number of the first event and the time of the last.
+        now: The time of the last event.
 
     Raises:
         SourceError: The topic does not exist, or no broker answers.
     """
     # Every event has at least one message, so the number of messages is higher than all event numbers so far.
-    already = sum(kafka.end_offsets(bootstrap, clicks_feed.TOPIC).values())
-    messages = clicks_feed.live(already, now)
-    clicks_feed.produce(bootstrap, messages)
+    already = sum(kafka.end_offsets(bootstrap, topic).values())
+    messages = make(already, now)
+    clicks_feed.produce(bootstrap, messages, topic)
     return len(messages)
 
 
@@ -85,11 +93,13 @@ def feed(environment: Environment) -> None:
             # Before the flights, so that they wait for their weather.
             for landed in (*land_weather(environment.landing), *land_flights(environment.landing)):
                 log.info("landed %s, %d records", landed.name, landed.rows)
-        try:
-            log.info("clicks: %d messages", land_clicks(environment.kafka, datetime.now(UTC)))
-        except TidegateError as error:
-            log.warning("clicks: %s", error.message)
-        time.sleep(SECONDS_BETWEEN_CLICKS)
+        for topic, make in ((clicks_feed.TOPIC, clicks_feed.live), (payments_feed.TOPIC, payments_feed.live)):
+            try:
+                sent = land_messages(environment.kafka, topic, make, datetime.now(UTC))
+                log.info("%s: %d messages", topic, sent)
+            except TidegateError as error:
+                log.warning("%s: %s", topic, error.message)
+        time.sleep(SECONDS_BETWEEN_MESSAGES)
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from demo import flights_feed
+from demo import clicks_feed, flights_feed
 from demo.checks import Check, query, table
 from demo.flights_feed import Landed
 from demo.runs import DagRun
@@ -41,11 +41,11 @@ def landed_files(console: Console, files: Sequence[Landed], folder: str = flight
         console.print(f": {count(file.rows, 'record')}, {file.what}", highlight=False)
 
 
-def landed_messages(console: Console, counts: Mapping[str, int]) -> None:
-    """Print the number of messages of a wave, by kind."""
+def landed_messages(console: Console, counts: Mapping[str, int], topic: str = clicks_feed.TOPIC) -> None:
+    """Print the number of messages of a wave in one topic, by kind."""
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items(), key=lambda item: -item[1]))
     console.print(
-        f"[bold]Sent[/] to topic clickstream: {count(sum(counts.values()), 'message')} ({kinds})", highlight=False
+        f"[bold]Sent[/] to topic {topic}: {count(sum(counts.values()), 'message')} ({kinds})", highlight=False
     )
 
 
@@ -117,7 +117,7 @@ def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> N
         connection.register("gold", rows)
         result = connection.execute(sql)
         names = [described[0] for described in result.description or ()]
-        shown = _table(*names, right=set(names) - {"day", "carrier", "airline", "page", "hour"})
+        shown = _table(*names, right=set(names) - {"day", "carrier", "airline", "page", "hour", "rule"})
         for row in result.fetchall():
             shown.add_row(*(f"{cell:.1f}" if isinstance(cell, float) else _plain(str(cell)) for cell in row))
     console.print(f"[bold]{name}[/], {title}", highlight=False)
@@ -132,7 +132,8 @@ def checked(console: Console, checks: Sequence[Check]) -> None:
 
 
 def _flows(report: RunReport) -> Table:
-    counts = ("batches", "read", "written", "quarantined", "filtered", "replaced", "time")
+    late = ("late",) if any(flow.total("late") for flow in report.flows) else ()
+    counts = ("batches", "read", "written", "quarantined", *late, "filtered", "replaced", "time")
     shown = _table("flow", *counts, right=counts)
     for flow in report.flows:
         shown.add_row(
@@ -141,6 +142,7 @@ def _flows(report: RunReport) -> Table:
             f"{flow.total('read'):,}",
             _written(flow),
             _quarantined(flow),
+            *(f"{flow.total(name):,}" for name in late),
             f"{flow.total('filtered'):,}",
             f"{flow.total('deduplicated') + flow.total('superseded'):,}",
             f"{flow.seconds:.1f} s",

@@ -1,4 +1,4 @@
-"""The steps of the demo: four waves land, the real DAGs process them, and an independent engine verifies the tables."""
+"""The steps of the demo: four waves land, the real DAGs process them, and independent engines verify the tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import checks, clicks_feed, flights_feed, output, recompute, weather_feed
+from demo import checks, clicks_feed, flights_feed, output, payments_feed, recompute, weather_feed
 from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
@@ -38,6 +38,11 @@ JOINED = (
     f" FROM gold WHERE day = '{weather_feed.WRONG_DAY}' ORDER BY flights DESC, carrier LIMIT 4"
 )
 
+ALERTS = (
+    "SELECT rule, count(*) AS alerts, count(DISTINCT card_id) AS cards, round(avg(amount_cents) / 100, 2) AS mean_amount FROM"
+    " (SELECT unnest(rules) AS rule, * FROM gold WHERE NOT _deleted) GROUP BY 1 ORDER BY 2 DESC, 1"
+)
+
 
 @dataclass(frozen=True)
 class Length:
@@ -52,12 +57,33 @@ class Length:
     """Views in wave 1."""
     later_clicks: int
     """Views in wave 2."""
+    payments: int
+    """Payments in wave 1."""
+    later_payments: int
+    """Payments in wave 3."""
     at_once: bool = False
     """Whether one run of each pipeline processes waves 1 and 2 together."""
 
 
-FULL = Length("two months", date(2013, 1, 1), date(2013, 2, 28), clicks=18_000, later_clicks=4_000)
-SHORT = Length("five days", date(2013, 2, 8), date(2013, 2, 12), clicks=2_000, later_clicks=500, at_once=True)
+FULL = Length(
+    "two months",
+    date(2013, 1, 1),
+    date(2013, 2, 28),
+    clicks=18_000,
+    later_clicks=4_000,
+    payments=3_000,
+    later_payments=1_000,
+)
+SHORT = Length(
+    "five days",
+    date(2013, 2, 8),
+    date(2013, 2, 12),
+    clicks=2_000,
+    later_clicks=500,
+    payments=600,
+    later_payments=200,
+    at_once=True,
+)
 """The same kinds of files and messages, for fewer days, in one increment instead of two."""
 
 
@@ -79,16 +105,25 @@ class Scenario:
     flights: Pipeline = field(default_factory=lambda: registry.load("flights"))
     clickstream: Pipeline = field(default_factory=lambda: registry.load("clickstream"))
     delays: Pipeline = field(default_factory=lambda: registry.load("delays"))
+    payments: Pipeline = field(default_factory=lambda: registry.load("payments"))
     passed: bool = True
     """Whether all checks so far have passed."""
     unread_flights: int = 0
     """Number of records of earlier waves that were not read yet."""
     unread_clicks: int = 0
+    unread_payments: int = 0
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """All examples."""
+        return self.flights, self.clickstream, self.delays, self.payments
 
     def first_wave(self) -> None:
-        """Weeks of flights, their weather, and half a day of clicks."""
+        """Weeks of flights, their weather, half a day of clicks, and three hours of payments."""
         length = self.length
-        output.heading(self.console, f"Wave 1: {length.flights} of flights, a file a day, and half a day of clicks")
+        output.heading(
+            self.console, f"Wave 1: {length.flights} of flights, a file a day, half a day of clicks, and payments"
+        )
         files = flights_feed.wave_one(self.services.environment.landing, length.first_day, length.last_day)
         messages = clicks_feed.wave_one(length.clicks)
         clicks_feed.produce(self.services.environment.kafka, messages)
@@ -97,8 +132,10 @@ class Scenario:
         output.landed_files(self.console, [weather], weather_feed.WEATHER)
         output.landed_files(self.console, [airlines], weather_feed.AIRLINES)
         output.landed_messages(self.console, clicks_feed.counts(messages))
+        payments = self._send_payments(payments_feed.wave_one(length.payments))
         if length.at_once:
             self.unread_flights, self.unread_clicks = sum(file.rows for file in files), len(messages)
+            self.unread_payments = payments
             return
         flights, clickstream = self._run(
             {self.flights: sum(file.rows for file in files), self.clickstream: len(messages)}
@@ -108,7 +145,7 @@ class Scenario:
         self._print(clickstream)
         self._busiest("the busiest pages and hours")
         self._sessions("by the hour in which they began")
-        self._run_delays(weather.rows, "the weather of this day as first published")
+        self._run_second(weather.rows, "the weather of this day as first published", payments, "alerts by rule")
 
     def second_wave(self) -> None:
         """The next days, a correction, a late file, and broken files and messages."""
@@ -127,34 +164,46 @@ class Scenario:
         self._sessions("the same: late views join sessions, deletions take them apart")
 
     def third_wave(self) -> None:
-        """A correction of one hour of the weather, which reaches the table that joins it with the flights."""
-        output.heading(self.console, "Wave 3: one hour of the weather is corrected")
+        """A correction of one hour of the weather, which reaches the table that joins it with the flights; late payments."""
+        output.heading(
+            self.console, "Wave 3: one hour of the weather is corrected, and payments arrive, some of them late"
+        )
         correction = weather_feed.land_correction(self.services.environment.landing)
         output.landed_files(self.console, [correction], weather_feed.WEATHER)
-        self._run_delays(correction.rows, "the same day after the correction of the weather")
+        payments = self._send_payments(payments_feed.wave_two(self.length.later_payments, already=self.length.payments))
+        self._run_second(
+            correction.rows,
+            "the same day after the correction of the weather",
+            self.unread_payments + payments,
+            "alerts by rule, without the late and the reversed payments",
+        )
 
     def fourth_wave(self) -> None:
         """No input; the runs start no JVM."""
         output.heading(self.console, "Wave 4: nothing lands")
-        for watched in (*self._run({self.flights: 0, self.clickstream: 0}), *self._run({self.delays: 0})):
+        for watched in (
+            *self._run({self.flights: 0, self.clickstream: 0}),
+            *self._run({self.delays: 0, self.payments: 0}),
+        ):
             self._print(watched)
             self.passed &= watched.report is None
 
     def verify(self) -> None:
         """Check the ledger, and compare the tables with an independent recomputation."""
-        output.heading(self.console, "Verification: DuckDB computes all tables from the files and the topic alone")
+        output.heading(self.console, "Verification: DuckDB and plain Python compute all tables from the input alone")
         layout = self.services.layout
         landing = self.services.environment.landing
         flights = recompute.flights(landing)
         recompute.add_delays(flights, landing)
         clicks = recompute.clickstream(recompute.read_topic(self.services.environment.kafka))
         in_ledger = (checks.balance, checks.quarantine_states)
-        results = [
-            check(layout, pipeline) for pipeline in (self.flights, self.clickstream, self.delays) for check in in_ledger
-        ]
+        results = [check(layout, pipeline) for pipeline in self.pipelines for check in in_ledger]
         results += checks.exactly_once(layout, self.flights, flights)
         results += checks.exactly_once(layout, self.clickstream, clicks)
         results += checks.recomputed(layout, self.delays, flights, ("weather", "airlines", "delays"))
+        topics = (payments_feed.TOPIC, payments_feed.ALERTS)
+        payments, alerts = (recompute.read_topic(self.services.environment.kafka, topic) for topic in topics)
+        results += checks.payments(layout, self.payments, payments, alerts)
         for answer in (flights, clicks):
             answer.close()
         output.checked(self.console, results)
@@ -165,9 +214,7 @@ class Scenario:
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
         lake = short_path(layout.lake)
-        reports = [
-            site.export(layout, each, layout.docs(each.name)) for each in (self.flights, self.clickstream, self.delays)
-        ]
+        reports = [site.export(layout, each, layout.docs(each.name)) for each in self.pipelines]
         paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
         for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
             self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)
@@ -215,10 +262,19 @@ class Scenario:
             log = self.services.short_path(self.services.log)
             raise RunCrashedError(f"The run of {started.pipeline.name!r} failed, and the demo ends; its log is {log}.")
 
-    def _run_delays(self, landed: int, title: str) -> None:
-        (delays,) = self._run({self.delays: landed})
+    def _send_payments(self, messages: list[clicks_feed.Message]) -> int:
+        clicks_feed.produce(self.services.environment.kafka, messages, payments_feed.TOPIC)
+        output.landed_messages(self.console, clicks_feed.counts(messages), payments_feed.TOPIC)
+        return len(messages)
+
+    def _run_second(self, weather: int, delays_title: str, sent: int, alerts_title: str) -> None:
+        """Run delays, which reads a table of flights, and payments."""
+        layout = self.services.layout
+        delays, payments = self._run({self.delays: weather, self.payments: sent})
         self._print(delays)
-        output.gold(self.console, self.services.layout, "gold.delays", JOINED, f"{weather_feed.WRONG_DAY}: {title}")
+        output.gold(self.console, layout, "gold.delays", JOINED, f"{weather_feed.WRONG_DAY}: {delays_title}")
+        self._print(payments)
+        output.gold(self.console, layout, "gold.fraud_alerts", ALERTS, alerts_title)
 
     def _storm(self, title: str) -> None:
         output.gold(self.console, self.services.layout, "gold.daily_delay", STORM, title)

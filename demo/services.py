@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo import clicks_feed, flights_feed
+from demo import flights_feed
 from demo.runs import DagRuns, check_installed
+from demo.topics import create_topics
 from devstack import airflow_home
 from devstack.broker import Broker
 from tidegate.environment import Environment
@@ -42,7 +43,7 @@ class DemoServices:
     layout: Layout
     runs: Mapping[str, DagRuns]
     """A process with Airflow for each pipeline, by name: runs of different pipelines do not wait for each other. Only delays
-    shares that of flights, because it runs after it."""
+    shares that of flights, because it runs after it, and payments that of clickstream."""
 
     @property
     def log(self) -> Path:
@@ -103,8 +104,8 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
                 )
                 for name, variables in zip(PIPELINES, airflow_variables, strict=True)
             }
-            runs["delays"] = runs["flights"]
-            broker.create_topic(clicks_feed.TOPIC, clicks_feed.PARTITIONS)
+            runs |= {"delays": runs["flights"], "payments": runs["clickstream"]}
+            create_topics(broker)
             flights.result()
             yield DemoServices(project, folder, environment, Layout.of(environment), runs)
 

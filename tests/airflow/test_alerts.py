@@ -95,7 +95,7 @@ def evaluate() -> None:
     dag.get_task("evaluate").execute(cast(Context, {}))
 
 
-OPENED = [("clickstream/bronze", "unreadable", "opened"), ("flights/bronze", "unreadable", "opened")]
+OPENED = [(f"{name}/bronze", "unreadable", "opened") for name in ("clickstream", "flights", "payments")]
 
 
 def test_each_opening_and_each_resolution_is_sent_once(
@@ -356,7 +356,7 @@ def test_a_broken_history_of_one_pipeline_does_not_stop_notifications_of_others(
     (log / f"{0:020d}.json").write_text("no log")
     with pytest.raises(TaskFailure, match="the alerts of clickstream were not recorded"):
         evaluate()
-    assert webhook.new_events() == [("flights/bronze", "unreadable", "opened")]
+    assert webhook.new_events() == OPENED[1:]
 
 
 def test_episodes_of_a_pipeline_that_is_no_longer_declared_are_resolved_and_sent_once(

@@ -80,7 +80,7 @@ def test_reading_the_dags_imports_no_heavy_packages(database: Path) -> None:
 def test_airflow_finds_the_dags_from_any_folder(database: Path) -> None:
     output = _python(_COMMANDS + _FIND, cwd="/", environment=_clean(database))
     listed, errors = (_output_of(output, command) for command in ("dags list", "dags list-import-errors"))
-    assert {"flights", "delays", "clickstream"} <= {dag["dag_id"] for dag in listed}
+    assert {"flights", "delays", "clickstream", "payments"} <= {dag["dag_id"] for dag in listed}
     assert errors == []
 
 

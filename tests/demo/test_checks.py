@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
-from demo import checks, recompute
+from demo import checks, recompute, recompute_payments
 from demo.recompute import Message
 from tests.cli.project import append, quarantined
 from tidegate import registry
@@ -117,3 +118,54 @@ def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path:
 
 def test_a_missing_ledger_does_not_balance(tmp_path: Path) -> None:
     assert not checks.balance(Layout(tmp_path, tmp_path), CLICKS).passed
+
+
+PAYMENTS = registry.load("payments")
+PAYMENT = {"kind": "payment", "card_id": "c", "occurred_at": "2026-03-02T08:10:00Z", "amount_cents": 1, "country": "GB"}
+PAID = [
+    Message(0, number, 0, b"c", json.dumps(PAYMENT | {"payment_id": f"p{number}"}).encode(), "payments/id")
+    for number in range(6)
+]
+
+
+@pytest.fixture
+def paid(tmp_path: Path) -> Layout:
+    """A lake with exactly the tables that are expected of payments: the last of six within a moment is suspected."""
+    layout = Layout(tmp_path, tmp_path)
+    ids = [f"payments/id/0/{number}" for number in range(6)]
+    read_at = [datetime(2026, 3, 2, 8, 11, tzinfo=UTC)] * 6
+    put(layout.table("bronze.payments"), pa.table({"_row_id": ids, "_ingested_at": read_at}))
+    answer = recompute_payments.as_tables(
+        recompute_payments.payments(PAID, dict(zip(ids, read_at, strict=True))),
+    )
+    for flow in ("silver", "decisions", "alerts"):
+        put(layout.table(PAYMENTS.flow(flow).target.name), answer.sql(f"FROM {flow}").to_arrow_table())
+    return layout
+
+
+def sent(*values: bytes | None) -> list[Message]:
+    return [Message(0, number, 0, b'{"card_id":"c","payment_id":"p5"}', value) for number, value in enumerate(values)]
+
+
+def failed_of_payments(layout: Layout, alerts: list[Message]) -> list[str]:
+    return [check.what for check in checks.payments(layout, PAYMENTS, PAID, alerts) if not check.passed]
+
+
+def test_correct_tables_of_payments_and_sent_alerts_pass_every_check(paid: Layout) -> None:
+    results = checks.payments(paid, PAYMENTS, PAID, sent(b"{}"))
+    assert [check.passed for check in results] == [True] * 5
+
+
+def test_a_wrong_decision_is_detected(paid: Layout) -> None:
+    table = DeltaTable(str(paid.table("silver.decisions")))
+    table.update(updates={"velocity": "7"}, predicate="payment_id = 'p5'")
+    assert failed_of_payments(paid, sent(b"{}")) == ["payments: decisions equals the recomputation"]
+
+
+def test_an_alert_that_was_not_sent_or_was_withdrawn_is_detected(paid: Layout) -> None:
+    wrong = ["payments: the sent alerts are those of the table"]
+    assert failed_of_payments(paid, []) == failed_of_payments(paid, sent(b"{}", None)) == wrong
+
+
+def test_payments_without_a_table_fail(tmp_path: Path) -> None:
+    assert len(failed_of_payments(Layout(tmp_path, tmp_path), [])) == 1

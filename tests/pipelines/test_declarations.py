@@ -28,7 +28,7 @@ def flows(*, having: str = "name") -> list[ParameterSet]:
 
 
 def test_the_examples_are_declared() -> None:
-    assert {"clickstream", "delays", "flights"} <= set(registry.names())
+    assert {"clickstream", "delays", "flights", "payments"} <= set(registry.names())
 
 
 @pytest.mark.parametrize(("pipeline", "flow"), flows(having="transform"))

@@ -1,0 +1,171 @@
+"""Increments equal the stream: generated histories of payments, cut and restarted anywhere, judged by plain Python.
+
+The pipeline is the declared one, with a topic of the test and two flows that aggregate windows. Many histories go through it
+together (`tests.histories_of_payments`). Another thousand, more increments and aborts at every kind of step run nightly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from demo import checks, clicks_feed, recompute, recompute_payments
+from demo.recompute_payments import DELAY, Expected
+from tests import histories_of_payments
+from tests.deployment import Deployment
+from tidegate.spec import ChangeFeed, Flow, KafkaSink, Pipeline, State, Table
+
+if TYPE_CHECKING:
+    from devstack.broker import Broker
+
+pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
+
+WINDOW = timedelta(minutes=15)
+JOB = """
+from pyspark.sql import functions as F
+
+
+def per_country(rows):
+    windows = rows.where("kind = 'payment'").groupBy(F.window("occurred_at", "15 minutes"), "country")
+    counted = windows.agg(F.count("*").alias("payments"), F.sum("amount_cents").alias("cents"))
+    return counted.select(F.col("window.start").alias("opened_at"), "country", "payments", "cents")
+"""
+POINTS = tuple(
+    f"{when}:{step}:{flow}"
+    for flow in ("silver", "decisions", "closed")
+    for when, step in (("before", "write_target"), ("after", "write_target"), ("after", "record_batch"))
+)
+"""Where a run is aborted; afterwards the batch is not committed."""
+
+
+@pytest.fixture
+def payments(
+    deployment: Deployment, broker: Broker, topic: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Deployment]:
+    """A deployment with topics of its own, and windows per country: when they close, and as soon as they change."""
+    import pipelines.payments
+    import spark_jobs
+
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "windows_of_payments.py").write_text(JOB)
+    monkeypatch.setattr(spark_jobs, "__path__", [*spark_jobs.__path__, str(tmp_path / "jobs")])
+    importlib.invalidate_caches()
+    bronze, silver, *others, sent = pipelines.payments.pipeline.flows
+    windows = Flow(
+        name="closed",
+        source=ChangeFeed("silver.payments"),
+        transform="windows_of_payments:per_country",
+        target=Table("gold.closed_windows"),
+        state=State(partitions=1),
+    )
+    keyed = Table("gold.open_windows", keys=("opened_at", "country"))
+    flows = (
+        dataclasses.replace(
+            bronze, source=dataclasses.replace(bronze.source, topic=topic, max_offsets_per_trigger=400)
+        ),
+        silver,
+        *others,
+        dataclasses.replace(sent, target=KafkaSink(f"{topic}-alerts")),
+        windows,
+        dataclasses.replace(windows, name="open", target=keyed),
+    )
+    declared = dataclasses.replace(pipelines.payments.pipeline, flows=flows)
+    monkeypatch.setattr(pipelines.payments, "pipeline", declared)
+    for name in (topic, f"{topic}-alerts"):
+        broker.create_topic(name, clicks_feed.PARTITIONS)
+    yield dataclasses.replace(deployment.at(broker.bootstrap), pipeline="payments")
+
+
+def declared() -> Pipeline:
+    import pipelines.payments
+
+    return pipelines.payments.pipeline
+
+
+def produce(payments: Deployment, messages: list[clicks_feed.Message]) -> None:
+    source: Any = declared().flow("bronze").source
+    clicks_feed.produce(payments.environment.kafka, messages, source.topic)
+
+
+def run(payments: Deployment, *flows: str) -> None:
+    assert [each.error for each in payments.run(flows=flows).flows if each.error] == []
+
+
+def expect_the_stream(payments: Deployment, *windows: str) -> Expected:
+    """Check every table against one computation over all messages; what is late is in the late table and in the ledger."""
+    source: Any = declared().flow("bronze").source
+    messages, sent = (
+        recompute.read_topic(payments.environment.kafka, topic) for topic in (source.topic, f"{source.topic}-alerts")
+    )
+    results = checks.payments(payments.layout, declared(), messages, sent)
+    assert [check for check in results if not check.passed] == []
+    payments.expect_a_balanced_ledger()
+    bronze = payments.table("bronze.payments")
+    ingested_at = dict(zip(bronze["_row_id"].to_pylist(), bronze["_ingested_at"].to_pylist(), strict=True))
+    expected = recompute_payments.payments(messages, ingested_at)
+    assert sum(line["late"] or 0 for line in payments.ledger()) == len(expected.late)
+    for name in windows:
+        rows = payments.table(f"gold.{name}_windows").select(["opened_at", "country", "payments", "cents"])
+        expect_windows(Counter(tuple(row.values()) for row in rows.to_pylist()), expected, only_closed=name == "closed")
+    return expected
+
+
+def expect_windows(rows: Counter[tuple[Any, ...]], expected: Expected, *, only_closed: bool) -> None:
+    windows: Counter[tuple[datetime, str | None]] = Counter()
+    cents: Counter[tuple[datetime, str | None]] = Counter()
+    for event in expected.silver:
+        if event.kind == "payment":
+            day = datetime(1970, 1, 1, tzinfo=UTC)
+            window = (event.occurred_at - (event.occurred_at - day) % WINDOW, event.country)
+            windows[window] += 1
+            cents[window] += event.amount_cents or 0
+    # Spark's watermark may be a millisecond lower than ours.
+    watermark = max(event.occurred_at for event in expected.silver) - DELAY - timedelta(milliseconds=1)
+    wanted = {
+        (*window, number, cents[window])
+        for window, number in windows.items()
+        if not only_closed or window[0] + WINDOW <= watermark
+    }
+    assert rows == Counter(wanted)
+
+
+def test_fifty_histories_that_are_cut_and_restarted_anywhere_equal_one_computation_over_all_rows(
+    payments: Deployment,
+) -> None:
+    first, second, third = histories_of_payments.chunks(range(50), 3)
+    flows = ("bronze", "silver", "decisions", "closed")
+    produce(payments, first)
+    run(payments, *flows)
+    produce(payments, second)
+    payments.run_and_abort("after:write_target:decisions", "payments", flows)
+    produce(payments, third)
+    run(payments)
+    expected = expect_the_stream(payments, "closed", "open")
+    assert len(expected.late) > 20
+    assert {rule for row in expected.alerts for rule in row["rules"]} == {
+        "velocity",
+        "amount_jump",
+        "impossible_travel",
+    }
+    assert {row["decision"] for row in expected.decisions} == {"accepted", "suspected", "reversed"}
+
+
+@pytest.mark.nightly
+@pytest.mark.chaos
+@pytest.mark.parametrize("part", range(4))
+def test_a_thousand_histories_equal_one_computation_over_all_rows(payments: Deployment, part: int) -> None:
+    rng = random.Random(part)
+    for chunk in histories_of_payments.chunks(range(250 * part, 250 * (part + 1)), 6):
+        produce(payments, chunk)
+        if rng.random() < 0.8:
+            payments.run_and_abort(rng.choice(POINTS), "payments")
+        run(payments)
+    expect_the_stream(payments, "closed", "open")
