@@ -14,7 +14,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, State, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, SnapshotFeed, State, Table
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -145,6 +145,17 @@ def test_a_flow_that_sends_a_table_cannot_be_verified_backfilled_or_refreshed() 
     for mode in ("full_refresh", "reingest"):
         with pytest.raises(RequestError, match="does not apply to flow 'sent'"):
             RunRequest.check(pipeline, "r", {"mode": mode, "flows": ["sent"]})
+
+
+def test_rows_of_a_snapshot_are_neither_backfilled_nor_replayed() -> None:
+    silver = Flow(name="silver", source=SnapshotFeed("bronze.flights"), target=Table("silver.flights", keys=("id",)))
+    pipeline = dataclasses.replace(FLIGHTS, flows=(FLIGHTS.flow("bronze"), silver))
+    window = {"from_date": "2013-01-01", "to_date": "2013-01-01"}
+    with pytest.raises(RequestError, match="mode='backfill' does not apply to flow 'silver'"):
+        RunRequest.check(pipeline, "r", {"mode": "backfill", "flows": ["silver"], **window})
+    with pytest.raises(RequestError, match=r"only a whole one is compared.*mode='full_refresh'"):
+        RunRequest.of_replay(pipeline, "silver", "r", Selection.check(), requested_by="ada")
+    assert RunRequest.check(pipeline, "r", {"mode": "full_refresh", "flows": ["silver"]}).mode == "full_refresh"
 
 
 def test_the_request_of_a_verification_is_a_dry_run_of_one_flow_and_is_read_back_unchanged(layout: Layout) -> None:

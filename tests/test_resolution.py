@@ -12,13 +12,16 @@ from tidegate.errors import SpecError, TidegateError
 from tidegate.resolution import ResolvedPipeline, resolve
 from tidegate.spec import (
     ChangeFeed,
+    ChangeRecords,
     FileSource,
     Flow,
     FunctionSink,
     Gate,
+    Intervals,
     KafkaSink,
     KafkaSource,
     Pipeline,
+    SnapshotFeed,
     State,
     Table,
     Watermark,
@@ -281,3 +284,27 @@ def test_a_flow_runs_if_no_flow_above_it_fails(project: Path) -> None:
     pipeline.check_runnable((SILVER, joined))
     with pytest.raises(SpecError, match="has no function 'missing'"):
         pipeline.check_runnable((other, joined))
+
+
+def test_a_flow_that_reads_snapshots_needs_files_that_say_when_one_is_complete(project: Path) -> None:
+    followed = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
+    days = "dt=%Y-%m-%d"
+    changes = ChangeRecords(operation="op", writes=("I",), deletes=("D",))
+    complete = replace(FILES, intervals=Intervals(days, files=3))
+
+    def error(source: FileSource | KafkaSource) -> str:
+        pipeline = Pipeline(name="trips", flows=(replace(BRONZE, source=source), followed))
+        return errors(resolved(project, pipeline)).get("silver", "")
+
+    assert error(complete) == ""
+    for source in (
+        FILES,
+        replace(FILES, intervals=Intervals(days, quiet_hours=2)),
+        KafkaSource(topic="trips", schema="id INT"),
+    ):
+        assert "nothing says when a snapshot in its source 'bronze.trips' is complete" in error(source)
+    assert "are changes" in error(replace(complete, schema="id INT, op STRING", changes=changes))
+    elsewhere = Pipeline(name="landing", flows=(replace(BRONZE, source=complete),))
+    assert (
+        "another pipeline" in errors(resolved(project, Pipeline(name="trips", flows=(followed,)), elsewhere))["silver"]
+    )

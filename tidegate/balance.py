@@ -61,6 +61,7 @@ ROWS = Balance(
 )
 GROUPS = Balance("group", "recomputed", "groups", ("upserted", "deleted", "unchanged"), ("upserted", "deleted"))
 SWAPPED = replace(GROUPS, unit="row", verb="compared")
+COMPARED = replace(GROUPS, unit="key", verb="compared")
 UNDONE = replace(GROUPS, unit="row", verb="to undo")
 FILES = Balance(
     "file", "listed", "files_listed", ("files_opened", "files_quarantined", "files_already_read"), ("files_opened",)
@@ -68,7 +69,13 @@ FILES = Balance(
 RESULTS = Balance("result", "made", "results", ("written", "unchanged"), ("written",))
 DECISION = Balance("entry", "decided", "read", ("closed",), ())
 
-_BY_KIND = {"recompute": (GROUPS,), "emit": (RESULTS,), "swap": (SWAPPED,), identity.UNDO: (UNDONE,)}
+_BY_KIND = {
+    "recompute": (GROUPS,),
+    "snapshot": (ROWS, COMPARED),
+    "emit": (RESULTS,),
+    "swap": (SWAPPED,),
+    identity.UNDO: (UNDONE,),
+}
 
 
 def balances_of(kind: str) -> tuple[Balance, ...]:

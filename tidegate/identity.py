@@ -21,7 +21,9 @@ GAP = "gap"
 _SUFFIXES = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}", f"/{UNDO}")
 _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
-IS_BATCH = f"kind IN ('append', 'upsert', 'recompute', 'send', 'emit') AND app_id NOT LIKE '%/{WINDOW}'"
+BATCHES = ("append", "upsert", "recompute", "snapshot", "send", "emit")
+"""The kinds of ledger lines of batches of a stream."""
+IS_BATCH = f"kind IN {BATCHES} AND app_id NOT LIKE '%/{WINDOW}'"
 """SQL condition on the ledger for lines of stream batches; the same as `tidegate.report.BatchRecord.is_batch`."""
 
 IS_STREAM = "regexp_matches(app_id, '/v[0-9]+/[0-9]+$')"

@@ -130,6 +130,14 @@ class Layout:
         """The versions of several source tables when the checkpoint began (`tidegate.checkpoints.vector`), as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.starts.json"
 
+    def snapshots(self, dag_id: str, flow: str) -> Path:
+        """The folder of announced snapshots of a flow (`tidegate.checkpoints.snapshots`), one JSON file each, which it streams."""
+        return self.checkpoints(dag_id, flow) / "snapshots"
+
+    def compared_snapshot(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """The snapshot that the newest batch of a checkpoint compares, as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.snapshot.json"
+
     def overrides(self, dag_id: str, flow: str) -> Path:
         """Decisions of people about a flow at run time (`tidegate.checkpoints.overrides`), one line of JSON each."""
         return self.checkpoints(dag_id, flow) / "overrides.jsonl"

@@ -118,6 +118,7 @@ class BatchRecord:
         "append",
         "upsert",
         "recompute",
+        "snapshot",
         "swap",
         "backfill",
         "replay",
@@ -132,10 +133,11 @@ class BatchRecord:
     ]
     """``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
     ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far.
-    ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again. ``waive``, ``expire``,
-    ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they broke. ``gap``:
-    ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups`` counts the
-    rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
+    ``snapshot``: ``written`` counts the rows of the snapshot that pass, and ``groups`` the keys that were compared, of its rows and
+    of those that it lacks. ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again.
+    ``waive``, ``expire``, ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they
+    broke. ``gap``: ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups``
+    counts the rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
     ``quarantined`` and ``closed`` count the entries that are open again, and those that no longer are."""
     read: int = 0
     written: int = 0
@@ -191,7 +193,7 @@ class BatchRecord:
     @property
     def is_batch(self) -> bool:
         """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
-        return self.kind in ("append", "upsert", "recompute", "send", "emit") and identity.is_stream(self.app_id)
+        return self.kind in identity.BATCHES and identity.is_stream(self.app_id)
 
     @property
     def can_be_undone(self) -> bool:

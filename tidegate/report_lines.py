@@ -21,7 +21,9 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield "files", _balance(flow, FILES, "listed")
     dispositions = any(flow.total(name) for name in ROWS.parts) and not flow.total("results")
     yield from _undone(flow)
-    if flow.total("groups"):
+    if any(batch.kind == "snapshot" for batch in flow.batches):
+        yield "keys", _balance(flow, GROUPS, "compared")
+    elif flow.total("groups"):
         # A backfill has dispositions of rows as well; the rows of an increment of groups only name the groups.
         named_by = "" if dispositions else f", named by {formatting.count(flow.total('read'), 'changed row')}"
         yield "groups", _balance(flow, GROUPS, "recomputed") + named_by

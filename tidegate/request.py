@@ -153,11 +153,12 @@ class RunRequest:
             dry_run: Report what would happen, and write nothing.
 
         Raises:
-            RequestError: An unknown flow, or a limit below 1.
+            RequestError: An unknown flow, one whose entries are not replayed, or a limit below 1.
         """
         if limit is not None and limit < 1:
             raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        RUNS["replay"].check(pipeline, pipeline.flow(flow))
         return dataclasses.replace(request, mode="replay", selection=selection, limit=limit, dry_run=dry_run)
 
     @classmethod

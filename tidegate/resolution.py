@@ -182,6 +182,7 @@ def _resolve_flow(
         _check_sent(flow, writer)
         _check_watermark(pipeline, flow, writer)
         _check_state(pipeline, flow, writer)
+        _check_snapshots(pipeline, flow, writer)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -304,6 +305,27 @@ def _check_state(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
             f"it declares state, but flow {writer.name!r}, which writes its source {name!r}, declares no watermark: state would grow "
             f"without bound, and no window would close. Declare Flow(…, watermark=Watermark(delay=…)) for {writer.name!r}, which "
             "appends to a table without keys and with event_time"
+        )
+
+
+def _check_snapshots(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
+    """Check that the files of the source say which of them are a snapshot, and when it is complete."""
+    if not flow.kind.snapshots or writer is None:
+        return
+    source, table = writer.source, writer.target.name
+    if pipeline.writer_of(table) is None:
+        raise SpecError(
+            f"its source {table!r} is written by another pipeline: declare the landing flow of the snapshots in this one"
+        )
+    if not isinstance(source, FileSource) or source.intervals is None or source.intervals.quiet_hours is not None:
+        raise SpecError(
+            f"nothing says when a snapshot in its source {table!r} is complete, so that rows which have not landed yet would be deleted: "
+            f"flow {writer.name!r} needs FileSource(…, intervals=Intervals(…)) with marker, manifest or files; a quiet period is a guess"
+        )
+    if source.changes is not None:
+        raise SpecError(
+            f"the records of its source {table!r} are changes, which say themselves what they delete, and no rows of a snapshot: read it "
+            "with ChangeFeed, or remove changes"
         )
 
 

@@ -74,7 +74,8 @@ def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
 
 def _derives_keys(flow: Flow) -> bool:
     """Whether rows of some keys can be derived, or put back, without the others."""
-    return bool(flow.target.keys) and not flow.kind.stateful
+    # No row of a snapshot has a time: its flow derives the whole table, or compares the next one.
+    return bool(flow.target.keys) and not (flow.kind.stateful or flow.kind.snapshots)
 
 
 def _check_table(_pipeline: Pipeline, flow: Flow) -> None:
@@ -87,6 +88,14 @@ def _check_table(_pipeline: Pipeline, flow: Flow) -> None:
         raise RequestError(
             f"flow {flow.name!r} cannot be verified: it has no table, but sends the changes of {flow.source_tables[0]} to "
             f"{flow.target.name}. Verify the flow that writes {flow.source_tables[0]}, and compare the sink with that table"
+        )
+
+
+def _check_entries(_pipeline: Pipeline, flow: Flow) -> None:
+    if flow.kind.snapshots:
+        raise RequestError(
+            f"entries of flow {flow.name!r} are not replayed: they are records of a snapshot, and only a whole one is compared. Correct "
+            "the suite or the transform, then use mode='full_refresh'; or land the next snapshot"
         )
 
 
@@ -138,6 +147,7 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.runs:replay",
         dry_run="tidegate.spark.runs:replay",
         applies_to=lambda _: True,
+        check=_check_entries,
         reads_source=False,
         increments=False,
     ),

@@ -281,7 +281,8 @@ STATES: Mapping[str, State] = {
         "statistic or the transform",
     ),
     "rewrite refused": State(
-        known="the swap of a new table was refused for the rows that it would delete or quarantine, and nobody accepted them",
+        known="the swap of a new table, or a snapshot, was refused for the rows that it would delete or quarantine, and nobody "
+        "accepted them",
         says=lambda facts: facts.reason if facts.refused_by == "limits" else None,
         tone="bad",
         blocks=True,

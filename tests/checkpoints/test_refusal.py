@@ -10,6 +10,7 @@ from tests.cli.project import Project, orders
 from tidegate.checkpoints import checkpoint, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import RequestError
+from tidegate.spec import Flow, SnapshotFeed, Table
 
 SILVER = orders().flow("silver")
 
@@ -44,6 +45,13 @@ def test_only_a_pending_refused_batch_can_be_quarantined_as_a_whole(project: Pro
     with pytest.raises(RequestError, match="reason"):
         refusal.decide(project.layout, ref, SILVER, by="ada", reason=" ")
     assert refusal.decide(project.layout, ref, SILVER, by="ada", reason="test") == 1
+
+
+def test_a_refused_snapshot_does_not_go_to_quarantine(project: Project, ref: CheckpointRef) -> None:
+    refuse(project, 1)
+    followed = Flow(name="silver", source=SnapshotFeed("bronze.orders"), target=Table("silver.orders", keys=("id",)))
+    with pytest.raises(RequestError, match="land a newer snapshot, which takes the place of the refused one"):
+        refusal.decide(project.layout, ref, followed, by="ada", reason="test")
 
 
 def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, ref: CheckpointRef) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.spec.trips import BRONZE, FILES, SCHEMA, TOPIC
+from tests.spec.trips import BRONZE, FILES, SCHEMA, SILVER, TOPIC
+from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
-from tidegate.spec import FileSource
+from tidegate.spec import ChangeFeed, FileSource, Flow, SnapshotFeed, Statistic, Table, TimeWindows
 
 
 def test_each_format_has_a_default_glob() -> None:
@@ -33,3 +34,39 @@ def test_each_format_has_a_default_glob() -> None:
 def test_the_fingerprint_of_a_flow_depends_on_its_sources_identity_only(changed: Any, in_identity: bool) -> None:
     same = fingerprint(replace(BRONZE, source=changed).remembered()) == fingerprint(BRONZE.remembered())
     assert same is not in_identity
+
+
+def test_a_flow_that_reads_snapshots_follows_them_with_or_without_a_transform() -> None:
+    plain = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
+
+    for flow in (plain, replace(plain, transform="trips:clean")):
+        assert flow.kind.snapshots and not flow.kind.takes_batches
+    assert SILVER.kind.takes_batches and not SILVER.kind.snapshots
+    changes = replace(plain, source=ChangeFeed("bronze.trips"), transform="trips:clean")
+    assert fingerprint(plain.remembered()) != fingerprint(changes.remembered())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        Table("silver.trips"),
+        Table("silver.trips", keys=("id",), sequence_by=("at",)),
+        Table("silver.trips", keys=("id",), sequence_by=("at",), history="scd2"),
+        Table("silver.trips", keys=("id", "leg"), replace_by=("id",)),
+        Table("silver.trips", keys=("window_start",), windows=TimeWindows(time="at", length="1 hour")),
+    ],
+)
+def test_a_table_that_follows_snapshots_has_keys_alone(target: Table) -> None:
+    with pytest.raises(FieldError, match="a table with keys alone for snapshots"):
+        Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=target, transform="trips:clean")
+
+
+def test_a_snapshot_has_no_bounds_is_no_part_of_a_join_and_is_not_dropped_by_a_statistic() -> None:
+    feed, target = SnapshotFeed("bronze.trips"), Table("silver.trips", keys=("id",))
+    with pytest.raises(FieldError, match="a snapshot is compared as a whole"):
+        SnapshotFeed("bronze.trips", max_files_per_trigger=1)
+    with pytest.raises(FieldError, match="a tuple of two ChangeFeed or more"):
+        Flow(name="silver", sources=(feed, ChangeFeed("silver.x", on={"id": "id"})), target=target)
+    dropping = Statistic("rows", "count(*)", rule="value > 5", otherwise="drop")
+    with pytest.raises(FieldError, match="a newer snapshot takes the place of a held one"):
+        Flow(name="silver", source=feed, target=target, statistics=(dropping,))

@@ -87,7 +87,8 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
         QueryBuilder()
         .register("ledger", ledger)
         .execute(
-            "SELECT sum(CASE WHEN kind IN ('recompute', 'backfill', 'swap', 'undo') THEN upserted + deleted ELSE written END) AS rows,"
+            "SELECT sum(CASE WHEN kind IN ('recompute', 'snapshot', 'backfill', 'swap', 'undo') THEN upserted + deleted"
+            " ELSE written END) AS rows,"
             f" max(target_version) AS version FROM ledger WHERE flow = '{flow.name}' AND target_version > {int(last_version)}"
         )
         .read_all()

@@ -10,7 +10,7 @@ from tidegate.fingerprints import fingerprint
 from tidegate.formatting import count
 from tidegate.json_codec import to_plain
 from tidegate.resolution import ResolvedPipeline
-from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline, SnapshotFeed
 
 
 def describe(resolved: ResolvedPipeline) -> str:
@@ -62,6 +62,8 @@ def _source(flow: Flow) -> str:
             return f"{files}, at most {source.max_files_per_trigger:,} a batch"
         case KafkaSource():
             return f"topic `{source.topic}`, at most {count(source.max_offsets_per_trigger, 'offset')} a batch"
+        case SnapshotFeed():
+            return f"the newest complete snapshot of `{source.table}`"
         case ChangeFeed():
             return "; ".join(
                 f"changes of `{feed.table}`, about {feed.max_bytes_per_trigger} a batch" + _on(feed)

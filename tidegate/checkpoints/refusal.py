@@ -83,9 +83,14 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
 
     Raises:
         RequestError: No batch is pending that was refused, or that a statistic holds; the reason is empty; or it shall go
-            to quarantine, which groups and results of state cannot.
+            to quarantine, which groups, results of state and snapshots cannot.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
+    if flow.kind.snapshots and action == "take":
+        raise RequestError(
+            f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would empty the table; correct its suite or its "
+            "transform, or land a newer snapshot, which takes the place of the refused one"
+        )
     if not flow.kind.quarantines and action == "take":
         what = "keeps state, and its results" if flow.kind.stateful else "recomputes groups, and groups"
         raise RequestError(f"flow {flow.name!r} {what} cannot be quarantined; correct its suite or its transform")

@@ -13,7 +13,7 @@ from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
 from tidegate.pages import shares, trend
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, SnapshotFeed
 
 PER_PAGE = 50
 """Batches, backfills, replays and decisions in one list."""
@@ -187,5 +187,7 @@ def _source(flow: Flow) -> str:
             return f"{flow.source.format} files in {flow.source.path}/"
         case KafkaSource():
             return f"topic {flow.source.topic}"
+        case SnapshotFeed():
+            return f"snapshots of {flow.source.table}"
         case ChangeFeed():
             return f"changes of {', '.join(flow.source_tables)}"

@@ -149,6 +149,22 @@ def retire(layout: Layout, ref: CheckpointRef) -> int:
     return retired + decisions.close_entries("retire", f"state = 'open' AND {of_others}", by="tidegate", reason=reason)
 
 
+def retire_batches_before(layout: Layout, ref: CheckpointRef, batch_id: int, what: str) -> int:
+    """Close the open entries of earlier batches of a stream whose batches each have all rows of the table.
+
+    Args:
+        layout: The lake; the caller holds the flow's lease.
+        batch_id: The newest batch.
+        what: What it has read, for the entries.
+
+    Returns:
+        How many entries were closed as ``expired``.
+    """
+    where = f"state = 'open' AND level = 'row' AND _app_id = '{ref.app_id}' AND _batch_id < {batch_id}"
+    decisions = _Decisions(layout, ref.dag_id, ref.flow)
+    return decisions.close_entries("retire", where, by="tidegate", reason=f"{what} takes its place")
+
+
 def _close(
     layout: Layout,
     pipeline: str,

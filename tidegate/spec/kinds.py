@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import FieldError
-from tidegate.spec.sources import ChangeFeed, FileSource, KafkaSource, Source
+from tidegate.spec.sources import ChangeFeed, FileSource, KafkaSource, SnapshotFeed, Source
+from tidegate.spec.table import Table, WriteMode
 
 if TYPE_CHECKING:
     from tidegate.spec.flow import Flow
-    from tidegate.spec.table import WriteMode
 
 _NO_TRANSFORM = "None for a landing flow: bronze keeps the raw record"
 _COPY = "a transform: without one this flow would only copy its source"
@@ -41,6 +41,8 @@ class FlowKind:
     """Whether it sends changes to a sink: it has no table, so that nothing of it can be derived again, verified or undone."""
     instead: str = ""
     """What to do where a kind of run does not apply to it."""
+    snapshots: bool = False
+    """Whether it compares whole snapshots with its table: each is judged for what it deletes, and gives way to a newer one."""
     unit: str = "row"
     """What a run of it rewrites, for plans; a flow whose unit is ``group`` derives its groups from rows of its source."""
 
@@ -48,6 +50,14 @@ class FlowKind:
     def has_groups(self) -> bool:
         """Whether the flow derives whole groups: windows and estimates count groups, and no group is ever quarantined."""
         return self.unit == "group"
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether all rows of a batch may go to quarantine.
+
+        A table of groups would keep outdated ones, and one that follows snapshots would lose the rows that the refused one lacks.
+        """
+        return self.quarantines and not self.snapshots
 
 
 KINDS: dict[str, FlowKind] = {
@@ -85,6 +95,13 @@ KINDS: dict[str, FlowKind] = {
         instead="a result depends on all rows before it: to derive the table again, run full_refresh or raise checkpoint_version",
         unit="result",
     ),
+    "snapshots": FlowKind(
+        code="tidegate.spark.kinds.snapshots",
+        source=SnapshotFeed,
+        shapes=(("recompute", False), ("recompute", True)),
+        snapshots=True,
+        unit="key",
+    ),
     "sinks": FlowKind(
         code="tidegate.spark.kinds.sinks", source=ChangeFeed, shapes=(("send", False),), gate=False, sends=True
     ),
@@ -106,7 +123,8 @@ def kind_of(flow: Flow) -> FlowKind:
     """
     owner, landing = f"Flow {flow.name!r}", not isinstance(flow.source, ChangeFeed)
     shape = (flow.target.write_mode, flow.transform is not None)
-    of_source = [kind for kind in KINDS.values() if isinstance(flow.source, kind.source)]
+    _check_compared(owner, flow)
+    of_source = [kind for kind in KINDS.values() if type(flow.source) is kind.source]
     stateful = flow.state is not None
     if stateful:
         _check_state(owner, flow)
@@ -132,6 +150,15 @@ def kind_of(flow: Flow) -> FlowKind:
     raise FieldError(owner, "transform", flow.transform, allowed)
 
 
+def _check_compared(owner: str, flow: Flow) -> None:
+    """Refuse a target whose rows cannot be compared with a snapshot by their keys alone."""
+    target = flow.target
+    plain = isinstance(target, Table) and target.write_mode == "recompute" and not (target.replace_by or target.windows)
+    if isinstance(flow.source, SnapshotFeed) and not plain:
+        allowed = "a table with keys alone for snapshots, without sequence_by, replace_by, history and windows: its rows are those of one"
+        raise FieldError(owner, "target", target.name, allowed)
+
+
 def _check_statistics(owner: str, flow: Flow, kind: FlowKind) -> None:
     names = ", ".join(each.name for each in flow.statistics)
     if names and not kind.gate:
@@ -140,11 +167,15 @@ def _check_statistics(owner: str, flow: Flow, kind: FlowKind) -> None:
             allowed = _AS_IT_IS.format(flow.source_tables[0])
         raise FieldError(owner, "statistics", names, allowed)
     dropping = ", ".join(each.name for each in flow.statistics if each.otherwise == "drop")
-    if dropping and not kind.quarantines:
+    if dropping and not kind.takes_batches:
         allowed = "otherwise='hold' for a flow that recomputes groups: without the new groups the table would keep outdated ones"
         if kind.stateful:
             allowed = (
                 "otherwise='hold' for a flow with state: results that were dropped could not return in their order"
+            )
+        if kind.snapshots:
+            allowed = (
+                "otherwise='hold' for a flow that compares snapshots: a newer snapshot takes the place of a held one"
             )
         raise FieldError(owner, "statistics", dropping, allowed)
 

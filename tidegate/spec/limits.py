@@ -13,7 +13,8 @@ class RewriteLimits:
     """Limits of one flow, or of all flows of a pipeline without their own.
 
     A backfill, a full refresh and a new version are judged before they replace rows that readers have. Beyond a limit they are
-    refused, unless the request accepts the number by name. An increment has no such limit.
+    refused, unless the request accepts the number by name. Increments have no such limits, but one that compares a snapshot is
+    judged for the rows that it deletes.
     """
 
     deleted_share: float = 0.1

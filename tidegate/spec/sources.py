@@ -239,12 +239,32 @@ class ChangeFeed:
         return self.table.partition(".")[2]
 
 
+@dataclass(frozen=True)
+class SnapshotFeed(ChangeFeed):
+    """The full snapshots of a table, each an interval of the files that a landing flow reads into this bronze table.
+
+    The newest complete snapshot is compared with the target: rows that it does not have are deleted, and of the others those are
+    written that differ. The landing flow belongs to the same pipeline and declares ``intervals`` with ``marker``, ``manifest`` or
+    ``files``.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounds = (self.max_files_per_trigger, self.max_bytes_per_trigger)
+        if bounds != (ChangeFeed.max_files_per_trigger, ChangeFeed.max_bytes_per_trigger):
+            raise FieldError("SnapshotFeed", "max_files_per_trigger", bounds, "none: a snapshot is compared as a whole")
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that the checkpoint's sidecar stores."""
+        return {"kind": "snapshots", "table": self.table}
+
+
 Source = FileSource | KafkaSource | ChangeFeed
 
 
 def check_sources(owner: str, sources: object) -> None:
     """Refuse what is not two change feeds or more, of which all after the first have ``on``."""
-    if not isinstance(sources, tuple) or len(sources) < 2 or not all(isinstance(each, ChangeFeed) for each in sources):
+    if not isinstance(sources, tuple) or len(sources) < 2 or not all(type(each) is ChangeFeed for each in sources):
         raise FieldError(
             owner, "sources", sources, "a tuple of two ChangeFeed or more; one source is declared as source"
         )

@@ -50,6 +50,8 @@ class Interval:
     """Why it is not complete, as a phrase."""
     to_read: tuple[LandedFile, ...] = ()
     """Its files that bronze does not have as they are now. Those in quarantine are none of them."""
+    landed: tuple[LandedFile, ...] = field(default=(), repr=False)
+    """Its files: with a manifest those that it lists, else all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +282,18 @@ def _interval(declared: _Declared, start: datetime, landed: Sequence[LandedFile]
         return dataclasses.replace(
             interval, state="incomplete" if has_some else "missing", why=lacks if has_some else ""
         )
-    return dataclasses.replace(interval, state="not read", why=why) if why else interval
+    own = _listed(declared, start, landed)
+    return dataclasses.replace(interval, state="not read" if why else "complete", why=why, landed=own)
+
+
+def _listed(declared: _Declared, start: datetime, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:
+    if not declared.intervals.manifest:
+        return tuple(landed)
+    try:
+        names = _names(declared.file(declared.intervals.manifest, start))
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(file for file in landed if file.path in names)
 
 
 def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *, unread: bool) -> str:
@@ -307,11 +320,16 @@ def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *
 
 def _lacks_of_manifest(manifest: Path, landed: Sequence[LandedFile]) -> str:
     try:
-        names = manifest.read_text(encoding="utf-8").split("\n")
+        listed = _names(manifest)
     except FileNotFoundError:
         return f"no {manifest.name}"
     except (OSError, UnicodeDecodeError):
         return f"{manifest.name} cannot be read"
-    listed = {str(manifest.parent / name.strip()) for name in names if name.strip()}
     absent = listed - {file.path for file in landed}
     return f"{len(absent):,} of {formatting.count(len(listed), 'file')} of {manifest.name} missing" if absent else ""
+
+
+def _names(manifest: Path) -> set[str]:
+    """The paths of the files that a manifest lists."""
+    names = manifest.read_text(encoding="utf-8").split("\n")
+    return {str(manifest.parent / name.strip()) for name in names if name.strip()}

@@ -20,9 +20,9 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution, plans
 from tidegate.probes import delta
 from tidegate.report import describe_error
-from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+from tidegate.spec import ChangeFeed, FileSource, KafkaSource, SnapshotFeed
 from tidegate.states import Facts, RefusedBy, status_of
-from tidegate.status import backlog, idle, intervals, topic_backlog
+from tidegate.status import backlog, idle, intervals, snapshots, topic_backlog
 from tidegate.status.interval import interval_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Lag:
     """How far one flow is behind its source."""
 
     flow: str
-    kind: Literal["files", "kafka", "change_feed"]
+    kind: Literal["files", "kafka", "change_feed", "snapshots"]
     rows: int | None
     """Records still to read; None if unknown."""
     bytes: int | None
@@ -56,7 +56,7 @@ class Lag:
     """False if ``rows`` is an estimate, which is shown with ``~``."""
     bytes_exact: bool
     behind: int
-    """Files, messages (offsets), or versions of the source table."""
+    """Files, messages (offsets), versions of the source table, or snapshots."""
     pending_batch: int | None
     """A batch that was planned and not committed; the next run starts with it."""
     has_work: bool
@@ -175,14 +175,16 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
     pending = _backlog(environment, layout, resolved, ref, committed)
-    refused = None if state.pending_batch is None else _refused(layout, resolved, ref, state.pending_batch)
+    # A newer snapshot takes the place of a refused one.
+    waiting = None if flow.kind.snapshots and pending.has_data else state.pending_batch
+    refused = None if waiting is None else _refused(layout, resolved, ref, waiting)
     judged = rewrite.refused(layout, pipeline.name, flow.name)
     swap_pending = _swap_pending(layout, pipeline, flow, ref)
     by_limits = (
         refused is None
         and judged is not None
         and judged.app_id == ref.app_id
-        and swap_pending
+        and (swap_pending or (flow.kind.snapshots and waiting is not None))
         # Raised limits count from the next plan on.
         and bool(pipeline.rewrite_limits_of(flow).exceeded(judged.impact))
     )
@@ -192,7 +194,8 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         refused_by = "contract" if "schema_change_id" in note else "statistic" if refusal.is_held(note) else "gate"
     if by_limits and judged is not None:
         refused_by = "limits"
-        refused = f"waits: {judged.summary()}; accept the numbers, or derive the table again with mode full_refresh"
+        otherwise = "derive the table again with mode full_refresh" if swap_pending else "land a newer snapshot"
+        refused = f"waits: {judged.summary()}; accept the numbers, or {otherwise}"
     decision = None if state.pending_batch is None else refusal.decision(layout, ref, state.pending_batch)
     quarantined_whole = decision is not None and decision.action == "take"
     written = (
@@ -340,6 +343,8 @@ def _backlog(
         case KafkaSource():
             table = layout.table(flow.target.name)
             return topic_backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
+        case SnapshotFeed():
+            return snapshots.backlog(layout, resolved.pipeline, flow, ref)
         case ChangeFeed():
             if flow.state is not None and resolved.writer is not None:
                 beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
@@ -361,7 +366,7 @@ def _refused(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_i
                 "statistics_fingerprint": resolved.statistics_fingerprint(),
                 "code_fingerprint": resolved.code_fingerprint(),
             }
-            take = "send it to quarantine" if resolved.flow.kind.quarantines else "correct the source"
+            take = "send it to quarantine" if resolved.flow.kind.takes_batches else "correct the source"
             wait = f"waits: batch {batch_id} is held, because a statistic of it breaks its rule; accept it, or {take}"
             same = all(note.get(name) == value for name, value in held_by.items())
             return wait if same and decision is None else None

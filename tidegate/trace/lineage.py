@@ -220,6 +220,11 @@ class Lineage:
             return Step(state="quarantined", entries=entries, **shared)
         if late := self._late(flow, {"_row_id": str(source.get("_row_id"))}):
             return late[0]
+        if flow.flow.kind.snapshots:
+            note = (
+                "its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one"
+            )
+            return Step(state="not there", notes=(note, *self._same_key(flow, table, source)), **shared)
         reading = Reading.of(self.layout, flow, below)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)

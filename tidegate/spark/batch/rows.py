@@ -124,11 +124,14 @@ def replace_rows(
     )
 
 
-def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> JudgedRows | None:
+def judge_rows(
+    context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, *, replaces: bool = False
+) -> JudgedRows | None:
     """Transform and judge rows and give every source row exactly one disposition; None for an empty batch.
 
     Args:
         batch: Rows of the source's change feed.
+        replaces: Whether they replace all rows of the table, so that no row of it is newer.
 
     Raises:
         SpecError: The transform drops a column that it must return, or does not return the keys.
@@ -165,7 +168,7 @@ def judge_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     on_time = late_rows.judge(context, flagged, batch_id, decision, one_to_one=one_to_one)
     flagged = flagged if on_time is None else on_time.rows
     # If the transform is one to one, the MERGE counts the rows that an equal or newer row of the table supersedes.
-    compares = context.work.compares
+    compares = "never" if replaces else context.work.compares
     target = context.flow.target
     settled = compares == "in_merge" and one_to_one and bool(target.keys) and not target.child_keys
     against_table = compares != "never" and not settled

@@ -6,7 +6,7 @@ keys go through the steps of a micro-batch. The result replaces the rows of thes
 result is deleted.
 
 Before it writes, a backfill stores its number, the version of the source and the keys beside the checkpoint, and is judged
-(`tidegate.spark.reprocessing.rewrite`). If the process dies after the first write, the next run of the flow finishes the same
+(`tidegate.spark.batch.rewrite`). If the process dies after the first write, the next run of the flow finishes the same
 backfill first.
 """
 
@@ -24,11 +24,11 @@ import pendulum
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.impact import Impact
-from tidegate.spark.batch import groups, micro_batch, quarantine, transform_errors
+from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
 from tidegate.spark.batch.split import Decision, check_balance
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import pending_work, rewrite, swap
+from tidegate.spark.reprocessing import pending_work, swap
 from tidegate.spark.reprocessing.pending_work import PendingWork
 from tidegate.window import Window
 

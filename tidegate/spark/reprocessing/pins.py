@@ -171,6 +171,9 @@ def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
     names = context.flow.source_tables
     if not names:
         return {}
+    if context.flow.kind.snapshots:
+        # Bronze keeps the rows of a snapshot as they are.
+        return {names[0]: tables.version(context.spark, context.layout.table(names[0]))}
     planned = progress.planned_batch(context.checkpoint, batch_id)
     if len(names) == 1:
         return {names[0]: _readable(context, names[0], planned.delta, planned.delta.pin)}

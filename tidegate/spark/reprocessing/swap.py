@@ -16,11 +16,10 @@ from tidegate import atomic
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops.ledger import rows_read
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger, quarantine
+from tidegate.spark.batch import ledger, quarantine, rewrite
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import sinks, tables
-from tidegate.spark.reprocessing import rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,6 +104,9 @@ def is_past_replacement(context: FlowContext) -> bool:
     """Whether a commit after the checkpoint's position replaced a source table, so that its feed cannot be continued."""
     if not context.query_paths or not all(tables.exists(path) for path in context.query_paths):
         return False
+    if context.flow.kind.snapshots:
+        # Its position is not one in the log of bronze, which is never replaced.
+        return False
     state = progress.read(context.checkpoint)
     reached = state.last_planned if state.last_committed is None else state.last_committed
     if reached is None:
@@ -142,7 +144,9 @@ def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
         refused=refused,
         read=rows_read(context.layout, context.pipeline.name, context.app_id),
     )
-    rewrite.check(context, measured, f"swap of v{context.ref.version}/{context.ref.refresh}", is_swap=True)
+    redo = f"tidegate run {context.pipeline.name} --mode full_refresh --flow {context.flow.name}"
+    what = f"swap of v{context.ref.version}/{context.ref.refresh}"
+    rewrite.check(context, measured, what, instead=f"derive the table again: {redo}")
 
 
 def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRecord:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark import flow_context as orders
 from tidegate.impact import Impact
-from tidegate.spark.reprocessing import rewrite
+from tidegate.spark.batch import rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

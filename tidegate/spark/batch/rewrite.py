@@ -1,4 +1,4 @@
-"""Judges a rewrite before it changes a row of the table: a backfill, or the swap of a full refresh or a new version.
+"""Judges a rewrite before it changes a row of the table: a backfill, the swap of a full refresh or a new version, a snapshot.
 
 What is counted: rows that the table has before and after, by key, and source rows that go to quarantine. A rewrite that deletes
 or quarantines more than its limits allow is refused (`tidegate.spec.limits.RewriteLimits`), unless the request accepts that
@@ -87,7 +87,7 @@ def measure(
 
 
 def check(
-    context: FlowContext, measured: Measured, what: str, *, judged: Impact | None = None, is_swap: bool = False
+    context: FlowContext, measured: Measured, what: str, *, judged: Impact | None = None, instead: str = ""
 ) -> None:
     """Report what a rewrite does, and refuse it beyond the limits of the flow.
 
@@ -97,7 +97,8 @@ def check(
         what: Its name for messages.
         judged: Of a rewrite that an earlier attempt has begun to write: what was judged then. It is not judged again, but if the
             code was edited since, it may not delete more.
-        is_swap: Whether it is a swap; else it is a backfill.
+        instead: Of a swap or a snapshot, which waits when it is refused: what to do if the numbers are wrong. A backfill does not
+            wait.
 
     Raises:
         RewriteRefusedError: It exceeds a limit, and the request does not accept that number.
@@ -117,10 +118,10 @@ def check(
     }
     earlier = rewrite.recorded(layout, context.pipeline.name, flow)
     accepted = set(context.request.accept)
-    if earlier is not None and earlier.app_id == context.app_id and is_swap:
+    if earlier is not None and earlier.app_id == context.app_id and instead:
         accepted |= set(earlier.accepted)
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
-    command = _accepting(context, tuple(needed), is_begun=is_swap or judged is not None)
+    command = _accepting(context, tuple(needed), is_begun=bool(instead) or judged is not None)
     if context.request.dry_run:
         if reasons:
             context.report.notes.append(
@@ -139,8 +140,7 @@ def check(
     )
     rewrite.record(layout, context.ref, record)
     if reasons:
-        redo = f"tidegate run {context.pipeline.name} --mode full_refresh --flow {flow}"
-        correct = f"derive the table again: {redo}" if is_swap else "give the command again"
+        correct = instead or "give the command again"
         raise RewriteRefusedError(
             flow, what, impact=json_codec.to_plain(impact), reasons=reasons, correct=correct, accept=command
         )

@@ -1,0 +1,182 @@
+"""Snapshots are compared with the table: what a batch writes, deletes, keeps and refuses, on small frames."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fault_points import fault
+from tests.spark.flow_context import SILVER, flow_context, plan_batch, table, write_table
+from tidegate import json_codec
+from tidegate.checkpoints import snapshots
+from tidegate.checkpoints.refusal import BatchDecision
+from tidegate.errors import RewriteRefusedError
+from tidegate.spark.batch import micro_batch
+from tidegate.spec import SnapshotFeed, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from tidegate.report import BatchRecord
+    from tidegate.spark.context import FlowContext
+
+pytestmark = pytest.mark.jvm
+
+COMPARED = dataclasses.replace(
+    SILVER, source=SnapshotFeed("bronze.orders"), target=Table("silver.orders", keys=("id",))
+)
+_BRONZE = (
+    "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
+    "_ingested_at timestamp"
+)
+_LANDED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Snapshots:
+    """The snapshots of one table, which land in bronze one after the other."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.rows: list[tuple[Any, ...]] = []
+        self.days = 0
+
+    def context(self, **options: Any) -> FlowContext:
+        return flow_context(self.spark, self.folder, COMPARED, **options)
+
+    def land(self, lines: Sequence[str]) -> None:
+        """A complete snapshot of the next day, in bronze and announced."""
+        self.days += 1
+        path = f"/orders/{self.days}.json"
+        modified = _LANDED.replace(day=self.days)
+        self.rows += [
+            (f"{self.days}#{number}", line, None, modified, f"file://{path}", number, _LANDED)
+            for number, line in enumerate(lines)
+        ]
+        context = self.context()
+        assert context.source_table is not None
+        write_table(context.source_table, _BRONZE, *self.rows)
+        name, files = f"2026-01-{self.days:02}", {path: int(modified.timestamp() * 1000)}
+        snapshots.announce(context.layout, context.ref, name, files)
+
+    def process(self, batch_id: int, **options: Any) -> BatchRecord | None:
+        """The ledger line of a batch; None if it writes nothing."""
+        context = self.context(**options)
+        plan_batch(context, batch_id)
+        micro_batch.process(context, self.spark.range(1), batch_id)
+        return context.report.batches[0] if context.report.batches else None
+
+    def orders(self) -> dict[int, int]:
+        return {row["id"]: row["amount"] for row in table(self.context().target)}
+
+
+@pytest.fixture
+def compared(spark: SparkSession, tmp_path: Path) -> Snapshots:
+    return Snapshots(spark, tmp_path)
+
+
+def lines(orders: dict[int, int]) -> list[str]:
+    return [f'{{"id": {order}, "at": 1, "amount": {amount}}}' for order, amount in orders.items()]
+
+
+def keys(line: BatchRecord | None) -> tuple[int, int, int, int]:
+    assert line is not None
+    assert line.imbalance() == 0
+    return line.groups, line.upserted, line.deleted, line.unchanged
+
+
+def test_rows_that_differ_are_written_and_rows_that_are_missing_are_deleted(compared: Snapshots) -> None:
+    compared.land(lines({1: 10, 2: 20, 3: 30}))
+    assert keys(compared.process(0)) == (3, 3, 0, 0)
+    compared.land([*lines({1: 10, 2: 25}), *lines({2: 21, 4: 40})])
+
+    line = compared.process(1)
+
+    assert keys(line) == (4, 2, 1, 1)
+    assert line is not None
+    assert (line.kind, line.read, line.written, line.deduplicated) == ("snapshot", 4, 3, 1)
+    assert compared.orders() == {1: 10, 2: 21, 4: 40}
+    stored = {row["id"]: (row["_row_id"], row["_batch_id"]) for row in table(compared.context().target)}
+    assert stored == {1: ("1#0", 0), 2: ("2#2", 1), 4: ("2#3", 1)}, "the row that is the same was not written again"
+    assert compared.process(2) is None, "the snapshot was compared"
+
+
+def test_a_record_in_quarantine_keeps_its_row_and_one_without_key_keeps_every_row(compared: Snapshots) -> None:
+    compared.land(lines({1: 10, 2: 20, 3: 30}))
+    compared.process(0)
+    compared.land([*lines({2: 22}), '{"id": 1, "amount": "many"}'])
+
+    line = compared.process(1)
+
+    assert keys(line) == (2, 1, 1, 0)
+    assert compared.orders() == {1: 10, 2: 22}
+
+    compared.land(['{"id": 1, "amount', *lines({5: 50})])
+    assert keys(compared.process(2)) == (1, 1, 0, 0)
+    assert compared.orders() == {1: 10, 2: 22, 5: 50}
+    context = compared.context()
+    context.kind.drained(context)
+    entries = {(row["_batch_id"], row["state"]) for row in table(context.quarantine)}
+    assert entries == {(1, "expired"), (2, "open")}, "a later snapshot has the record again, or not any more"
+
+
+def test_a_snapshot_that_deletes_too_much_waits_until_the_number_is_accepted_or_a_newer_one_is_there(
+    compared: Snapshots,
+) -> None:
+    compared.land(lines(dict.fromkeys(range(30), 1)))
+    compared.process(0)
+    compared.land(lines(dict.fromkeys(range(18), 1)))
+
+    with pytest.raises(RewriteRefusedError, match=r"delete 12 of 30 rows \(40.0%\).*silver:deleted=12") as refused:
+        compared.process(1)
+    assert "land it again, or a newer one, which takes its place" in refused.value.message
+    assert len(compared.orders()) == 30
+
+    compared.land([])
+    with pytest.raises(RewriteRefusedError, match="delete 30 of 30 rows"):
+        compared.process(1, accept=("silver:deleted=12",))
+
+    compared.land(lines(dict.fromkeys(range(17), 1)))
+    assert keys(compared.process(1, accept=("silver:deleted=13",))) == (30, 0, 13, 17)
+    assert sorted(compared.orders()) == list(range(17))
+
+
+@pytest.mark.nightly
+def test_a_held_batch_that_a_person_accepted_keeps_its_snapshot(compared: Snapshots) -> None:
+    compared.land(lines({1: 10, 2: 20}))
+    compared.process(0)
+    compared.land([])
+    with pytest.raises(RewriteRefusedError):
+        compared.process(1)
+    decided = BatchDecision(batch_id=1, by="ada", reason="closed", at="2026-01-05", action="accept")
+    json_codec.write(compared.context().layout.batch_decision("orders", "silver", 1, 0), decided)
+    compared.land(lines({3: 30}))
+
+    line = compared.process(1, accept=("silver:deleted=2",))
+
+    assert keys(line) == (2, 0, 2, 0)
+    assert compared.orders() == {}
+
+
+def test_a_batch_that_has_written_its_entries_keeps_its_snapshot(compared: Snapshots) -> None:
+    compared.land(['{"id": 1, "amount": "many"}', *lines({2: 20, 3: 30})])
+
+    def stop(_context: Any) -> None:
+        raise InterruptedError
+
+    with fault("after:write_quarantine:silver", stop), pytest.raises(InterruptedError):
+        compared.process(0)
+    compared.land(lines({1: 11, 3: 30}))
+
+    line = compared.process(0)
+
+    assert line is not None
+    assert (line.written, line.quarantined, compared.orders()) == (2, 1, {2: 20, 3: 30})
+    assert keys(compared.process(1)) == (3, 1, 1, 1)
+    assert compared.orders() == {1: 11, 3: 30}

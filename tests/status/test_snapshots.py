@@ -1,0 +1,185 @@
+"""Which snapshot a flow compares next, and what its status says while one is not complete or was refused."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.cli.project import append, quarantined
+from tests.status.sample_project import BRONZE, SampleProject
+from tidegate.checkpoints import checkpoint, rewrite, snapshots
+from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.impact import Impact
+from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
+from tidegate.status import lag
+
+DAYS = "dt=%Y-%m-%d"
+SILVER = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
+LANDED = datetime(2026, 1, 9, tzinfo=UTC).timestamp()
+LISTED = Intervals(DAYS, manifest=f"{DAYS}/_manifest")
+
+
+def pipeline(declared: Intervals = LISTED, limits: RewriteLimits | None = None) -> Pipeline:
+    assert isinstance(BRONZE.source, FileSource)
+    bronze = replace(BRONZE, source=replace(BRONZE.source, intervals=declared))
+    return Pipeline(name="trips", flows=(bronze, replace(SILVER, rewrite_limits=limits)))
+
+
+def land(project: SampleProject, *names: str) -> None:
+    for name in names:
+        path = project.landing / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a.csv\nb.csv\n" if path.name == "_manifest" else "a\n1\n")
+        os.utime(path, (LANDED, LANDED))
+
+
+def land_day(project: SampleProject, day: int, *names: str) -> None:
+    """A day with these files; its manifest has ``a.csv`` and ``b.csv``."""
+    land(project, *(f"dt=2026-01-{day:02}/{name}" for name in names))
+
+
+def read_all(project: SampleProject) -> None:
+    """As a run of bronze does."""
+    files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in project.landing.rglob("*.csv")}
+    project.checkpoint("bronze").list_files(0, files)
+    project.checkpoint("bronze").run(0, {"logOffset": 0})
+
+
+def measured(project: SampleProject, declared: Pipeline | None = None) -> lag.Lag:
+    chosen = declared or pipeline()
+    return project.measure(chosen.flow("silver"), chosen)
+
+
+def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = True) -> None:
+    """As a run of silver does with the snapshot that its lag names."""
+    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    files = {str(path): int(LANDED * 1000) for path in (project.landing / f"dt={name}").glob("[ab].csv")}
+    snapshots.announce(project.layout, ref, name, files)
+    newest = snapshots.announced(project.layout, "trips", "silver")
+    assert newest is not None
+    project.checkpoint("silver").plan(batch_id, {"logOffset": batch_id})
+    snapshots.choose(project.layout, ref, batch_id, newest)
+    if commit:
+        project.checkpoint("silver").commit(batch_id)
+
+
+def test_only_a_complete_snapshot_is_compared_and_the_newest_of_several(project: SampleProject) -> None:
+    land_day(project, 1, "a.csv", "b.csv", "_manifest")
+    land_day(project, 2, "a.csv", "b.csv", "_manifest")
+    land_day(project, 3, "a.csv", "_manifest")
+    read_all(project)
+
+    lag = measured(project)
+
+    assert (lag.kind, lag.has_work, lag.reads) == ("snapshots", True, "snapshot 2026-01-02 of bronze.trips")
+    assert lag.remarks == "not complete: 2026-01-03 (1 of 2 files of _manifest missing)"
+    assert lag.bytes == 8, "its files have so many bytes"
+
+
+def test_a_snapshot_that_bronze_has_not_read_waits(project: SampleProject) -> None:
+    land_day(project, 1, "a.csv", "b.csv", "_manifest")
+
+    assert measured(project).reason == (
+        "no newer complete snapshot of bronze.trips; not complete: 2026-01-01 (2 files to read)"
+    )
+
+
+def test_a_snapshot_before_the_compared_one_is_never_compared(project: SampleProject) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    compare(project, 0, "2026-01-05")
+    land_day(project, 4, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+
+    lag = measured(project)
+
+    assert (lag.has_work, lag.position) == (False, "snapshot 2026-01-05 of bronze.trips")
+    assert lag.reason == "no newer complete snapshot of bronze.trips"
+    (project.landing / "dt=2026-01-05/_manifest").unlink()
+    assert not measured(project).has_work, "also when the landing zone was cleaned up"
+
+
+def test_a_snapshot_that_lands_again_with_other_files_is_compared_again(project: SampleProject) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    compare(project, 0, "2026-01-05")
+    land_day(project, 5, "c.csv")
+    read_all(project)
+    assert not measured(project).has_work, "the manifest does not list it, so that it is no file of the snapshot"
+
+    (project.landing / "dt=2026-01-05/_manifest").write_text("b.csv\nc.csv\n")
+
+    assert measured(project).reads == "snapshot 2026-01-05 of bronze.trips"
+
+
+def test_a_snapshot_of_which_a_file_was_waived_is_not_compared(project: SampleProject) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+    file = project.landing / "dt=2026-01-05/b.csv"
+    append(
+        project.layout.quarantine("trips", "bronze"),
+        [quarantined(f"{file}@{int(LANDED * 1000)}", ["too_long"], {"path": str(file)}, "", "waived", level="file")],
+    )
+
+    lag = measured(project)
+
+    assert not lag.has_work
+    assert lag.remarks == "not complete: 2026-01-05 (a file of it was refused, or it has none)"
+
+
+def test_an_announced_snapshot_is_work_until_a_batch_compares_it(project: SampleProject) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    files = {str(project.landing / f"dt=2026-01-05/{name}"): int(LANDED * 1000) for name in ("a.csv", "b.csv")}
+    snapshots.announce(project.layout, ref, "2026-01-05", files)
+
+    assert measured(project).has_work
+
+    compare(project, 0, "2026-01-05")
+    assert not measured(project).has_work
+
+
+def test_a_refused_snapshot_waits_until_its_limits_are_raised_or_a_newer_one_is_complete(
+    project: SampleProject,
+) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    compare(project, 0, "2026-01-05")
+    land_day(project, 6, "a.csv", "b.csv", "_manifest")
+    compare(project, 1, "2026-01-06", commit=False)
+    read_all(project)
+    loss = Impact(before=90, after=10, deleted=80, changed=0, added=0, read=10, quarantined=0)
+    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    what = "snapshot 2026-01-06 of bronze.trips"
+    rewrite.record(
+        project.layout,
+        ref,
+        JudgedRewrite(what=what, app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)),
+    )
+
+    waiting = measured(project)
+
+    assert (waiting.refused_by, waiting.has_work) == ("limits", False)
+    assert waiting.reason.startswith(f"waits: {what} was refused on")
+    assert "it would delete 80 of 90 rows (88.9%); accept the numbers, or land a newer snapshot" in waiting.reason
+    assert waiting.position == "snapshot 2026-01-05 of bronze.trips", "the table has the snapshot before it"
+    assert measured(project, pipeline(limits=RewriteLimits(deleted_share=0.95))).has_work
+
+    land_day(project, 7, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+
+    newer = measured(project)
+    assert (newer.refused_by, newer.has_work, newer.reads) == (None, True, "snapshot 2026-01-07 of bronze.trips")
+
+
+@pytest.mark.parametrize("declared", [Intervals(DAYS, marker=f"{DAYS}/_SUCCESS"), Intervals(DAYS, files=2)])
+def test_a_marker_and_a_number_of_files_complete_a_snapshot_too(project: SampleProject, declared: Intervals) -> None:
+    land_day(project, 5, "a.csv")
+    read_all(project)
+    assert not measured(project, pipeline(declared)).has_work
+
+    land_day(project, 5, "b.csv", "_SUCCESS")
+    read_all(project)
+
+    assert measured(project, pipeline(declared)).reads == "snapshot 2026-01-05 of bronze.trips"

@@ -1,0 +1,222 @@
+"""Snapshot flows: the rows of a complete snapshot are compared with the table, whose other rows are deleted."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import snapshots
+from tidegate.formatting import count
+from tidegate.impact import Impact
+from tidegate.report import BatchRecord
+from tidegate.spark.batch import groups, rewrite, rows
+from tidegate.spark.batch.dispositions import QUARANTINED
+from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.lake import local, sinks, tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.checkpoints.snapshots import Snapshot
+    from tidegate.spark.context import FlowContext
+
+_NOT_OF_RECORDS = ("_order", "_deleted")
+"""Columns that order the records of a key: a table that follows snapshots has one row per key, and no tombstones."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a snapshot does to the table."""
+
+    merged: DataFrame
+    """The source of the MERGE: the rows of the snapshot, and the keys that it does not have, with ``_op``."""
+    prepared: BatchRecord
+    refused: DataFrame | None
+    kept: DataFrame | None
+    """The keys of the rows that the snapshot lacks and that stay; None for a table that does not exist yet."""
+    unknown: int
+    """Quarantined records without a readable key: any missing row may be one of them, so that none is deleted."""
+
+
+def split_newest(context: FlowContext, batch_id: int, decision: Decision) -> Split | None:
+    """Steps 1 and 2 of a batch: compare the newest announced snapshot; nothing if an earlier batch has compared it.
+
+    Raises:
+        RewriteRefusedError: It deletes more rows than the flow's limits allow. The batch waits.
+        TidegateError: As `rows.judge_rows`.
+    """
+    snapshot = _chosen(context, batch_id, decision)
+    if snapshot is None:
+        return None
+    changes = compare(context, snapshot, batch_id, decision)
+    if changes is None:
+        context.report.notes.append(f"snapshot {snapshot.name} has no rows, as the table")
+        return None
+    if changes.kept is not None:
+        _judge(context, snapshot, changes, changes.kept)
+    return split_of(context, changes)
+
+
+def compare(context: FlowContext, snapshot: Snapshot, batch_id: int, decision: Decision) -> Changes | None:
+    """The rows of a snapshot, judged and compared with the target; None if both are empty.
+
+    The row of a quarantined record stays as it is. If the key of one is unknown, all rows stay that the snapshot lacks.
+    """
+    judged = rows.judge_rows(context, records(context, snapshot, batch_id), batch_id, decision, replaces=True)
+    keys, stored = context.flow.target.keys, None
+    if tables.exists(context.target):
+        stored = tables.read(context.spark, context.target)
+    if judged is not None:
+        prepared = dataclasses.replace(judged.prepared, kind="snapshot")
+        written = written_rows(judged)
+    elif stored is not None and not stored.isEmpty():
+        prepared = BatchRecord(flow=context.flow.name, batch_id=batch_id, app_id=context.app_id, kind="snapshot")
+        written = stored.limit(0)
+    else:
+        return None
+    affected, kept, unknown = written.select(*keys), None, 0
+    if stored is not None:
+        missing = groups.join_on_keys(stored.select(*keys), written, keys, "left_anti")
+        kept, unknown = kept_rows(context, missing, judged)
+        affected = affected.unionByName(groups.join_on_keys(missing, kept, keys, "left_anti"))
+    merged = groups.merge_source(context, written, affected)
+    counts = {row["_op"]: row["count"] for row in merged.groupBy("_op").count().collect()}
+    upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
+    return Changes(
+        merged=merged,
+        prepared=dataclasses.replace(
+            prepared,
+            groups=upserted + deleted,
+            upserted=upserted,
+            deleted=deleted,
+            source_versions={context.flow.source_tables[0]: _version(context)},
+        ),
+        refused=judged.refused if judged is not None and prepared.quarantined else None,
+        kept=kept,
+        unknown=unknown,
+    )
+
+
+def written_rows(judged: rows.JudgedRows) -> DataFrame:
+    """The rows that the table has after a snapshot, besides those that are kept."""
+    return judged.written.where("NOT _deleted").drop(*_NOT_OF_RECORDS)
+
+
+def kept_rows(context: FlowContext, missing: DataFrame, judged: rows.JudgedRows | None) -> tuple[DataFrame, int]:
+    """Of the rows that a snapshot lacks, those that stay, and the number of records without a readable key.
+
+    Args:
+        missing: These rows, with the keys.
+        judged: The rows of the snapshot; None if it has none.
+    """
+    from pyspark.sql import functions as F
+
+    keys = context.flow.target.keys
+    if judged is None or not judged.prepared.quarantined:
+        return missing.limit(0), 0
+    quarantined = judged.assigned.where(f"_disposition = {QUARANTINED}").select(*keys)
+    unknown = quarantined.where(F.expr(" OR ".join(f"`{key}` IS NULL" for key in keys))).count()
+    return missing if unknown else groups.join_on_keys(missing, quarantined.distinct(), keys, "left_semi"), unknown
+
+
+def split_of(context: FlowContext, changes: Changes) -> Split:
+    """Write only what differs."""
+    keys, line = context.flow.target.keys, changes.prepared
+    return Split(
+        prepared=line,
+        refused=changes.refused,
+        changes=changes.merged,
+        write=lambda txn: sinks.replace_groups(changes.merged, context.target, keys, txn, ignored=rows.BOOKKEEPING),
+        expected_rows=line.groups if tables.exists(context.target) else line.upserted,
+        settled="groups",
+    )
+
+
+def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFrame:
+    """The raw records of a snapshot's files, in the form of the change feed of bronze."""
+    from pyspark.sql import functions as F
+
+    assert context.source_table is not None
+    files = local.from_rows(
+        context.spark,
+        [(f"file://{path}", modified_ms) for path, modified_ms in snapshot.files.items()],
+        "_of_path string, _of_ms bigint",
+    )
+    times = sorted(snapshot.files.values())
+    bronze = tables.read(context.spark, context.source_table)
+    # By the statistics of this column, Delta reads only files that may have the snapshot.
+    own = bronze.where(
+        (F.col("_modified_at") >= F.timestamp_millis(F.lit(times[0])))
+        & (F.col("_modified_at") < F.timestamp_millis(F.lit(times[-1] + 1)))
+    )
+    is_of_file = (F.col("_path") == F.col("_of_path")) & (F.unix_millis("_modified_at") == F.col("_of_ms"))
+    return own.join(F.broadcast(files), is_of_file, "left_semi").withColumns(
+        {
+            "_change_type": F.lit("insert"),
+            "_commit_version": F.lit(_version(context)).cast("bigint"),
+            "_commit_timestamp": F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))),
+        }
+    )
+
+
+def _version(context: FlowContext) -> int:
+    assert context.source_table is not None
+    return tables.version(context.spark, context.source_table)
+
+
+def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot | None:
+    """The snapshot of a batch: the newest, or None if it was compared before.
+
+    A batch that has written rows of an earlier one, or was held and is accepted by a person, keeps that.
+    """
+    layout, ref = context.layout, context.ref
+    before, newest = snapshots.compared(layout, ref), snapshots.announced(layout, ref.dag_id, ref.flow)
+    is_bound = decision.quarantined or context.work.decision(context, batch_id) is not None
+    if before is not None and before.batch_id == batch_id and is_bound:
+        return before.snapshot
+    if newest is None or (
+        before is not None and before.batch_id < batch_id and before.snapshot.number == newest.number
+    ):
+        return None
+    snapshots.choose(layout, ref, batch_id, newest)
+    return newest
+
+
+def _judge(context: FlowContext, snapshot: Snapshot, changes: Changes, kept: DataFrame) -> None:
+    """Refuse a snapshot that deletes too much; raises `RewriteRefusedError`."""
+    number = kept.count() if changes.refused is not None else 0
+    if number:
+        why = "their records are in quarantine"
+        if changes.unknown:
+            why = f"{count(changes.unknown, 'record')} without a readable key may be theirs"
+        context.report.notes.append(f"snapshot {snapshot.name} lacks {count(number, 'row')} that stay, because {why}")
+    stored, line = tables.read(context.spark, context.target), changes.prepared
+    before = stored.count() if line.deleted else 0
+    impact = Impact(
+        before=before,
+        after=before - line.deleted,
+        deleted=line.deleted,
+        changed=0,
+        added=0,
+        read=line.read,
+        quarantined=0,
+    )
+    if not context.pipeline.rewrite_limits_of(context.flow).exceeded(impact):
+        return
+    keys = context.flow.target.keys
+    measured = rewrite.measure(
+        context,
+        groups.join_on_keys(stored, changes.merged, keys, "left_semi"),
+        changes.merged.where("_op = 'upsert'"),
+        keys=keys,
+        refused=None,
+        read=line.read,
+    )
+    # Rows that stay count as rows of the table, of which a share is deleted.
+    impact = dataclasses.replace(measured.impact, before=before, after=measured.impact.after + number)
+    rewrite.check(
+        context,
+        dataclasses.replace(measured, impact=impact),
+        f"snapshot {snapshot.name} of {context.flow.source_tables[0]}",
+        instead="land it again, or a newer one, which takes its place",
+    )

@@ -1,0 +1,102 @@
+"""Snapshot flows: the newest complete snapshot of a landing folder is compared with the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import snapshots
+from tidegate.checkpoints.snapshots import Snapshot
+from tidegate.errors import RequestError
+from tidegate.quarantine import decision as decisions
+from tidegate.spark.batch import groups, rows
+from tidegate.spark.batch.snapshots import compare, kept_rows, records, split_newest, split_of, written_rows
+from tidegate.spark.batch.split import Decision
+from tidegate.spark.kinds.kind import Kind, Sides
+from tidegate.spark.lake import tables
+from tidegate.status.snapshots import find
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spark.batch.split import Split
+    from tidegate.spark.context import FlowContext
+    from tidegate.spark.reprocessing.backfill import Backfill
+    from tidegate.spark.reprocessing.pins import Pins
+    from tidegate.window import Window
+
+_NO_BATCH = -1
+"""The number of a batch that is only derived."""
+
+
+def _read_stream(context: FlowContext) -> DataFrame:
+    """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself."""
+    candidates = find(context.layout, context.pipeline, context.flow)
+    if candidates.newest is not None:
+        snapshots.announce(context.layout, context.ref, candidates.newest.name, candidates.files)
+    folder = context.layout.snapshots(context.pipeline.name, context.flow.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
+
+
+def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+    """In the session of the batch, through which Delta records the transaction of a MERGE."""
+    return split_newest(context.doing(context.work, batch.sparkSession), batch_id, decision)
+
+
+def _retire_entries(context: FlowContext) -> None:
+    """Close the entries of snapshots before the compared one, whose records it has again, or not any more."""
+    done = snapshots.compared(context.layout, context.ref)
+    if done is not None:
+        decisions.retire_batches_before(context.layout, context.ref, done.batch_id, f"snapshot {done.snapshot.name}")
+
+
+def _all_keys(context: FlowContext, _window: Window | None, _pending: Backfill) -> DataFrame:
+    """Of the table; there is no backfill of a window (`tidegate.runs`), only the dry run of a full refresh."""
+    return tables.read(context.spark, context.live).select(*context.flow.target.keys)
+
+
+def _split_keys(context: FlowContext, _keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
+    """What a full refresh makes of the newest complete snapshot; rows that it lacks do not stay, whoever they are of."""
+    layout, name = context.layout, context.pipeline.name
+    candidates, snapshot = (
+        find(layout, context.pipeline, context.flow),
+        snapshots.announced(layout, name, context.flow.name),
+    )
+    if candidates.newest is not None:
+        snapshot = Snapshot(number=-1, name=candidates.newest.name, files=candidates.files)
+    changes = None if snapshot is None else compare(context, snapshot, pending.number, decision)
+    return None if changes is None else split_of(context, changes)
+
+
+def _sides(context: FlowContext, pins: Pins) -> Sides:
+    """The rows of the snapshot that the table's last batch compared; rows that it lacks and that stay are left out."""
+    done = snapshots.compared(context.layout, context.ref)
+    snapshot = None if done is None else done.by(pins.batches[context.ref])
+    if snapshot is None:
+        raise RequestError(
+            f"flow {context.flow.name!r} cannot be verified: it is not known which snapshot its table has"
+        )
+    own = records(context, snapshot, _NO_BATCH)
+    judged = rows.judge_rows(context, own, _NO_BATCH, Decision(quarantined=True, written=False), replaces=True)
+    keys, actual = context.flow.target.keys, tables.read(context.spark, context.live, pins.version)
+    expected = actual.limit(0) if judged is None else written_rows(judged)
+    kept, _ = kept_rows(context, groups.join_on_keys(actual, expected, keys, "left_anti"), judged)
+    return Sides(
+        expected=expected,
+        actual=groups.join_on_keys(actual, kept, keys, "left_anti"),
+        keys=keys,
+        source=f"snapshot {snapshot.name} of {context.flow.source_tables[0]}",
+        ignored=rows.BOOKKEEPING,
+        not_compared={"that the snapshot lacks and that stay": kept.count()},
+    )
+
+
+KIND = Kind(
+    read_stream=_read_stream,
+    split=_split,
+    drained=_retire_entries,
+    bookkeeping=rows.BOOKKEEPING,
+    keys_in_window=_all_keys,
+    split_keys=_split_keys,
+    sides=_sides,
+)

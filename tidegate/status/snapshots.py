@@ -1,0 +1,119 @@
+"""Which snapshot a flow compares next: the newest complete one, from the intervals of the landing flow. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pendulum
+
+from tidegate.checkpoints import progress, snapshots
+from tidegate.ops import store
+from tidegate.status import intervals
+from tidegate.status.backlog import NOTHING_READ, Backlog
+
+if TYPE_CHECKING:
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.layout import Layout
+    from tidegate.spec import Flow, Pipeline
+    from tidegate.status.intervals import Completeness, Interval
+
+_NAMED = 3
+"""How many snapshots that are not complete are named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What the landing zone has."""
+
+    newest: Interval | None
+    """The newest complete snapshot, if it is not announced yet; never one before the announced one."""
+    waiting: tuple[Interval, ...]
+    """Later snapshots, which cannot be compared yet, the newest first."""
+
+    @property
+    def files(self) -> Mapping[str, int]:
+        """The files of the newest one: path to modification time in milliseconds since 1970."""
+        return {} if self.newest is None else {file.path: file.modified_ms for file in self.newest.landed}
+
+
+def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
+    """Look for a snapshot that the flow has to compare.
+
+    A snapshot that is complete has at least one file, every file of it is in bronze as it is now, and none was refused: of a file
+    that a person waived, bronze has no row, so that the rows in it would be deleted.
+
+    Raises:
+        SourceError: The landing folder is missing or cannot be read.
+        CheckpointCorruptError: A file of the landing flow's checkpoint cannot be read.
+    """
+    landing = pipeline.writer_of(flow.source_tables[0])
+    assert landing is not None
+    completeness = intervals.read(layout, pipeline, landing, pendulum.now("UTC"))
+    assert completeness is not None
+    announced = snapshots.announced(layout, pipeline.name, flow.name)
+    since = "" if announced is None else announced.name
+    waiting: list[Interval] = []
+    for interval in reversed(_later(completeness, since)):
+        if interval.state == "complete" and interval.landed and not _refused(layout, pipeline, landing, interval):
+            candidates = Candidates(newest=interval, waiting=tuple(waiting))
+            is_announced = announced is not None and (announced.name, announced.files) == (
+                interval.name,
+                candidates.files,
+            )
+            return Candidates(newest=None, waiting=candidates.waiting) if is_announced else candidates
+        if interval.name > since:
+            waiting.append(interval)
+    return Candidates(newest=None, waiting=tuple(waiting))
+
+
+def _later(completeness: Completeness, name: str) -> Sequence[Interval]:
+    """The interval of that name and those after it."""
+    return [interval for interval in completeness.intervals if interval.name >= name]
+
+
+def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval) -> bool:
+    """Whether a file of it went to quarantine, and was not replayed since."""
+    entries = store.select(
+        layout.quarantine(pipeline.name, landing.name),
+        "SELECT _row_id FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
+    )
+    return not {row["_row_id"] for row in entries}.isdisjoint(
+        f"{file.path}@{file.modified_ms}" for file in interval.landed
+    )
+
+
+def backlog(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> Backlog:
+    """The snapshot that the flow compares next, if there is one; raises as `find`.
+
+    A batch that was refused waits for a newer snapshot too, which takes its place.
+    """
+    table, candidates = flow.source_tables[0], find(layout, pipeline, flow)
+    newest_announced, chosen = snapshots.announced(layout, ref.dag_id, ref.flow), snapshots.compared(layout, ref)
+    done = None if chosen is None else chosen.by(progress.read(ref.path(layout)).last_committed)
+    name, size = None, 0
+    if candidates.newest is not None:
+        name, size = candidates.newest.name, sum(file.size for file in candidates.newest.landed)
+    elif newest_announced is not None and (chosen is None or chosen.snapshot.number != newest_announced.number):
+        name = newest_announced.name
+    return Backlog(
+        summary=f"snapshot {name} of {table}" if name else f"no newer complete snapshot of {table}",
+        behind=1 if name else 0,
+        rows=None if name else 0,
+        size=None if name and not size else size,
+        rows_exact=True,
+        size_exact=True,
+        position=NOTHING_READ if done is None else f"snapshot {done.name} of {table}",
+        has_data=name is not None,
+        skipped=_waiting(candidates.waiting),
+    )
+
+
+def _waiting(waiting: Sequence[Interval]) -> str:
+    named = [f"{each.name} ({each.why or _WHY[each.state]})" for each in waiting if each.state != "missing"]
+    more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
+    return f"not complete: {', '.join(named[:_NAMED])}{more}" if named else ""
+
+
+_WHY = {"complete": "a file of it was refused, or it has none"}
