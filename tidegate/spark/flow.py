@@ -60,7 +60,6 @@ def run_flow(
         replay.finish_interrupted(context)
         (backfill if context.flow.target.keys else reingest).finish_pending(context)
         _drain(context)
-        context.kind.drained(context)
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)

@@ -69,8 +69,6 @@ class Kind:
     for ``split``."""
     check_written: Callable[[FlowContext, BatchRecord], None] = lambda *_: None
     """Raises if the attempt cannot complete a batch that the target has with this ledger line."""
-    drained: Callable[[FlowContext], None] = lambda _: None
-    """After an increment has read everything."""
     bookkeeping: tuple[str, ...] = ()
     """Columns of the table that are not compared: a row in which only they differ is unchanged."""
     one_write: bool = False
