@@ -106,6 +106,11 @@ def commit_metadata(path: Path, version: int) -> dict[str, Any]:
     return next((user_metadata(action) for kind, action in actions if kind == "commitInfo"), {})
 
 
+def is_replacement(path: Path, version: int) -> bool:
+    """Whether a commit is the swap of a new version that replaced all rows (docs/adr/0013)."""
+    return bool(commit_metadata(path, version).get("prepared", {}).get("replaced"))
+
+
 def table_id(path: Path) -> str:
     """The id that a table got when it was created or replaced. The table must exist."""
     from deltalake import DeltaTable

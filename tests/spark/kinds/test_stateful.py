@@ -74,6 +74,20 @@ def test_the_clock_closes_the_last_window_by_a_heartbeat(spark: SparkSession, tm
     assert payments.table() == sums(payments.rows, 11) != []
 
 
+def test_batches_are_bounded_and_hold_whole_commits(spark: SparkSession, tmp_path: Path) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 25))
+    payments.add(("c", "c1", 4, 26), ("d", "c1", 8, 15))
+    payments.add(("e", "c2", 16, 60))
+    report = payments.run().report
+    payments.add(("f", "c1", 32, 70))
+    payments.add(("g", "c1", 64, 90))
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 79)
+    assert len({batch.batch_id for batch in report.batches}) > 1, "the feed admits one file to a batch"
+
+
 def test_unread_heartbeats_do_not_overtake_rows_that_were_added_before_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:

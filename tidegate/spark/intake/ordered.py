@@ -1,17 +1,18 @@
 """The stream of a stateful flow: the rows that its source table got, in the order of its commits, with the watermark.
 
-A row is late only by rows of earlier commits (docs/architecture.md, "State"). So all that is unread is one batch, at first all rows
-of the table. Heartbeats join the rows below the watermark, which they move, and are filtered out above it.
+A row is late only by rows of earlier commits (docs/architecture.md, "State"). A commit of the table has one file, so that the limits
+of a batch do not cut it. Heartbeats join the rows below the watermark, which they move, and are filtered out above it. An unread
+heartbeat must not overtake rows that were added before it: then all that is unread is one batch.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import progress
 from tidegate.errors import SpecError
-from tidegate.spark.intake import sources
+from tidegate.probes import delta
+from tidegate.spark.intake import whole_commits
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 NOT_ADDED = "a row of the source of a flow with state was changed or deleted"
 """The text of the error that the query raises for such a change (`tidegate.spark.driver.failures`)."""
 _BEAT = "_heartbeat"
-_UNBOUNDED: Mapping[str, Any] = {"max_files_per_trigger": 2**31 - 1, "max_bytes_per_trigger": "1000000g"}
-"""Delta would cut a commit between two of its files, and the rows of its second half could be older than the watermark of the first.
-So could rows that were added before a heartbeat, which would be read in an earlier batch."""
 
 
 def rows_in_order(context: FlowContext) -> DataFrame:
@@ -38,7 +36,7 @@ def rows_in_order(context: FlowContext) -> DataFrame:
     writer, feed = context.resolved.writer, context.flow.feeds[0]
     assert writer is not None and writer.watermark is not None and writer.target.event_time is not None
     event_time = writer.target.event_time
-    changes = sources.changes_of(context, dataclasses.replace(feed, **_UNBOUNDED))
+    changes = whole_commits.stream(context, bounded=not _has_unread_heartbeats(context))
     kind = dict(changes.dtypes).get(event_time)
     if kind != "timestamp":
         raise SpecError(
@@ -55,6 +53,16 @@ def rows_in_order(context: FlowContext) -> DataFrame:
     # Spark drops what is not after the watermark, the flow below what is before it: one millisecond lies between.
     delay = f"{writer.watermark.delay_seconds * 1000 + 1} milliseconds"
     return both.withWatermark(event_time, delay).where(_is_row(event_time)).select(*visible)
+
+
+def _has_unread_heartbeats(context: FlowContext) -> bool:
+    path, reached, read = context.heartbeats, progress.read(context.checkpoint).last_planned, 0
+    assert path is not None
+    if reached is not None:
+        position = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))[0]
+        read = 0 if position is None else max(0, position.pin)
+    # Version 0 is the empty table.
+    return (delta.current_version(path) or 0) > read
 
 
 def _is_row(event_time: str) -> Column:

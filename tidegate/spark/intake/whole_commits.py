@@ -23,20 +23,26 @@ if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
 
-def stream(context: FlowContext) -> DataFrame:
+def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
     """The changes of the flow's source table from its first commit on, in bounded batches.
 
-    If the log or files of it are gone, a new checkpoint reads the present table first: with everything else that there is, in one
-    batch, because the files of a table are in no order of commits.
+    If the log or files of it are gone, or a new version replaced its rows, a new checkpoint reads the present table first: with
+    everything else that there is, in one batch, because the files of a table are in no order of commits.
+
+    Args:
+        context: The flow.
+        bounded: Whether the declared limits apply; if not, all that is unread is one batch.
     """
     feed, path = context.flow.feeds[0], context.layout.table(context.flow.feeds[0].table)
     reader = context.spark.readStream.format("delta").option("readChangeFeed", "true")
     begun = progress.read(context.checkpoint).last_committed is not None
-    if begun or _is_whole(path):
-        reader = reader.option("maxFilesPerTrigger", feed.max_files_per_trigger)
-        reader = reader.option("maxBytesPerTrigger", feed.max_bytes_per_trigger)
+    from_first = begun or _is_whole(path)
+    if from_first:
         # Spark asks for it until a batch was planned; later it goes on from its own log.
         reader = reader.option("startingVersion", 0)
+    if from_first and bounded:
+        reader = reader.option("maxFilesPerTrigger", feed.max_files_per_trigger)
+        reader = reader.option("maxBytesPerTrigger", feed.max_bytes_per_trigger)
     else:
         reader = reader.option("maxFilesPerTrigger", 2**31 - 1)
     return reader.load(str(path))
@@ -66,7 +72,11 @@ def complete(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame
 
 def _is_whole(path: Path) -> bool:
     newest = delta.current_version(path)
-    return newest is not None and delta.served_ranges(path, 0, newest) == [(0, newest)]
+    return (
+        newest is not None
+        and delta.served_ranges(path, 0, newest) == [(0, newest)]
+        and not any(delta.is_replacement(path, version) for version in range(newest + 1))
+    )
 
 
 def _cut_commit(path: Path, position: DeltaPosition) -> int | None:
