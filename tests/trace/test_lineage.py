@@ -16,7 +16,7 @@ from tidegate import resolution
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import query
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, TimeWindows
+from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, TimeWindows, Watermark
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.step import Step
 
@@ -45,6 +45,13 @@ PIPELINE = Pipeline(
             name="items",
             source=ChangeFeed("bronze.shop"),
             target=Table("silver.items", keys=("order", "sku"), replace_by=("order",), sequence_by=("at",)),
+        ),
+        Flow(
+            name="visits",
+            source=ChangeFeed("bronze.shop"),
+            transform="shop:visits",
+            target=Table("silver.visits", event_time="at"),
+            watermark=Watermark(delay="10 minutes"),
         ),
         Flow(
             name="known",
@@ -114,6 +121,11 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     prices = [row("1.csv@1#8", sku="s", at=at(9), **ends), row("1.csv@1#9", sku="s", at=at(10), deleted=True, **same)]
     write(layout, "silver.prices", prices)
     write(layout, "gold.sessions", [{"user": "ada", "began": at(10)}, {"user": "bob", "began": at(12)}])
+    write(layout, "silver.visits", [{"_row_id": "1.csv@1#10", "at": at(11)}])
+    late = {"_row_id": "1.csv@1#11", "at": at(9), "_watermark": at(10, 50), "_late_seconds": 6600.0}
+    by_batch = {"_app_id": "shop/visits/v1/0", "_batch_id": 4}
+    layout.late("shop", "visits").parent.mkdir(parents=True)
+    write_deltalake(str(layout.late("shop", "visits")), pyarrow.Table.from_pylist([late | by_batch]))
     starts = (at(9, 30), at(10), at(10, 30), None)
     write(layout, "gold.hours", [{"window_start": start} for start in starts])
     write(layout, "gold.pages", [{"page": "/"}, {"page": "/x"}])
@@ -220,3 +232,15 @@ def test_a_row_that_a_newer_record_of_its_scope_lacks_is_replaced(layout: Layout
     )
     write(layout, "silver.items", [row(second, order="o", sku="s1", at=at(10))], "items")
     assert down(layout, "bronze", {"_row_id": first, "line": ""})["silver.items"].state == "replaced"
+
+
+def test_a_late_row_is_found_from_its_record_and_by_its_values(layout: Layout) -> None:
+    record = {"_row_id": "1.csv@1#11", "line": "", "_ingested_at": at(9)}
+
+    below = down(layout, "bronze", record)["silver.visits"]
+
+    assert (below.state, below.key) == ("late", {"_row_id": "1.csv@1#11"})
+    assert below.notes == (
+        "its at was 1 h 50 min before the watermark when batch 4 read it: it is in late.shop.visits",
+    )
+    assert up(layout, "silver.visits", at="2026-01-01T09:00:00Z") == below

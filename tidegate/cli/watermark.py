@@ -56,9 +56,9 @@ def _sentences(flow: Flow, advice: delay.Advice, share: float) -> list[str]:
     worst = formatting.span(timedelta(seconds=advice.worst_seconds))
     rows, batches = formatting.count(advice.rows, "row"), formatting.count(advice.batches, "batch", "batches")
     lines = [
-        f"{rows} of {batches} of bronze: the latest came with an event time {worst} before the highest of earlier batches."
+        f"{rows} of {batches} of bronze: the latest has an event time {worst} before the highest of earlier batches."
         if advice.worst_seconds
-        else f"{rows} of {batches} of bronze: none came with an event time before the highest of earlier batches."
+        else f"{rows} of {batches} of bronze: none has an event time before the highest of earlier batches."
     ]
     if advice.ahead_seconds > 0:
         ahead = formatting.span(timedelta(seconds=advice.ahead_seconds))
