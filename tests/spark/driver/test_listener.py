@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,6 +76,7 @@ def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
         request=SimpleNamespace(mode="incremental"),
         layout=deployment.layout,
         pipeline=SimpleNamespace(name="flights"),
+        spark=None,
     )
     listener = ProgressRecorder(cast(FlowContext, context))
     assert listener.await_termination(0), "there is nothing to wait for before the query starts"
@@ -82,10 +84,8 @@ def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
     listener.onQueryStarted(SimpleNamespace(name="flights/bronze/v1/0", runId=2))
     assert not listener.await_termination(0)
     caplog.set_level(logging.WARNING)
-    for run, json in ((1, "not ours"), (2, '{"secret": 4711}')):
-        listener.onQueryProgress(
-            SimpleNamespace(progress=SimpleNamespace(runId=run, durationMs={"addBatch": 1}, json=json))
-        )
+    for run in ("1", "2"):
+        listener.onQueryProgress(json.dumps({"runId": run, "durationMs": {"addBatch": 1}, "secret": 4711}))
     listener.onQueryTerminated(SimpleNamespace(runId=1))
     assert not listener.await_termination(0)
     listener.onQueryTerminated(SimpleNamespace(runId=2))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
 from tidegate.ops import metrics
 
@@ -59,6 +59,8 @@ class ProgressRecorder(StreamingQueryListener):
     """Records the progress of one flow's query and ignores other queries of the session."""
 
     def __init__(self, context: FlowContext) -> None:
+        self._spark = context.spark
+        self._listener: Any = None
         self._flow = context.flow.name
         self._app_id = context.app_id
         self._run_columns = {
@@ -71,25 +73,35 @@ class ProgressRecorder(StreamingQueryListener):
         self._path = context.layout.ops(context.pipeline.name, "progress")
         self._lines: list[metrics.QueryProgress] = []
         self._written_at = time.monotonic()
-        self._started: object = None
+        self._started: str | None = None
         self._ended = threading.Event()
+
+    @property
+    def _jlistener(self) -> Any:
+        if self._listener is None:
+            jvm: Any = self._spark._jvm
+            wrapper = getattr(jvm, "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper")
+            self._listener = wrapper(_JsonEvents(self))
+        return self._listener
 
     def onQueryStarted(self, event: Any) -> None:
         """Called by Spark, as the next two."""
         if event.name == self._app_id:
-            self._started = event.runId
+            self._started = str(event.runId)
 
     def onQueryProgress(self, event: Any) -> None:
-        """Called after a micro-batch."""
-        progress = event.progress
-        # A trigger without new data has no "addBatch". The number of input rows is no criterion: a landing batch opens its
-        # files itself, so that Spark counts no rows.
-        if progress.runId != self._started or "addBatch" not in progress.durationMs:
-            return
+        """Called after a micro-batch.
+
+        Args:
+            event: The JSON of Spark's ``StreamingQueryProgress`` (`_JsonEvents`).
+        """
         try:
-            line = metrics.QueryProgress.from_spark(
-                json.loads(progress.json), recorded_at=metrics.now(), **self._run_columns
-            )
+            progress = json.loads(event)
+            # A trigger without new data has no "addBatch". The number of input rows is no criterion: a landing batch opens its
+            # files itself, so that Spark counts no rows.
+            if progress["runId"] != self._started or "addBatch" not in progress["durationMs"]:
+                return
+            line = metrics.QueryProgress.from_spark(progress, recorded_at=metrics.now(), **self._run_columns)
         except Exception as error:
             self.log_failure(error)
             return
@@ -99,7 +111,7 @@ class ProgressRecorder(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         """Called last."""
-        if event.runId == self._started:
+        if str(event.runId) == self._started:
             self._ended.set()
 
     def await_termination(self, seconds: float) -> bool:
@@ -118,3 +130,11 @@ class ProgressRecorder(StreamingQueryListener):
     def log_failure(self, error: Exception) -> None:
         """Log that lines are lost, without the text of the exception, which may quote data."""
         log.warning("%s: metrics of its batches were not recorded: %s", self._flow, type(error).__name__)
+
+
+class _JsonEvents(JStreamingQueryListener):
+    """Passes on the progress of a micro-batch as JSON. PySpark would read its fields one by one, with over a hundred calls."""
+
+    def onQueryProgress(self, jevent: Any) -> None:
+        """Called by Spark."""
+        self.pylistener.onQueryProgress(jevent.progress().json())

@@ -230,8 +230,10 @@ def _commit_info(entry: Path) -> dict[str, Any]:
 
 def _snapshot(spark: SparkSession, path: Path) -> Any:
     jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, str(path))
-    return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+    # For `jvm.org.apache...` py4j would search all jars for a class at each part of the name, in every call.
+    log = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(path))
+    option = getattr(jvm, "scala.Option")
+    return log.update(False, option.empty(), option.empty())
 
 
 def within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
