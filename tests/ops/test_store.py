@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 
 from tidegate.ops import store
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
 
-def add(path: Path, number: int, commit: Any = None) -> None:
-    store.append(path, SCHEMA, [{"number": number, "text": "a line"}], commit)
+def add(path: Path, number: int, transaction: tuple[str, int] | None = None) -> None:
+    store.append(path, SCHEMA, [{"number": number, "text": "a line"}], transaction)
 
 
 def numbers(path: Path) -> list[int]:
@@ -39,8 +39,15 @@ def test_small_files_are_compacted_without_losing_lines(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("max_five_files")
 def test_a_transaction_id_survives_compaction(tmp_path: Path) -> None:
     for number in range(12):
-        add(tmp_path / "ledger", number, CommitProperties(app_transactions=[Transaction("flow", number)]))
+        add(tmp_path / "ledger", number, ("flow", number))
     assert DeltaTable(tmp_path / "ledger").transaction_version("flow") == 11
+
+
+def test_rows_of_a_transaction_are_appended_once(tmp_path: Path) -> None:
+    for number in (0, 1, 1, 0, 2):
+        add(tmp_path / "ledger", number, ("flow", number))
+    add(tmp_path / "ledger", 3, ("other", 0))
+    assert numbers(tmp_path / "ledger") == [0, 1, 2, 3]
 
 
 @pytest.mark.usefixtures("max_five_files")

@@ -14,7 +14,6 @@ import pendulum
 from tidegate import identity, json_codec
 from tidegate.checkpoints import gap
 from tidegate.ops import store
-from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict, now
 
 if TYPE_CHECKING:
@@ -44,16 +43,9 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
         batch: A line that balances.
         run_columns: Values of the columns in `NO_RUN`.
     """
-    from deltalake import CommitProperties, Transaction
-
-    path = layout.ops(pipeline, "ledger")
     app_id = f"{batch.app_id}/swap" if batch.kind == "swap" else batch.app_id
-    recorded = delta.transaction_version(path, app_id)
-    if recorded is not None and recorded >= batch.batch_id:
-        return
-    commit = CommitProperties(app_transactions=[Transaction(app_id=app_id, version=batch.batch_id)])
-    line = {**json_codec.to_plain(batch), "watermark": batch.watermark}
-    _append(path, schema(), {**line, **NO_RUN, **run_columns}, commit)
+    line = {**json_codec.to_plain(batch), "watermark": batch.watermark, **NO_RUN, **run_columns}
+    _append(layout.ops(pipeline, "ledger"), schema(), line, (app_id, batch.batch_id))
 
 
 def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
@@ -85,7 +77,7 @@ def record_verdict(layout: Layout, pipeline: str, verdict: Verdict, run_columns:
     """
     results = json_codec.encode(verdict.results)
     line = {**json_codec.to_plain(verdict), "results": results, **NO_RUN, **run_columns}
-    _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line, None)
+    _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line)
 
 
 def rows_read(layout: Layout, pipeline: str, app_id: str) -> int:
@@ -150,9 +142,11 @@ def verdict_schema() -> pyarrow.Schema:
     return pa.schema([*[(name, pa.string()) for name in texts], ("batch_id", pa.int64()), *_run_columns()])
 
 
-def _append(path: Path, columns: pyarrow.Schema, line: Mapping[str, Any], commit: Any) -> None:
+def _append(
+    path: Path, columns: pyarrow.Schema, line: Mapping[str, Any], transaction: tuple[str, int] | None = None
+) -> None:
     row = {**line, "recorded_at": pendulum.parse(now())}
-    store.append(path, columns, [{name: row[name] for name in columns.names}], commit)
+    store.append(path, columns, [{name: row[name] for name in columns.names}], transaction)
 
 
 def _run_columns() -> list[tuple[str, pyarrow.DataType]]:

@@ -24,20 +24,28 @@ MAX_FILES = 100
 """A commit that leaves more files compacts the table: each file costs a reader about a millisecond."""
 
 
-def append(path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]], commit: Any = None) -> None:
+def append(
+    path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]], transaction: tuple[str, int] | None = None
+) -> None:
     """Append rows in one commit. Columns that the table lacks are added to it; too many small files are compacted.
 
     Args:
         path: A table of `Layout.ops`.
         rows: Each with a value for every column.
-        commit: delta-rs' ``CommitProperties``, for a commit with a transaction id.
+        transaction: The transaction id and version of the commit. If the table has this version or a later one, nothing is
+            appended.
     """
     import pyarrow
-    from deltalake import write_deltalake
+    from deltalake import CommitProperties, Transaction, write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    table, commit = open_table(path), None
+    if transaction is not None:
+        recorded = None if table is None else table.transaction_version(transaction[0])
+        if recorded is not None and recorded >= transaction[1]:
+            return
+        commit = CommitProperties(app_transactions=[Transaction(*transaction)])
     lines = pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    table = open_table(path)
     write_deltalake(
         str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
     )
