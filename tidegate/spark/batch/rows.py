@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate import dates, identity, report
 from tidegate.checkpoints import refusal
@@ -21,7 +21,7 @@ from tidegate.spark.lake import sinks, tables
 from tidegate.window import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.context import FlowContext
 
@@ -149,7 +149,7 @@ def judge_rows(
         else parse.keyed_feed(feed, context.resolved.source_keys)
     )
 
-    def evaluate(parted: Parted) -> tuple[DataFrame, Row, Row]:
+    def evaluate(parted: Parted) -> tuple[DataFrame, dict[str, Any], dict[str, Any]]:
         output = parted.add_bypassing(transform_parsed(context, parted.rows)).persist()
         context.persisted.append(output)
         return output, *_measure(records if schema_changes is None else feed, output, schema_changes)
@@ -197,10 +197,10 @@ def judge_rows(
 def _evaluated(
     context: FlowContext,
     records: DataFrame,
-    evaluate: Callable[[Parted], tuple[DataFrame, Row, Row]],
+    evaluate: Callable[[Parted], tuple[DataFrame, dict[str, Any], dict[str, Any]]],
     batch_id: int,
     decision: Decision,
-) -> tuple[DataFrame, Row, Row]:
+) -> tuple[DataFrame, dict[str, Any], dict[str, Any]]:
     """Step 1, once more without the rows on which the transform raises, if it does."""
     decided = decision.quarantined
     parted = transform_errors.part_decided(context, records, batch_id) if decided else Parted(rows=records)
@@ -260,29 +260,37 @@ def _changed_rows(context: FlowContext, batch: DataFrame) -> DataFrame:
     return scopes.without_tombstones(context, batch).where("_change_type <> 'update_preimage'")
 
 
-def _measure(records: DataFrame, output: DataFrame, schema_changes: contracts.SchemaChanges | None) -> tuple[Row, Row]:
+def _measure(
+    records: DataFrame, output: DataFrame, schema_changes: contracts.SchemaChanges | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measure the transform's input and output with one query.
 
     Returns:
-        For input and output each ``_rows``, the number of rows, and ``_ids``, a sum over the hashes of their ids; both are
+        For input and output each ``_rows``, the number of rows, and ``_ids``, sums over the hashes of their ids; both are
         equal if the transform is one to one. Also what `contracts.SchemaChanges` measures.
     """
     from pyspark.sql import functions as F
 
-    counted = [
-        F.count("*").alias("_rows"),
-        F.sum(F.xxhash64("_row_id").cast("decimal(38,0)")).alias("_ids"),
-    ]
-    before = records.agg(
-        F.lit(0).alias("_side"),
-        *counted,
-        *(schema_changes.measures_of_feed(records) if schema_changes is not None else ()),
-    )
+    # As two halves, which do not overflow: a sum of decimals takes ten times as long.
+    ids = F.xxhash64("_row_id")
+    halves = {"_high": F.shiftright(ids, 32), "_low": ids.bitwiseAND(F.lit((1 << 32) - 1))}
+    counted = [F.count("*").alias("_rows"), *[F.sum(half).alias(name) for name, half in halves.items()]]
+    headers = [] if schema_changes is None else schema_changes.header_of(records)
+    before = records.groupBy(*headers).agg(F.lit(0).alias("_side"), *counted)
     after = output.agg(
         F.lit(1).alias("_side"), *counted, *(schema_changes.measures() if schema_changes is not None else ())
     )
-    rows = sorted(before.unionByName(after, allowMissingColumns=True).collect(), key=lambda row: row["_side"])
-    return rows[0], rows[1]
+    rows = before.unionByName(after, allowMissingColumns=True).collect()
+    sides = [[row for row in rows if row["_side"] == side] for side in (0, 1)]
+    totals = [
+        {
+            "_rows": sum(row["_rows"] for row in side),
+            "_ids": tuple(sum(row[name] or 0 for row in side) for name in halves),
+        }
+        for side in sides
+    ]
+    of_files = [row[parse.HEADER] for row in sides[0]] if headers else []
+    return {**totals[0], "_headers": of_files}, {**sides[1][0].asDict(), **totals[1]}
 
 
 def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
@@ -449,10 +457,10 @@ def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_tabl
         F.col("_filtered").isNotNull(), F.lit(FILTERED)
     )
     if target.write_mode == "append":
-        disposition = disposition.when(late_rows.is_late(flagged), F.lit(LATE))
-        return flagged.withColumn("_disposition", disposition.otherwise(F.lit(WRITTEN)))
+        disposition = disposition.when(late_rows.is_late(flagged), F.lit(LATE)).otherwise(F.lit(WRITTEN))
+        return _without_records(flagged).withColumn("_disposition", disposition)
     order = F.struct(*[F.col(column) for column in target.sequence_by], F.col("_origin.at.*"))
-    ordered = flagged.withColumn("_order", order)
+    ordered = _without_records(flagged.withColumn("_order", order))
     if target.replace_by:
         return scopes.with_dispositions(context, ordered, against_table=against_table)
     ordered = ordered.withColumn("_candidate", is_candidate)
@@ -468,6 +476,18 @@ def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_tabl
     disposition = disposition.when(F.col("_rank") > 1, F.lit(DEDUPLICATED)).when(older, F.lit(SUPERSEDED))
     disposition = disposition.otherwise(F.lit(WRITTEN))
     return ranked.withColumn("_disposition", disposition).drop("_rank", "_candidate", "_table_order")
+
+
+def _without_records(flagged: DataFrame) -> DataFrame:
+    """Keep in ``_origin`` what is still read; ``raw`` and ``source`` (as JSON) only of refused rows, for the quarantine.
+
+    The rows are sorted, and persisted once more: the records would be most of their bytes.
+    """
+    from pyspark.sql import functions as F
+
+    values = {"raw": F.col("_origin.raw"), "source": F.to_json("_origin.source")}
+    of_refused = [F.when(F.size("_errors") > 0, value).alias(name) for name, value in values.items()]
+    return flagged.withColumn("_origin", F.struct("_origin.ingested_at", *of_refused)).drop("_broken")
 
 
 def _count(

@@ -296,7 +296,8 @@ def _examples(context: FlowContext, numbered: DataFrame, numbers: Sequence[int])
 
     if context.resolved.landing is None:
         return ""
-    rows = numbered.where(F.col(_NUMBER).isin(list(numbers))).orderBy(_NUMBER).select("_origin.source").collect()
+    source = F.to_json("_origin.source").alias("source")
+    rows = numbered.where(F.col(_NUMBER).isin(list(numbers))).orderBy(_NUMBER).select(source).collect()
     return "".join(
         f"{', ' if number else '; for example '}{_place(context, row['source'])}" for number, row in enumerate(rows)
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
 
@@ -87,9 +87,9 @@ class SchemaChanges:
         self.parsed = parse.parse(feed, self.source, self.terms, lookup if uses_schema_ids else None)
         return self.parsed.rows
 
-    def measures_of_feed(self, feed: DataFrame) -> list[SparkColumn]:
-        """Aggregates over bronze rows for `apply_contract`: the headers of the files."""
-        return parse.header_measure(feed, self.source)
+    def header_of(self, feed: DataFrame) -> list[SparkColumn]:
+        """The header of a bronze row, if its format has headers."""
+        return parse.header_of(feed, self.source)
 
     def measures(self) -> list[SparkColumn]:
         """Aggregates over the output of the transform for `apply_contract`: undeclared fields, and the masks of each field."""
@@ -109,13 +109,19 @@ class SchemaChanges:
         return (len(self.columns) + MASK_BITS - 1) // MASK_BITS
 
     def apply_contract(
-        self, output: DataFrame, feed_measures: Row, measures: Row, batch_id: int, *, decided: bool
+        self,
+        output: DataFrame,
+        of_feed: Mapping[str, Any],
+        measures: Mapping[str, Any],
+        batch_id: int,
+        *,
+        decided: bool,
     ) -> DataFrame:
         """Detect the schema changes of the batch, and take the contract's action for each.
 
         Args:
             output: The output of the transform, with ``_origin`` and ``_broken`` (the rules that the row breaks).
-            feed_measures: The values of `measures_of_feed`.
+            of_feed: Has the values of `header_of`, each once, as ``_headers``.
             measures: The values of `measures`.
             decided: Whether the disposition of the batch's rows was already decided in an earlier attempt; then the batch is
                 not refused any more.
@@ -127,7 +133,7 @@ class SchemaChanges:
         Raises:
             ContractRefusedError: The contract is frozen and the schema change has no answer. It was recorded in the history.
         """
-        headers = parse.writers_in(feed_measures, self.source)
+        headers = parse.writers_in(of_feed["_headers"], self.source)
         changes = self._detect(output, {**self.parsed.writers, **headers}, measures)
         used_names = {name.lower() for name in output.columns}
         evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in used_names}
@@ -160,7 +166,9 @@ class SchemaChanges:
             summary = "; ".join(f"{line.change.summary()} ({line.decision})" for line in added)
             self.context.report.notes.append(f"batch {batch_id}: {summary}")
 
-    def _detect(self, output: DataFrame, writers: Mapping[int, tuple[Column, ...]], measures: Row) -> list[Change]:
+    def _detect(
+        self, output: DataFrame, writers: Mapping[int, tuple[Column, ...]], measures: Mapping[str, Any]
+    ) -> list[Change]:
         """The schema changes of the batch, each once."""
         filled_names, fitting = (
             _names(self.columns, tuple(measures[f"_{kind}_{word}"] for word in range(self._words)))

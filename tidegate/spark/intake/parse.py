@@ -8,7 +8,7 @@ micro-batch quarantines it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -45,7 +45,8 @@ OF_FILES = ("_path", "_modified_at", "_partitions")
 """Columns of a file's records that a transform may use, beside the fields."""
 OF_MESSAGES = ("_key", "_timestamp")
 """The same of messages."""
-_HEADERS = "_headers"
+HEADER = "_file_header"
+"""The column that `header_of` returns."""
 Lookup = Callable[[int], "WriterSchema | None"]
 """Returns a writer's schema by its id in messages; None if the registry does not have it."""
 
@@ -63,7 +64,7 @@ def parse(
     Returns:
         The declared fields, ``_rescued map<string,string>`` (undeclared fields, and values that the contract rescues),
         ``_row_id`` and ``_origin``. The fields of ``_origin``: ``at`` (the position that orders records), ``raw`` (the record
-        as text), ``source`` (path and line, or topic, partition and offset, as JSON), ``broken`` (rules broken so far),
+        as text), ``source`` (path and line, or topic, partition and offset), ``broken`` (rules broken so far),
         ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
         ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Records of
         topics also have `OF_MESSAGES`, those of files `OF_FILES`. A NULL value gives NULL fields; a transform can treat it as
@@ -84,32 +85,30 @@ def parse(
     return Parsed(rows=rows, writers_cover_all=source.format != "json")
 
 
-def header_measure(feed: DataFrame, source: FileSource | KafkaSource) -> list[SparkColumn]:
-    """The aggregate over bronze rows that `writers_in` reads; empty for formats without headers."""
+def header_of(feed: DataFrame, source: FileSource | KafkaSource) -> list[SparkColumn]:
+    """The header of a bronze row, as `writers_in` reads it; empty for formats without headers."""
     from pyspark.sql import functions as F
 
     if isinstance(source, KafkaSource) or source.format == "json":
         return []
     header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
-    return [F.collect_set(header).alias(_HEADERS)]
+    return [header.alias(HEADER)]
 
 
-def writers_in(measured: Row, source: FileSource | KafkaSource) -> dict[int, tuple[Column, ...]]:
+def writers_in(headers: Iterable[Row], source: FileSource | KafkaSource) -> dict[int, tuple[Column, ...]]:
     """The fields of each file header in a batch, by ``_origin.writer``; fields of CSV headers have an empty type.
 
     Args:
-        measured: The result of `header_measure`.
+        headers: The values of `header_of`, each once.
     """
-    if _HEADERS not in measured:
-        return {}
-    rows = sorted(measured[_HEADERS], key=lambda row: (row["header"] or "", row["dialect"] or ""))
+    rows = sorted(headers, key=lambda row: (row["header"] or "", row["dialect"] or ""))
     if source.format != "csv":
         return {row["writer"]: tuple(Column(*pair) for pair in json.loads(row["header"])) for row in rows}
     names = {column.name for column in parse_ddl("schema", source.schema)}
-    headers = [(row["writer"], row["header"] or "", dialect_of(row["dialect"])) for row in rows]
+    parts = [(row["writer"], row["header"] or "", dialect_of(row["dialect"])) for row in rows]
     return {
         writer: tuple(Column(name, "") for name in header_names(header, dialect))
-        for writer, header, dialect in headers
+        for writer, header, dialect in parts
         if header_problem(header, dialect, names) is None
     }
 
@@ -132,12 +131,10 @@ def _file_records(feed: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
-    coordinates = F.to_json(
-        F.struct(
-            F.col("_path").alias("path"),
-            F.col("_line_number").alias("line"),
-            F.col("_modified_at").alias("modified_at"),
-        )
+    coordinates = F.struct(
+        F.col("_path").alias("path"),
+        F.col("_line_number").alias("line"),
+        F.col("_modified_at").alias("modified_at"),
     )
     return feed.select(
         "_row_id",
@@ -183,10 +180,8 @@ def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, Wri
     from pyspark.sql import functions as F
 
     at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
-    coordinates = F.to_json(
-        F.struct(
-            F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
-        )
+    coordinates = F.struct(
+        F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
     )
     text, problem = messages.as_text(kind, schemas)
     read = feed.withColumn("_text", text).withColumn("_problem", problem)
@@ -279,7 +274,7 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     origin = F.struct(
         F.struct(F.col("_commit_version"), rank.alias("_rank")).alias("at"),
         F.to_json(F.struct(*data)).alias("raw"),
-        F.to_json(F.struct(F.col("_commit_version").alias("version"), *[F.col(key) for key in keys])).alias("source"),
+        F.struct(F.col("_commit_version").alias("version"), *[F.col(key) for key in keys]).alias("source"),
         F.array().cast("array<string>").alias("broken"),
         F.col("_commit_timestamp").alias("ingested_at"),
     )
