@@ -64,7 +64,7 @@ def cast(text: SparkColumn, kind: str, formats: Formats = DEFAULT_FORMATS) -> Sp
     if trims(kind, formats):
         text = F.trim(text, F.lit(BLANKS))
     if plain in ("tinyint", "smallint", "int", "bigint"):
-        return F.when(_matches(text, rf"[+-]?{_integer_pattern(formats)}"), _with_point(text, formats).try_cast(kind))
+        return F.when(_may_be_integer(text, formats), _with_point(text, formats).try_cast(kind))
     if decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", plain):
         return _decimal(text, int(decimal[1]), int(decimal[2]), formats)
     match plain:
@@ -102,6 +102,20 @@ def _integer_pattern(formats: Formats, max_digits: int | None = None) -> str:
     bound = "+" if max_digits is None else f"{{1,{max_digits}}}"
     groups = "+" if max_digits is None else f"{{1,{max_digits // 3}}}"
     return rf"(?:[0-9]{{1,3}}(?:\.[0-9]{{3}}){groups}+|[0-9]{bound})" if formats.decimal_comma else f"[0-9]{bound}"
+
+
+def _may_be_integer(text: SparkColumn, formats: Formats) -> SparkColumn:
+    """Whether a text that `try_cast` accepts is an integer of the grammar.
+
+    Without grouped digits there is no need for a regular expression, which takes longer than the cast: `try_cast` also accepts
+    only blanks and control characters around the number, and a fraction.
+    """
+    from pyspark.sql import functions as F
+
+    if formats.decimal_comma:
+        return _matches(text, rf"[+-]?{_integer_pattern(formats)}")
+    begins = (text >= F.lit("+")) & (text < F.lit(":"))
+    return begins & F.substring(text, -1, 1).between("0", "9") & ~F.contains(text, F.lit("."))
 
 
 def _number_pattern(formats: Formats, integer: str, fraction: str) -> str:

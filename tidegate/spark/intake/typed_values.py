@@ -37,7 +37,7 @@ def cast_fields(
 
     Args:
         texts: One raw text per field (`text_column`), ``_unknown``, ``_malformed``, and the metadata columns of the record.
-        null_values: Texts that mean "no value" in fields that are not STRING; in STRING fields the caller has replaced them.
+        null_values: Texts that mean "no value" between blanks that are trimmed; others the caller has replaced.
         terms: The contract's terms: which values are rescued or discarded.
         extra: Columns to pass through.
         formats: The spellings that the source uses.
@@ -51,9 +51,9 @@ def cast_fields(
     def without_null_values(column: Column) -> SparkColumn:
         text = F.col(text_column(column))
         has_value = F.col("_malformed").isNull()
-        # STRING fields: the record's reader has decided, since an empty text can be a value (quoted in CSV).
-        if not column.is_text:
-            has_value &= ~(F.trim(text, F.lit(BLANKS)) if trims(column.type, formats) else text).isin(*null_values)
+        # The record's reader has decided about texts as they are: of a STRING field an empty one can be a value (quoted in CSV).
+        if trims(column.type, formats):
+            has_value &= ~F.trim(text, F.lit(BLANKS)).isin(*null_values)
         return F.when(has_value, text).alias(text_column(column))
 
     of_change = ["_deletes", "_filters"] if changes is not None else []
