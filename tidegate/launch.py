@@ -23,6 +23,8 @@ _LOOPBACK = "127.0.0.1"
 # Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing
 # with four small partitions. `tidegate.spark.lake.sinks` enables it again for a MERGE into a large table.
 _STATIC = {"spark.sql.adaptive.enabled": "false"}
+# In bytes: the JVM compiles no larger method, and interprets it. Spark's default (65535) leaves the casts of a wide record so.
+_COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 _QUICK = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 
@@ -57,8 +59,7 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
         conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
     if not master.startswith("local"):
         conf["spark.executor.extraClassPath"] = class_path
-    if small:
-        conf |= _STATIC
+    conf |= _STATIC if small else _COMPILED
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf

@@ -23,6 +23,8 @@ SETTINGS: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
+    # Rows are persisted for one batch and read two or three times; compressing them costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     # 50 by default: a count over three small tables took 40 s with 50, 2-12 s with 2.
     "spark.databricks.delta.snapshotPartitions": "2",
