@@ -99,7 +99,7 @@ class ProgressRecorder(StreamingQueryListener):
             progress = json.loads(event)
             # A trigger without new data has no "addBatch". The number of input rows is no criterion: a landing batch opens its
             # files itself, so that Spark counts no rows.
-            if progress["runId"] != self._started or "addBatch" not in progress["durationMs"]:
+            if progress["runId"] != self._started or "addBatch" not in progress.get("durationMs", {}):
                 return
             line = metrics.QueryProgress.from_spark(progress, recorded_at=metrics.now(), **self._run_columns)
         except Exception as error:
