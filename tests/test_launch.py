@@ -32,6 +32,12 @@ def test_executors_of_other_machines_can_reach_the_driver_and_have_its_jars(mast
     assert "SPARK_LOCAL_IP" not in submit_environment(HERE, master=master)
 
 
+def test_only_large_runs_keep_generated_code_in_methods_that_the_jvm_compiles() -> None:
+    limit = "spark.sql.codegen.hugeMethodLimit"
+    assert submit_conf(HERE, small=False)[limit] == "8000"
+    assert limit not in submit_conf(HERE, small=True)
+
+
 def test_the_default_master_is_that_of_the_environment() -> None:
     cluster = replace(HERE, master="spark://master:7077")
     assert submit_conf(cluster, small=False) == submit_conf(HERE, small=False, master="spark://master:7077")
