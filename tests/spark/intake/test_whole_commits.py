@@ -32,13 +32,17 @@ def ingest(context: FlowContext, at: float, records: list[str], files: int = 1) 
     writer.save(str(context.layout.table("bronze.orders")))
 
 
-def opened(spark: SparkSession, folder: Path, files: int = 1000, idle: str | None = None) -> FlowContext:
+def opened(
+    spark: SparkSession, folder: Path, files: int = 1000, idle: str | None = None, version: int = 1
+) -> FlowContext:
     declared = dataclasses.replace(
         TIMED,
+        checkpoint_version=version,
         source=ChangeFeed("bronze.orders", max_files_per_trigger=files),
         watermark=Watermark(delay="10 minutes", idle=idle),
     )
-    return reading(flow_context(spark, folder, declared, transform=lambda rows: rows), SOURCE)
+    context = flow_context(spark, folder, declared, transform=lambda rows: rows, version=version)
+    return reading(context, SOURCE)
 
 
 def late(context: FlowContext) -> list[int]:
@@ -59,6 +63,24 @@ def test_rows_are_late_by_whole_batches_of_bronze_in_whatever_batches_the_flow_r
     assert [batch.read for batch in context.report.batches] == [6, 12], "whole batches of bronze"
     assert progress.planned_batch(context.checkpoint, 0).delta.index == 0, "although Delta has cut the second"
     assert len(list(context.target.glob("*.parquet"))) == 2, "each commit of the flow has one file"
+
+
+@pytest.mark.nightly
+def test_a_new_version_finds_the_same_rows_late_in_other_batches(spark: SparkSession, tmp_path: Path) -> None:
+    first = opened(spark, tmp_path)
+    for at in range(4):
+        ingest(first, at * 10 + 20, [record(at * 10 + number, at * 10 - number * 7) for number in range(4)])
+        flows.run_flow(first)
+    by_first = late(first)
+    second = opened(spark, tmp_path, files=3, version=2)
+
+    flows.run_flow(second)
+
+    rows = table(second.late)
+    assert sorted(row["id"] for row in rows if row["_checkpoint_version"] == 2) == by_first != []
+    assert written(second) == sorted({at * 10 + number for at in range(4) for number in range(4)} - set(by_first))
+    assert {row["_batch_id"] for row in table(second.target)} == {0, 1}
+    assert sum(batch.late for batch in second.report.batches) == len(by_first)
 
 
 @pytest.mark.nightly
@@ -88,7 +110,7 @@ def test_an_idle_flow_writes_a_heartbeat_after_which_older_rows_are_late(spark: 
     assert context.report.notes[0].startswith(
         "no new rows of bronze.orders for 1 hour: a heartbeat moved the watermark to "
     )
-    after = (start - minute(0)).total_seconds() / 60
+    after = (beat["at"] - minute(0)).total_seconds() / 60
     ingest(context, after + 1, [record(2, after - 71), record(3, after - 69)])
     flows.run_flow(context)
     assert (late(context), written(context)) == ([2], [1, 3])
