@@ -74,8 +74,8 @@ class Prices:
         self.land(day, name, [f"{key},{price}" for key, price in rows.items()])
         self.complete(day, name)
 
-    def run(self, **options: Any) -> FlowReport:
-        report = self.deployment.run("prices", (), **options)
+    def run(self, *flows: str, **options: Any) -> FlowReport:
+        report = self.deployment.run("prices", flows, **options)
         assert [each.flow for each in report.flows if each.flow != "silver" and each.error] == []
         return report.flow("silver")
 
@@ -177,7 +177,7 @@ def test_a_refused_snapshot_waits_and_a_full_refresh_compares_the_newest(prices:
     assert prices.run(accept=["silver:deleted=11"]).state == "refused"
     assert prices.run(accept=["silver:deleted=12"]).total("deleted") == 12
     prices.expect(dict.fromkeys(range(28), 10))
-    judged = prices.run(mode="full_refresh", flows=["silver"], dry_run=True).impact
+    judged = prices.run("silver", mode="full_refresh", dry_run=True).impact
     assert judged is not None
     assert (judged.before, judged.deleted, judged.changed) == (28, 0, 0)
     assert prices.run(mode="full_refresh").state == "done"
