@@ -182,6 +182,10 @@ class Layout:
         """Keys of rows that a verification of the flow found to differ, as JSON: values of the data, so that no log has them."""
         return self.attempt(dag_id, run_key, attempt) / f"differences-{flow}.json"
 
+    def stored_state(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
+        """Rows of the flow's state, as JSON: values of the data, so that no log has them."""
+        return self.attempt(dag_id, run_key, attempt) / f"state-{flow}.json"
+
     def undone_keys(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
         """Keys of rows that an undo puts back or leaves, as JSON: values of the data, so that no log has them."""
         return self.attempt(dag_id, run_key, attempt) / f"undo-{flow}.json"

@@ -54,9 +54,10 @@ class RunRequest:
     selection: Selection | None = None
     """Which quarantine entries of the one flow are replayed; None except in mode ``replay``."""
     limit: int | None = None
-    """The maximum number of these entries, or of the rows that a verification names; None means no limit."""
+    """The maximum number of these entries, or of the rows that a verification names or the state is shown by; None means no
+    limit."""
     keys: tuple[str, ...] = ()
-    """Of a verification: ``<column>=<value>`` of the rows that are compared; empty for all."""
+    """Of a verification, and of what is shown of a state: ``<column>=<value>`` of the rows; empty for all."""
     request_id: str = field(default_factory=lambda: fresh_id("q"), compare=False)
     """Shared by the retries of one request. A ``run_id`` does not identify a request: a run that is cleared, or backfilled
     again, in Airflow keeps its ``run_id``."""
@@ -171,19 +172,37 @@ class RunRequest:
             RequestError: An unknown flow, one without table, a limit below 1, or a key that is not ``<column>=<value>`` of a
                 column by which rows are compared.
         """
-        if limit < 1:
-            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
-        if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
-            raise RequestError(f"key={bad[0]!r} is not allowed; write column=value, for example id=7")
-        request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
-        RUNS["verify"].check(pipeline, pipeline.flow(flow))
+        request = cls._of_reading("verify", pipeline, flow, run_id, requested_by, limit, keys)
         target = pipeline.flow(flow).target
         compared = target.keys or ("_row_id",)
         if other := [name for key in keys if (name := key.partition("=")[0]) not in compared]:
             raise RequestError(
                 f"key {other[0]!r} is not allowed; rows of {target.name!r} are compared by {', '.join(compared)}"
             )
-        return dataclasses.replace(request, mode="verify", limit=limit, keys=tuple(keys), dry_run=True)
+        return request
+
+    @classmethod
+    def of_state(
+        cls, pipeline: Pipeline, flow: str, run_id: str, *, requested_by: str, limit: int, keys: Sequence[str] = ()
+    ) -> Self:
+        """The request to read the state of one stateful flow. It is a dry run: it writes nothing.
+
+        Raises:
+            RequestError: An unknown flow, one without state, a limit below 1, or a key that is not ``<column>=<value>``.
+        """
+        return cls._of_reading("state", pipeline, flow, run_id, requested_by, limit, keys)
+
+    @classmethod
+    def _of_reading(
+        cls, mode: str, pipeline: Pipeline, flow: str, run_id: str, requested_by: str, limit: int, keys: Sequence[str]
+    ) -> Self:
+        if limit < 1:
+            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
+        if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
+            raise RequestError(f"key={bad[0]!r} is not allowed; write column=value, for example id=7")
+        request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
+        RUNS[mode].check(pipeline, pipeline.flow(flow))
+        return dataclasses.replace(request, mode=mode, limit=limit, keys=tuple(keys), dry_run=True)
 
     def selected(self, pipeline: Pipeline) -> tuple[Flow, ...]:
         """The flows to run, in graph order: those of the request, or all."""

@@ -39,9 +39,8 @@ class RunKind:
     """Whether it reads what is new as well; if not, its end says nothing about the flow's next increment."""
     derives: bool = True
     """Whether it derives rows; if not, neither the suite nor the transform is loaded, and a broken one does not stop it."""
-    verifies: bool = False
-    """Whether it only compares a table with its sources: rows are derived and not judged, and a flow that is switched off is
-    verified as well."""
+    only_reads: bool = False
+    """Whether it changes nothing at all: rows are not judged, and a flow that is switched off is read as well."""
     of_run: bool = False
     """Whether the request names another run, which this one is about."""
     plan: str = ""
@@ -53,7 +52,7 @@ class RunKind:
     @property
     def judges(self) -> bool:
         """Whether rows are derived and judged; if not, it depends neither on the suite nor on what its flow reads next."""
-        return self.derives and not self.verifies
+        return self.derives and not self.only_reads
 
 
 def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
@@ -97,6 +96,12 @@ def _check_entries(_pipeline: Pipeline, flow: Flow) -> None:
             f"entries of flow {flow.name!r} are not replayed: they are records of a snapshot, and only a whole one is compared. Correct "
             "the suite or the transform, then use mode='full_refresh'; or land the next snapshot"
         )
+
+
+def _check_stateful(pipeline: Pipeline, flow: Flow) -> None:
+    if not flow.kind.stateful:
+        stateful = ", ".join(each.name for each in pipeline.flows if each.kind.stateful)
+        raise RequestError(f"flow {flow.name!r} keeps no state; stateful flows of this pipeline: {stateful or 'none'}")
 
 
 RUNS: dict[str, RunKind] = {
@@ -158,7 +163,18 @@ RUNS: dict[str, RunKind] = {
         applies_to=lambda _: True,
         check=_check_table,
         increments=False,
-        verifies=True,
+        only_reads=True,
+    ),
+    "state": RunKind(
+        meaning="",
+        code="tidegate.spark.reprocessing.stored_state:show",
+        dry_run="tidegate.spark.reprocessing.stored_state:show",
+        applies_to=lambda _: True,
+        check=_check_stateful,
+        reads_source=False,
+        increments=False,
+        derives=False,
+        only_reads=True,
     ),
 }
 """Every kind of run, by its name."""

@@ -45,7 +45,8 @@ def send_metrics_of_a_run(lake: Lake) -> None:
     lake.report(run.run_id, "a1", flows=flows)
     run.xcoms["run", "attempt"] = "a1"
     _progress(lake, 1)
-    _progress(lake, 2, trigger_ms=1500, offsets_behind=30)
+    state = {"state_rows": 7, "state_bytes": 4_096, "state_memory_bytes": 8_192, "watermark_lag_seconds": 600.5}
+    _progress(lake, 2, trigger_ms=1500, offsets_behind=30, **state)
     _progress(lake, 3, attempt="another", offsets_behind=99)
     assert [run.execute(flow.flow) for flow in flows] == ["skipped", "success", "skipped"]
 
@@ -133,6 +134,9 @@ def test_lag_rows_and_durations_of_a_run_arrive(lake: Lake, statsd: StatsD) -> N
     # 9 rows of the ledger in the 2.5 s of Spark's progress.
     assert values[f"{prefix}.silver.rows_per_second"] == "3.6|g"
     assert values[f"{prefix}.silver.offsets_behind"] == "30|g"
+    names = ("state_rows", "state_bytes", "state_memory_bytes", "watermark_lag_seconds")
+    state = [values[f"{prefix}.silver.{name}"] for name in names]
+    assert state == ["7|g", "4096|g", "8192|g", "600.5|g"]
     assert f"{prefix}.bronze.offsets_behind" not in values, "no progress is recorded"
     assert not [name for name in values if name.startswith(f"{prefix}.gold.rows")], "gold had no batch"
 
@@ -248,6 +252,8 @@ def test_all_metrics_arrive_at_an_opentelemetry_collector(lake: Lake, collector:
         "silver.rows_quarantined": 2.0,
         "silver.rows_per_second": 3.6,
         "silver.offsets_behind": 30.0,
+        "silver.state_rows": 7.0,
+        "silver.watermark_lag_seconds": 600.5,
         "silver.batch": 1.0,
         "silver.quarantine_open": 0.0,
         "silver.open_alerts": 0.0,

@@ -14,6 +14,7 @@ from tidegate.alerting.alerts import cause_in, evaluate
 from tidegate.alerting.episodes import Event, episodes_of, transitions
 from tidegate.alerting.facts import FlowRun, Observation, PlannedLag, RunEnds
 from tidegate.alerting.rules import RULES
+from tidegate.ops.metrics import StateFigures
 from tidegate.spec.thresholds import Thresholds
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,6 +46,15 @@ def run(hours_ago: float = 0.0, **changes: Any) -> FlowRun:
     return FlowRun(**(fields | changes))
 
 
+def kept(**changes: Any) -> StateFigures:
+    """A state in which no rule is true, with changes."""
+    fields: dict[str, Any] = {
+        **{"app_id": "orders/bronze/v1/0", "batch_id": 7, "started_at": NOW, "state_operator": "stateStoreSave"},
+        **{"state_rows": 100, "state_bytes": 4_096, "state_memory_bytes": 8_192, "watermark": ago(1)},
+    }
+    return StateFigures(**(fields | changes))
+
+
 def observation(**changes: Any) -> Observation:
     """An observation in which all values are known and no rule is true, with changes."""
     defaults: dict[str, Any] = {
@@ -60,6 +70,8 @@ def observation(**changes: Any) -> Observation:
         "lag_rows": 4,
         "quarantine_open": 0,
         "newest_event": ago(1),
+        "stateful": True,
+        "operator_state": kept(),
     }
     return Observation(**(defaults | changes))
 
@@ -70,7 +82,14 @@ def messages(limits: Thresholds, **changes: Any) -> dict[str, str]:
     return {alert.rule: cause_in(alert.message) for alert in alerts}
 
 
-THRESHOLDS = Thresholds(freshness_hours=6, quarantine_rows=100, no_input_hours=24, run_seconds=7200)
+THRESHOLDS = Thresholds(
+    freshness_hours=6,
+    quarantine_rows=100,
+    no_input_hours=24,
+    run_seconds=7200,
+    state_bytes=2_000_000_000,
+    watermark_hours=3,
+)
 """The defaults, plus the thresholds that have no default."""
 
 
@@ -162,6 +181,24 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "the topic will delete unread messages in ~2 h 54 min, sooner than 3 h",
     ),
     (
+        "state",
+        {"operator_state": kept(state_rows=10_000_001)},
+        {"operator_state": kept(state_rows=10_000_000)},
+        "10,000,001 rows of state, more than 10,000,000",
+    ),
+    (
+        "state_size",
+        {"operator_state": kept(state_bytes=2_100_000_000)},
+        {"operator_state": kept(state_bytes=2_000_000_000)},
+        "the state takes 2.1 GB, more than 2.0 GB",
+    ),
+    (
+        "watermark",
+        {"operator_state": kept(watermark=ago(3.1))},
+        {"operator_state": kept(watermark=ago(3))},
+        "the watermark is 3 h 6 min behind the clock, more than 3 h",
+    ),
+    (
         "quarantine",
         {"runs": (run(1), run(quarantined_share=0.051))},
         {"runs": (run(1, quarantined_share=1.0), run(quarantined_share=0.05))},
@@ -223,6 +260,9 @@ DISABLED: dict[str, dict[str, Any]] = {
     "lag_age": {"lag_intervals": None},
     "lag_growing": {"lag_growing_runs": None},
     "expiring": {"expiry_runs": None},
+    "state": {"state_rows": None},
+    "state_size": {"state_bytes": None},
+    "watermark": {"watermark_hours": None},
     "quarantine": {"quarantine_share": None},
     "quarantine_rows": {"quarantine_rows": None},
     "quarantine_age": {"quarantine_hours": None},
@@ -254,6 +294,9 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "lag_age": {"behind": None},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
     "expiring": {"error": "no broker answers"},
+    "state": {"operator_state": None},
+    "state_size": {"operator_state": None},
+    "watermark": {"operator_state": kept(watermark=None)},
     "quarantine": {"runs": ()},
     "quarantine_rows": {"quarantine_open": None},
     "quarantine_age": {"quarantine_open": None},
@@ -409,6 +452,13 @@ def test_a_pipeline_without_a_plan_is_missed_from_the_first_evaluation_on() -> N
     assert messages(THRESHOLDS, plans=(), last_activity=ago(4.1), interval_seconds=None) == {}
     # A plan of this flow takes precedence over the first evaluation.
     assert "missed" not in messages(THRESHOLDS, plans=plans(1, 1, 1, 1, 1, 1), last_activity=ago(100))
+
+
+def test_rules_about_state_are_not_evaluated_for_a_flow_without_state() -> None:
+    result = evaluate(THRESHOLDS, observation(stateful=False, operator_state=None), NOW)
+    reasons = {rule: result.not_evaluated[rule] for rule in ("state", "state_size", "watermark")}
+    assert set(reasons.values()) == {"the flow keeps no state"}
+    assert not {"state", "state_size", "watermark"} & result.undecided
 
 
 def test_an_estimated_lag_is_marked() -> None:

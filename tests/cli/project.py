@@ -9,8 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -20,9 +20,10 @@ import pyarrow
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.ops.metrics import QueryProgress
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -33,7 +34,7 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 DECLARATION = '''"""A declaration of a test."""
 
 from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, Intervals
-from tidegate.spec import KafkaSink, KafkaSource, Pipeline, RewriteLimits, Statistic, Table, Thresholds, TimeWindows
+from tidegate.spec import KafkaSink, KafkaSource, Pipeline, RewriteLimits, State, Statistic, Table, Thresholds, TimeWindows, Watermark
 
 pipeline = {pipeline!r}
 '''
@@ -297,6 +298,40 @@ def orders(*, topic: str = "", version: int = 1) -> Pipeline:
             ),
         ),
     )
+
+
+def stateful_orders() -> Pipeline:
+    """`orders` with a flow ``parsed``, which has a watermark, and the stateful flow ``silver``, which reads its table."""
+    bronze, silver, gold = orders().flows
+    parsed = Flow(
+        name="parsed",
+        source=ChangeFeed("bronze.orders"),
+        transform="orders:clean",
+        target=Table("silver.parsed", event_time="at"),
+        watermark=Watermark(delay="10 minutes"),
+    )
+    kept = replace(
+        silver,
+        source=ChangeFeed("silver.parsed"),
+        transform="orders:totals",
+        target=Table("silver.orders", keys=("order_id",)),
+        gate=None,
+        state=State(),
+    )
+    return Pipeline(name="orders", flows=(bronze, parsed, kept, gold))
+
+
+def state_progress(batch_id: int = 0, **changed: Any) -> QueryProgress:
+    """Spark's progress of one batch of that stateful flow: 7 rows of state, and a watermark an hour before the batch."""
+    started = datetime(2026, 1, 5, 10, batch_id, tzinfo=UTC)
+    line = QueryProgress(
+        flow="silver", app_id="orders/silver/v1/0", batch_id=batch_id, run_key="r1", attempt="a1", mode="incremental",
+        started_at=started, input_rows=10, input_rows_per_second=None, processed_rows_per_second=None, trigger_ms=2000,
+        duration_ms={}, start_offset=None, end_offset=None, offsets_behind=None, recorded_at=started,
+        state_operator="stateStoreSave", state_rows=7, state_bytes=4_096, state_memory_bytes=8_192,
+        watermark=started - timedelta(hours=1), watermark_lag_seconds=3600.0,
+    )  # fmt: skip
+    return replace(line, **changed)
 
 
 def quarantined(

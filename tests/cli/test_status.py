@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from tests.cli.project import Checkpoint, Project, orders
+from tests.cli.project import Checkpoint, Project, orders, state_progress, stateful_orders
+from tidegate.ops import metrics
 from tidegate.spec import Pipeline
 
 HOLD = """
@@ -50,6 +51,19 @@ def test_every_flow_shows_its_checkpoint_last_batch_position_and_lag(project: Pr
     assert "behind" in result.row("orders/bronze", "v1", "0, ", " d ago", "~2", "32 B", "2 files read")
     assert "up to date" in result.row("silver", "version 0")
     assert "behind" in result.row("gold", "nothing read")
+
+
+def test_a_stateful_flow_shows_the_size_of_its_state_and_how_far_its_watermark_is_behind(project: Project) -> None:
+    project.declare(stateful_orders())
+    progress = [state_progress(0), state_progress(1, state_rows=1_204, state_bytes=5_000_000)]
+    metrics.append(project.layout.ops("orders", "progress"), progress)
+    line = project.run("status").row("1,204 rows of state, 5.0 MB in files")
+    assert line.startswith("orders/silver: ")
+    assert "watermark 2026-01-05 09:01:00 UTC, " in line
+    flows = {flow["flow"]: flow["operator_state"] for flow in project.run("status", "--json").json["flows"]}
+    assert (flows["bronze"], flows["parsed"]) == (None, None)
+    assert flows["silver"]["rows"] == 1_204
+    assert flows["silver"]["watermark"] == "2026-01-05T09:01:00+00:00"
 
 
 def test_the_json_output_has_the_same_values(project: Project, running: Pipeline) -> None:

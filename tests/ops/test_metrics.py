@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
-from datetime import UTC, datetime
+import dataclasses
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from tidegate.ops import metrics, store
 from tidegate.ops.metrics import QueryProgress
@@ -33,7 +37,13 @@ NOW = datetime(2026, 1, 5, 10, 1, tzinfo=UTC)
 
 
 def line(**changed: Any) -> QueryProgress:
-    return QueryProgress.from_spark(copy.deepcopy(PROGRESS) | changed, recorded_at=NOW, **OF_RUN)
+    return QueryProgress.from_spark(copy.deepcopy(PROGRESS) | changed, Path("missing"), recorded_at=NOW, **OF_RUN)
+
+
+def line_of_state(number: int, checkpoint: Path = Path("missing"), **of_run: str) -> QueryProgress:
+    """One of two recorded batches of a query with a window: the first has rows, the second closes windows."""
+    recorded = json.loads(Path(__file__).with_name("state_progress.json").read_text())
+    return QueryProgress.from_spark(recorded[number], checkpoint, recorded_at=NOW, **OF_RUN | of_run)
 
 
 def test_a_line_has_rates_durations_and_lag() -> None:
@@ -52,6 +62,48 @@ def test_missing_values_are_none_and_not_zero() -> None:
     assert (progress.start_offset, progress.end_offset, progress.offsets_behind) == (None, '{"logOffset": 3}', None)
     delta = {"sourceVersion": 1, "reservoirVersion": 4}
     assert line(sources=[{"endOffset": delta, "latestOffset": delta}]).offsets_behind is None
+
+
+def test_a_line_of_a_stateful_query_has_its_state_and_how_far_the_watermark_is_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "state/0/1"
+    folder.mkdir(parents=True)
+    (folder / "1.changelog").write_bytes(bytes(300))
+    (tmp_path / "offsets").write_bytes(bytes(1000))
+    first, second = line_of_state(0, tmp_path), line_of_state(1, tmp_path)
+    assert (first.state_operator, first.state_rows, first.state_bytes) == ("stateStoreSave", 28, 300)
+    assert (first.watermark, first.watermark_lag_seconds) == (None, None), "Spark begins with 1970"
+    assert (second.state_rows, second.state_memory_bytes) == (14, 3_410_824)
+    assert second.watermark == datetime(2026, 1, 5, 10, 29, 54, tzinfo=UTC)
+    assert second.started_at == second.watermark + timedelta(seconds=second.watermark_lag_seconds or 0)
+    assert (line().state_operator, line().state_rows, line().watermark) == (None, None, None)
+
+
+def test_the_figures_of_a_state_are_those_of_the_last_batches_of_its_flow(tmp_path: Path) -> None:
+    path = tmp_path / "progress"
+    assert metrics.state_figures(path, "windows") == []
+    metrics.append(path, [line(), line_of_state(0, flow="windows"), line_of_state(1, flow="windows")])
+    newest, before = metrics.state_figures(path, "windows", limit=5)
+    assert (newest.batch_id, newest.state_rows, before.batch_id, before.state_rows) == (1, 14, 0, 28)
+    later = datetime(2026, 1, 5, 11, 29, 54, tzinfo=UTC)
+    assert newest.summary(later) == (
+        "14 rows of state, 0 B in files; watermark 2026-01-05 10:29:54 UTC, 1 h behind the clock"
+    )
+    assert before.summary(later) == "28 rows of state, 0 B in files; no watermark yet"
+    assert [each.batch_id for each in metrics.state_figures(path, "windows")] == [1]
+    assert metrics.state_figures(path, "bronze") == []
+
+
+def test_a_table_of_an_earlier_release_can_be_read_and_appended_to(tmp_path: Path) -> None:
+    path, added = tmp_path / "progress", [name for name in metrics.schema().names if "state" in name or "water" in name]
+    old = [name for name in metrics.schema().names if name not in added]
+    row = {name: value for name, value in dataclasses.asdict(line()).items() if name in old}
+    store.append(path, pa.schema([metrics.schema().field(name) for name in old]), [row])
+    assert len(added) == 6
+    assert metrics.state_figures(path, "bronze") == []
+    assert [each["trigger_ms"] for each in metrics.read(path, "bronze", "a")] == [1999]
+    metrics.append(path, [line_of_state(1)])
+    assert [each.state_rows for each in metrics.state_figures(path, "bronze", limit=5)] == [14]
+    assert [each["state_rows"] for each in metrics.read(path, "bronze", "a")] == [None, 14]
 
 
 def test_lines_are_appended_in_one_commit_and_can_be_read(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.project import state_progress, stateful_orders
 from tests.pages import samples
 from tidegate.checkpoints import gap
 from tidegate.layout import Layout
-from tidegate.ops import ledger
+from tidegate.ops import ledger, metrics
 from tidegate.pages.content import Content
 from tidegate.pages.site import export
 from tidegate.report import ExpectationResult
@@ -171,6 +172,15 @@ def test_the_page_of_a_batch_that_a_contract_refused_has_the_command_to_answer(l
     assert "contract answer" not in html
     assert "<td>ada</td>" in html, "the page keeps the author of the answer"
     assert outcomes(layout)[-1] == ("batch 1", "split") or outcomes(layout)[0] == ("batch 1", "split")
+
+
+def test_the_page_of_a_stateful_flow_has_the_state_after_its_last_batch(layout: Layout) -> None:
+    metrics.append(layout.ops("orders", "progress"), [state_progress(0), state_progress(1, state_rows=1_204)])
+    values = Content(layout).flow(stateful_orders(), "silver", 1)
+    assert [each.state_rows for each in values["kept"]] == [1_204, 7]
+    html = export(layout, stateful_orders(), layout.docs("orders")).parent / "silver" / "index.html"
+    assert "<dt>Rows</dt><dd>1,204</dd>" in html.read_text()
+    assert Content(layout).flow(stateful_orders(), "parsed", 1)["kept"] == []
 
 
 def test_a_backfill_that_a_contract_refused_has_no_page(layout: Layout) -> None:

@@ -22,6 +22,9 @@ from tidegate.spec.thresholds import Thresholds
         ("lag_rows", -1),
         ("lag_rows", "1m"),
         ("quarantine_rows", 2.5),
+        ("state_rows", 2.5),
+        ("state_bytes", -1),
+        ("watermark_hours", 0),
         ("quarantine_rows", False),
         ("processed_share", 0),
         ("processed_share", 1.01),
@@ -113,6 +116,9 @@ NOT_APPLICABLE = [
     ({"batch_intervals": 9}, None, "with a schedule"),
     ({"lag_intervals": 9}, None, "with a schedule"),
     ({"expiry_runs": 9}, "@daily", "a flow that reads a topic"),
+    ({"state_rows": 9}, "@daily", "a flow with state"),
+    ({"state_bytes": 9}, "@daily", "a flow with state"),
+    ({"watermark_hours": 9}, "@daily", "a flow with state"),
 ]
 
 

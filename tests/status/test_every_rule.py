@@ -13,7 +13,7 @@ from typing import Any, cast
 import pendulum
 import pytest
 
-from tests.cli.project import Project, append, orders, quarantined
+from tests.cli.project import Project, append, orders, quarantined, state_progress, stateful_orders
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
 from tidegate import fingerprints
@@ -270,6 +270,40 @@ def expiring(project: Project) -> Steps:
     for unread in ({0: 59}, {}):
         measured = dataclasses.replace(bronze, kind="kafka", first_offsets={0: 30}, unread=unread)
         yield Step("bronze", status=FlowStatus(pipeline="orders", flow="bronze", lag=measured))
+
+
+def kept(project: Project, number: int, **fields: Any) -> None:
+    """Spark's progress of one batch of the stateful flow."""
+    line = state_progress(number, started_at=ago(1 - number / 10), recorded_at=NOW, **fields)
+    metrics.append(project.layout.ops("orders", "progress"), [line])
+
+
+def stateful(**limits: Any) -> Pipeline:
+    return dataclasses.replace(stateful_orders(), schedule="@hourly", thresholds=Thresholds(**limits))
+
+
+@case
+def state(project: Project) -> Steps:
+    kept(project, 0, state_rows=101)
+    yield Step("silver", stateful(state_rows=100))
+    kept(project, 1, state_rows=100)
+    yield Step("silver", stateful(state_rows=100))
+
+
+@case
+def state_size(project: Project) -> Steps:
+    kept(project, 0, state_bytes=5_000)
+    yield Step("silver", stateful(state_bytes=4_999))
+    kept(project, 1, state_bytes=0)
+    yield Step("silver", stateful(state_bytes=4_999))
+
+
+@case
+def watermark(project: Project) -> Steps:
+    kept(project, 0, watermark=ago(5))
+    yield Step("silver", stateful(watermark_hours=4))
+    kept(project, 1, watermark=ago(3))
+    yield Step("silver", stateful(watermark_hours=4))
 
 
 @case

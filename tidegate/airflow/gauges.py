@@ -10,6 +10,10 @@ metric              kind       meaning
 ``rows_quarantined``  gauge    rows that the last run quarantined
 ``rows_per_second``  gauge     rows per second of the last run, by Spark's trigger times, all its batches together
 ``offsets_behind``  gauge      messages between the last run's end offset and the newest known offset; topics only
+``state_rows``      gauge      rows of the state after the last run; stateful flows only, like the next three
+``state_bytes``     gauge      bytes of the state's files
+``state_memory_bytes``  gauge  memory that the state store used
+``watermark_lag_seconds``  gauge  from the watermark to the start of the last run's last batch
 ``batch``           timer      duration of each batch of the last run
 ``quarantine_open``  gauge     open entries in the flow's quarantine, measured by the DAG `alerts`
 ``quarantine_age_hours``  gauge  age of the oldest open entry, 0 when there is none
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_OF_LAST_BATCH = ("offsets_behind", "state_rows", "state_bytes", "state_memory_bytes", "watermark_lag_seconds")
+"""Columns of Spark's progress that are gauges."""
+
 
 def send_lags(pipeline: str, lags: Iterable[Lag]) -> None:
     """Send how far flows are behind."""
@@ -65,8 +72,9 @@ def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
     # Spark's own counts lack the rows of files that a landing batch opens itself, so rows are taken from the report.
     if seconds := sum(line["trigger_ms"] for line in progress) / 1000:
         _gauge(pipeline, report.flow, "rows_per_second", report.total("read") / seconds)
-    if progress[-1]["offsets_behind"] is not None:
-        _gauge(pipeline, report.flow, "offsets_behind", progress[-1]["offsets_behind"])
+    for metric in _OF_LAST_BATCH:
+        if (value := progress[-1].get(metric)) is not None:
+            _gauge(pipeline, report.flow, metric, value)
 
 
 def send_ages(pipeline: str, observations: Iterable[Observation], now: datetime) -> None:

@@ -55,6 +55,11 @@ def internal(observation: Observation) -> str | None:
     return None if observation.external_source else "a flow of the same pipeline writes its source"
 
 
+def stateless(observation: Observation) -> str | None:
+    """Why a rule about state does not apply."""
+    return None if observation.stateful else "the flow keeps no state"
+
+
 def refused(case: Case) -> str | None:
     """Which refused batch waits."""
     _check_readable(case)
@@ -214,6 +219,28 @@ def freshness(case: Case) -> str | None:
     if age <= timedelta(hours=case.limit):
         return None
     return f"the newest event is {formatting.span(age)} old, more than {_hours(case.limit)}"
+
+
+def state(case: Case) -> str | None:
+    """How many rows the state has."""
+    rows = known(case.observation.operator_state).state_rows
+    return f"{formatting.count(rows, 'row')} of state, more than {case.limit:,}" if rows > case.limit else None
+
+
+def state_size(case: Case) -> str | None:
+    """How large the state is."""
+    size = known(case.observation.operator_state).state_bytes
+    if size <= case.limit:
+        return None
+    return f"the state takes {formatting.size(size)}, more than {formatting.size(case.limit)}"
+
+
+def watermark(case: Case) -> str | None:
+    """How far the watermark is behind the clock."""
+    lag = known(known(case.observation.operator_state).lag(case.now))
+    if lag <= timedelta(hours=case.limit):
+        return None
+    return f"the watermark is {formatting.span(lag)} behind the clock, more than {_hours(case.limit)}"
 
 
 def _open(entries: int) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.formatting import count
+
+if TYPE_CHECKING:
+    from tidegate.ops.metrics import StateFigures
 
 T = TypeVar("T")
 
@@ -125,6 +128,10 @@ class Observation:
     """When the oldest open entry was quarantined."""
     newest_event: datetime | None = None
     """The newest event time in the target, not counting values in the future."""
+    stateful: bool = False
+    """Whether the flow keeps state between batches."""
+    operator_state: StateFigures | None = None
+    """Its state after the last batch; None if no batch is known."""
     first_offsets: Mapping[int, int] = field(default_factory=dict)
     """Only for a topic: partition to its first offset now."""
     unread: Mapping[int, int] = field(default_factory=dict)

@@ -52,6 +52,11 @@ _CORRECT_QUARANTINE = (
     "`tidegate quarantine replay {pipeline} {flow}`"
 )
 
+_BOUND_STATE = (
+    "`tidegate state show {pipeline} {flow}` shows what it keeps; a shorter delay of the watermark, or timers and a time to live in "
+    "the transform, bound it"
+)
+
 RULES: Mapping[str, Rule] = {
     "unreadable": Rule(
         severity="critical",
@@ -188,6 +193,35 @@ RULES: Mapping[str, Rule] = {
         cause=conditions.expiring,
         below=INCOMPLETE,
         next_step="`tidegate run {pipeline}`, or raise the topic's retention",
+    ),
+    "state": Rule(
+        severity="warning",
+        meaning="the state of a stateful flow has more than N rows",
+        threshold="state_rows",
+        not_for=conditions.stateless,
+        while_off=True,
+        cause=conditions.state,
+        below=LATE,
+        next_step=_BOUND_STATE,
+    ),
+    "state_size": Rule(
+        severity="warning",
+        meaning="the files of a stateful flow's state take more than N bytes",
+        threshold="state_bytes",
+        not_for=conditions.stateless,
+        while_off=True,
+        cause=conditions.state_size,
+        below=LATE,
+        next_step=_BOUND_STATE,
+    ),
+    "watermark": Rule(
+        severity="warning",
+        meaning="the watermark of a stateful flow is more than N hours behind the clock: windows do not close, and state is kept",
+        threshold="watermark_hours",
+        not_for=conditions.stateless,
+        cause=conditions.watermark,
+        below=LATE,
+        next_step="`tidegate lag {pipeline}` shows whether rows wait; if none came, Watermark(…, idle=…) lets the clock move it",
     ),
     "quarantine": Rule(
         severity="warning",

@@ -50,6 +50,7 @@ _COMMANDS = {
     "ledger": "Show the last ledger lines.",
     "query": "Query the tables of the lake with SQL.",
     "trace": "Follow a row to the records that made it, or a record to every table.",
+    "state": "Show what a stateful flow remembers between batches.",
     "docs": "Export the pages about a pipeline's batches.",
     "version": "Show the versions of Tidegate and its main dependencies.",
     "quarantine": "Quarantine entries: list them, replay them through today's rules, or close them.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import pendulum
 import typer
 
 from tidegate import formatting
@@ -27,6 +28,7 @@ def status(
 
     Below the table is a line for each flow whose state needs an explanation, with the next step. `docs/reference/states.md`
     lists the states. A line says which intervals of a source are complete, if it declares intervals; --json has all of them.
+    Another says how many rows of state a stateful flow keeps, and how far its watermark is behind the clock.
 
     Starts no JVM.
 
@@ -55,6 +57,8 @@ def _print_details(statuses: list[FlowStatus]) -> None:
         completeness = each.lag.completeness.summary() if each.lag is not None and each.lag.completeness else ""
         if completeness and (status.state.plain or completeness not in status.text):
             console.echo(f"{each.label}: {completeness}")
+        if each.operator_state is not None:
+            console.echo(f"{each.label}: {each.operator_state.summary(pendulum.now('UTC'))}")
         if status.alerts:
             names = ", ".join(status.alerts)
             console.echo(f"{each.label}: open alerts: {names}; see `tidegate alerts {each.pipeline}`", style="bad")

@@ -1,4 +1,4 @@
-"""Spark's progress of each micro-batch: rates, durations, offsets; one line each in ``_ops/<pipeline>/progress``.
+"""Spark's progress of each micro-batch: rates, durations, offsets, state; one line each in ``_ops/<pipeline>/progress``.
 
 The ledger records the disposition of rows; these lines record speed and lateness. Use the ledger for numbers of rows: Spark
 counts a row as often as the batch scans it.
@@ -6,16 +6,19 @@ counts a row as often as the batch scans it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import pendulum
 
-from tidegate.ops import store
+from tidegate import formatting
+from tidegate.ops import query, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,13 +55,27 @@ class QueryProgress:
     offsets_behind: int | None
     """Messages between the end of this batch and the newest offset that Spark knew; None if the source is not a topic."""
     recorded_at: datetime
+    state_operator: str | None = None
+    """Spark's name of the stateful operator; None, like all that follows, for a query without one."""
+    state_rows: int | None = None
+    """Rows in the state store after this batch. For custom state each value of a list or a map counts, and each timer."""
+    state_bytes: int | None = None
+    """Size of the state's files in the checkpoint, with those of the earlier batches that Spark keeps."""
+    state_memory_bytes: int | None = None
+    """Memory that the state store uses."""
+    watermark: datetime | None = None
+    """The watermark of this batch: windows that end by then are closed. None before the first batch with rows has ended."""
+    watermark_lag_seconds: float | None = None
+    """From the watermark to the start of the batch."""
 
     @classmethod
-    def from_spark(cls, progress: Mapping[str, Any], **of_run: Any) -> Self:
+    def from_spark(cls, progress: Mapping[str, Any], checkpoint: Path, **of_run: Any) -> Self:
         """Convert Spark's progress.
 
         Args:
             progress: The JSON of ``StreamingQueryProgress``, parsed.
+            checkpoint: The folder of the query, in which the state's files are measured: Spark reports only the size of tables
+                that RocksDB has written out, which a small state never needs.
             of_run: ``flow``, ``app_id``, ``run_key``, ``attempt``, ``mode`` and ``recorded_at``.
         """
         durations = {name: int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
@@ -74,8 +91,47 @@ class QueryProgress:
             start_offset=_offset([source.get("startOffset") for source in sources]),
             end_offset=_offset([source.get("endOffset") for source in sources]),
             offsets_behind=_behind(sources[0].get("endOffset"), sources[0].get("latestOffset")),
+            **_of_state(progress, checkpoint),
             **of_run,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateFigures:
+    """What Spark reported about the state of a stateful flow in one batch; the fields are columns of the table."""
+
+    app_id: str
+    batch_id: int
+    started_at: datetime
+    state_operator: str
+    state_rows: int
+    state_bytes: int
+    state_memory_bytes: int
+    watermark: datetime | None
+
+    def lag(self, now: datetime) -> timedelta | None:
+        """How far the watermark is behind this time; None while there is no watermark."""
+        return None if self.watermark is None else now - self.watermark
+
+    def summary(self, now: datetime) -> str:
+        """Rows, size, and how far the watermark is behind, in one phrase."""
+        size = f"{formatting.count(self.state_rows, 'row')} of state, {formatting.size(self.state_bytes)} in files"
+        lag = self.lag(now)
+        if lag is None or self.watermark is None:
+            return f"{size}; no watermark yet"
+        return f"{size}; watermark {self.watermark:%Y-%m-%d %H:%M:%S} UTC, {formatting.span(lag)} behind the clock"
+
+    def to_json(self, now: datetime) -> dict[str, Any]:
+        """A JSON-serializable dict."""
+        lag = self.lag(now)
+        return {
+            "operator": self.state_operator,
+            "rows": self.state_rows,
+            "bytes": self.state_bytes,
+            "memory_bytes": self.state_memory_bytes,
+            "watermark": None if self.watermark is None else self.watermark.isoformat(),
+            "watermark_lag_seconds": None if lag is None else lag.total_seconds(),
+        }
 
 
 def append(path: Path, lines: Iterable[QueryProgress]) -> None:
@@ -86,12 +142,25 @@ def append(path: Path, lines: Iterable[QueryProgress]) -> None:
 
 
 def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
-    """The lines of one attempt's batches of a flow, oldest first, with the columns that Airflow's gauges need."""
-    columns = "trigger_ms, offsets_behind"
+    """The lines of one attempt's batches of a flow, oldest first; a column that the table does not have yet is missing."""
     # Safe in SQL literals: names of flows and ids of attempts are validated and have no quotes.
     return store.select(
-        path, f"SELECT {columns} FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
+        path, f"SELECT * FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
     )
+
+
+def state_figures(path: Path, flow: str, limit: int = 1) -> list[StateFigures]:
+    """The state after a flow's last batches, the newest first; none for a flow without state, or before its first batch."""
+    names = [field.name for field in dataclasses.fields(StateFigures)]
+    # A table of an earlier release lacks the columns until the next line is appended.
+    if not set(names) <= set(query.columns(path)):
+        return []
+    lines = store.select(
+        path,
+        f"SELECT {', '.join(names)} FROM delta_table WHERE flow = '{flow}' AND state_rows IS NOT NULL "
+        f"ORDER BY started_at DESC, batch_id DESC LIMIT {limit}",
+    )
+    return [StateFigures(**line) for line in lines]
 
 
 def now() -> datetime:
@@ -111,6 +180,7 @@ def schema() -> pyarrow.Schema:
         "str": pa.string(),
         "str | None": pa.string(),
         "datetime": instant,
+        "datetime | None": instant,
         "Mapping[str, int]": pa.map_(pa.string(), pa.int64()),
     }
     return pa.schema([(field.name, types[str(field.type)]) for field in dataclasses.fields(QueryProgress)])
@@ -120,6 +190,36 @@ def _instant(text: str) -> datetime:
     instant = pendulum.parse(text)
     assert isinstance(instant, datetime)
     return instant
+
+
+def _of_state(progress: Mapping[str, Any], checkpoint: Path) -> dict[str, Any]:
+    """The columns about state. A flow has one stateful operator; of several the numbers are added up."""
+    operators = progress.get("stateOperators") or []
+    if not operators:
+        return {}
+    text = (progress.get("eventTime") or {}).get("watermark")
+    # Spark begins with 1970, before it has seen an event time.
+    watermark = None if text is None or text.startswith("1970-01-01T00:00:00") else _instant(text)
+    return {
+        "state_operator": ", ".join(each["operatorName"] for each in operators),
+        "state_rows": sum(int(each["numRowsTotal"]) for each in operators),
+        "state_bytes": _size(checkpoint / "state"),
+        "state_memory_bytes": sum(int(each["memoryUsedBytes"]) for each in operators),
+        "watermark": watermark,
+        "watermark_lag_seconds": (
+            None if watermark is None else (_instant(progress["timestamp"]) - watermark).total_seconds()
+        ),
+    }
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files in a folder; Spark may delete some meanwhile."""
+    size = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return size
 
 
 def _rate(value: object) -> float | None:

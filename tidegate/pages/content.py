@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
-from tidegate.ops import alert_history, evolution, journal, judgements
+from tidegate.ops import alert_history, evolution, journal, judgements, metrics
 from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
@@ -63,8 +63,14 @@ class Content:
         }
         if page > 1:
             return values
+        recent = self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)
+        kept = []
+        if declared is not None and declared.kind.stateful:
+            kept = metrics.state_figures(self.layout.ops(pipeline.name, "progress"), name, TREND)
         return values | {
-            "trend": trend.draw(self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)),
+            "trend": trend.draw(recent),
+            "kept": kept,
+            "kept_trend": trend.state(recent, kept),
             "versions": list(self._versions(pipeline.name, name, declared)),
             "changes": changes(each for each in evolution.read(self.layout, pipeline.name) if each.flow == name),
             "alerts": alerts(self.layout, pipeline.name, name),

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from tidegate import balance, formatting
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
+from tidegate.ops.metrics import StateFigures
 from tidegate.pages.shares import part_class
 from tidegate.report import BatchRecord
 
@@ -23,7 +24,7 @@ FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "re
 """Colours by class, used without the style sheet; they contrast with white and with black."""
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _GAP, _BOTTOM = 960, 60, 6, 30, 46, 40
-_HEIGHTS = (150, 64)
+_HEIGHTS = (150, 64, 64)
 _STEP = (_WIDTH - _LEFT - _RIGHT) / TREND
 """Bars have the same width for few batches as for many, so that pages of one flow can be compared."""
 _BAR = _STEP * 0.72
@@ -91,9 +92,39 @@ def draw(lines: Sequence[Line], current: Line | None = None) -> Trend | None:
     """
     shown = list(reversed(lines[:TREND]))
     records = [line.record for line in shown if line.record is not None]
-    if not records:
-        return None
-    panels = _panels(records)
+    return _draw(_panels(records), shown, current) if records else None
+
+
+def state(lines: Sequence[Line], figures: Sequence[StateFigures]) -> Trend | None:
+    """Draw the state that a stateful flow kept after its last batches.
+
+    Args:
+        lines: Batches, the newest first; those without figures are left out.
+
+    Returns:
+        None if no batch has figures.
+    """
+    by_batch = {(each.app_id, each.batch_id): each for each in figures}
+    shown = [line for line in reversed(lines[:TREND]) if line.record is not None and line.key in by_batch]
+
+    def layer(label: str, kind: str, value: Callable[[StateFigures], float]) -> tuple[Layer]:
+        return (Layer(label, kind, lambda record: value(by_batch[record.app_id, record.batch_id])),)
+
+    panels = (
+        Panel("Rows of state", layer("rows of state", "written", lambda kept: kept.state_rows)),
+        Panel("Files of state", layer("files of state", "other", lambda kept: kept.state_bytes / 1e6), " MB"),
+        Panel("Watermark behind the start of the batch", layer("watermark behind", "time", _hours_behind), " h"),
+    )
+    return _draw(panels, shown, None) if shown else None
+
+
+def _hours_behind(kept: StateFigures) -> float:
+    lag = kept.lag(kept.started_at)
+    return 0.0 if lag is None else max(lag.total_seconds(), 0.0) / 3600
+
+
+def _draw(panels: Sequence[Panel], shown: Sequence[Line], current: Line | None) -> Trend:
+    """Draw these batches, the oldest first."""
     legend = [(layer.label, layer.kind) for layer in panels[0].layers]
     if any(line.outcome == "refused" for line in shown):
         legend.append(("refused: nothing written", "refused"))
@@ -160,7 +191,7 @@ def _quarantined_share(record: BatchRecord) -> float:
 
 
 def _picture(panels: Sequence[Panel], shown: Sequence[Line], current: Line | None) -> Iterator[str]:
-    height = _TOP + sum(_HEIGHTS) + _GAP + _BOTTOM
+    height = _TOP + sum(_HEIGHTS[: len(panels)]) + _GAP * (len(panels) - 1) + _BOTTOM
     title = " and ".join(panel.title.lower() for panel in panels).capitalize()
     yield (
         f'<svg class="trend" viewBox="0 0 {_WIDTH} {height}" role="img" font-family="system-ui, sans-serif" font-size="12" '
@@ -171,7 +202,7 @@ def _picture(panels: Sequence[Panel], shown: Sequence[Line], current: Line | Non
     if here is not None:
         yield _rect("current", _LEFT + here * _STEP, _TOP - 6, _STEP, height - _BOTTOM - _TOP + 12, "#8b949e40")
     top = _TOP
-    for panel, panel_height in zip(panels, _HEIGHTS, strict=True):
+    for panel, panel_height in zip(panels, _HEIGHTS, strict=False):
         yield from _plot(panel, shown, top, panel_height)
         top += panel_height + _GAP
     yield from _batch_ids(shown, height - _BOTTOM + 24, here)

@@ -155,7 +155,7 @@ class _Job:
         for each, flow_report in zip(flows, self.report.flows, strict=True):
             try:
                 override = overrides.switched_off(self.layout, self.request.dag_id, each.flow.name)
-                if override is not None and not RUNS[self.request.mode].verifies:
+                if override is not None and not RUNS[self.request.mode].only_reads:
                     self.switched_off[each.flow.name] = override
                     continue
                 checkpoint.check_compatible(self.layout, each)

@@ -155,6 +155,7 @@ def _transforms_rows(_: Pipeline, flow: Flow) -> bool:
 
 _EXTERNAL = (_reads_external, "only for a flow that reads files, a topic or a table of another pipeline")
 _SCHEDULED = (_has_schedule, "only with a schedule")
+_STATEFUL = (lambda _, flow: flow.kind.stateful, "only for a flow with state")
 _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
     "no_input_runs": _EXTERNAL,
     "no_input_hours": _EXTERNAL,
@@ -163,6 +164,7 @@ _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
     "lag_intervals": _SCHEDULED,
     "expiry_runs": (lambda _, flow: isinstance(flow.source, KafkaSource), "only for a flow that reads a topic"),
     "freshness_hours": (lambda _, flow: flow.target.event_time is not None, "only for a target with event_time"),
+    **dict.fromkeys(("state_rows", "state_bytes", "watermark_hours"), _STATEFUL),
     "transform_error_share": (_transforms_rows, "only for a flow whose transform treats rows"),
 }
 """Thresholds that do not apply to every flow, with the condition."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidegate.errors import FieldError
 
 _RUNS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs")
-_LIMITS = ("lag_rows", "quarantine_rows")
+_LIMITS = ("lag_rows", "quarantine_rows", "state_rows", "state_bytes")
 _MOST_RUNS, _MOST_HOURS = 10_000, 1_000_000
 """About a century. Without a limit, a duration that is computed from a value may overflow when the rule is evaluated."""
 _MOST = {
@@ -20,6 +20,7 @@ _MOST = {
     "quarantine_hours": _MOST_HOURS,
     "freshness_hours": _MOST_HOURS,
     "no_input_hours": _MOST_HOURS,
+    "watermark_hours": _MOST_HOURS,
     "batch_intervals": _MOST_RUNS,
     "lag_intervals": _MOST_RUNS,
 }
@@ -59,6 +60,13 @@ class Thresholds:
     """Only for topics: the topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
     interval without a cron schedule): by its retention time, once the first unread message is older than half of it, or at the
     rate at which its beginning has moved so far."""
+    state_rows: int | None = 10_000_000
+    """The state of a stateful flow has more rows."""
+    state_bytes: int | None = None
+    """The files of a stateful flow's state in its checkpoint take more bytes. A suitable value depends on the disk."""
+    watermark_hours: float | None = None
+    """The watermark of a stateful flow is behind the clock by more, in hours. A suitable value is above the delay, plus the
+    interval of the schedule, plus the longest time in which no row comes."""
     quarantine_share: float | None = 0.05
     """A larger share of the last run's rows (or files) was quarantined, 0 to 1."""
     quarantine_rows: int | None = None

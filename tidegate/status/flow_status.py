@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidegate.alerting.facts import RunEnds
     from tidegate.environment import Environment
     from tidegate.layout import Layout
+    from tidegate.ops.metrics import StateFigures
     from tidegate.quarantine.lifecycle import EntryCounts
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.status.lag import Lag
@@ -63,6 +64,8 @@ class FlowStatus:
     """Counts of the flow's quarantine."""
     warnings: tuple[str, ...] = ()
     """Messages about thresholds that the flow's quarantine exceeds."""
+    operator_state: StateFigures | None = None
+    """The state of a stateful flow after its last batch."""
     error: TidegateError | None = None
     late: bool = False
     """Whether the error is only that a local source was not read in time."""
@@ -137,6 +140,7 @@ class FlowStatus:
             "lag": self.lag.to_json() if self.lag is not None else None,
             "completeness": self.lag.completeness.to_json() if self.lag and self.lag.completeness else None,
             "quarantine": self._quarantine(),
+            "operator_state": self.operator_state.to_json(pendulum.now("UTC")) if self.operator_state is not None else None,
             "error": describe_error(self.error) if self.error is not None else None,
         }
 
@@ -269,6 +273,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
 
     def read(status: FlowStatus) -> None:
         from tidegate.checkpoints import checkpoint, overrides, progress
+        from tidegate.ops import metrics
         from tidegate.quarantine import lifecycle
         from tidegate.status.lag import measure
 
@@ -279,6 +284,9 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         status.refresh = ref.refresh
         status.quarantine = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
+        if flow.kind.stateful:
+            figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name)
+            status.operator_state = next(iter(figures), None)
         state = progress.read(ref.path(layout))
         status.last_planned, status.last_committed = state.last_planned, state.last_committed
         if state.last_committed is not None:

@@ -75,6 +75,8 @@ def observe(
         quarantine_open=quarantine.open if quarantine is not None else None,
         quarantine_oldest=quarantine.oldest if quarantine is not None else None,
         newest_event=_newest_event(layout, pipeline, flow, now),
+        stateful=flow.kind.stateful,
+        operator_state=status.operator_state,
         first_offsets=lag.first_offsets if lag is not None else {},
         unread=lag.unread if lag is not None else {},
         unread_until=dates.moment(lag.unread_until_ms) if lag is not None else None,

@@ -75,6 +75,7 @@ def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
         attempt="a",
         request=SimpleNamespace(mode="incremental"),
         layout=deployment.layout,
+        checkpoint=deployment.layout.checkpoint("flights", "bronze", 1, 0),
         pipeline=SimpleNamespace(name="flights"),
         spark=None,
     )

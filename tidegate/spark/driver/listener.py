@@ -70,6 +70,7 @@ class ProgressRecorder(StreamingQueryListener):
             "attempt": context.attempt,
             "mode": context.request.mode,
         }
+        self._checkpoint = context.checkpoint
         self._path = context.layout.ops(context.pipeline.name, "progress")
         self._lines: list[metrics.QueryProgress] = []
         self._written_at = time.monotonic()
@@ -101,7 +102,9 @@ class ProgressRecorder(StreamingQueryListener):
             # files itself, so that Spark counts no rows.
             if progress["runId"] != self._started or "addBatch" not in progress.get("durationMs", {}):
                 return
-            line = metrics.QueryProgress.from_spark(progress, recorded_at=metrics.now(), **self._run_columns)
+            line = metrics.QueryProgress.from_spark(
+                progress, self._checkpoint, recorded_at=metrics.now(), **self._run_columns
+            )
         except Exception as error:
             self.log_failure(error)
             return

@@ -1,0 +1,171 @@
+"""Reads the state store of a stateful flow with Spark's state source. Writes only a file beside the report, takes no lease.
+
+The state is read from the files of the checkpoint, as of its last committed batch. A run that works meanwhile changes none of
+the files that this batch needs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate import json_codec
+from tidegate.checkpoints import progress
+from tidegate.errors import RequestError, TidegateError
+from tidegate.spark.driver.failures import translate
+from tidegate.stored_state import StateTable, StoredState
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from tidegate.spark.context import FlowContext
+
+_KINDS = {"ValueState": "value", "ListState": "list", "MapState": "map", "TimerState": "timer"}
+"""Spark's types of state variables."""
+_PARTITION = "partition_id"
+_STRUCTS = ("key", "value", "list_element", "user_map_key", "user_map_value")
+"""Columns of Spark's state source whose fields are shown."""
+_TIMES = {
+    "expiration_timestamp_ms": ("expires_at", 1_000),
+    "ttlExpirationMs": ("kept_until", 1_000),
+    "expiresAtMicros": ("kept_until", 1),
+}
+"""Times of Spark, with the names under which they are shown and their unit in microseconds."""
+
+
+def show(context: FlowContext) -> None:
+    """Write some rows of the state to a file beside the report.
+
+    Raises:
+        RequestError: No batch of the checkpoint is committed, or a key has no such field, or not such a value.
+        TidegateError: The state cannot be read.
+    """
+    started = time.monotonic()
+    context.report.dry_run = True
+    try:
+        state = _read(context)
+        names = (context.pipeline.name, context.run_key, context.attempt, context.flow.name)
+        json_codec.write(context.layout.stored_state(*names), state)
+    except TidegateError:
+        raise
+    except Exception as error:
+        raise translate(
+            error, what=f"state of flow {context.flow.name!r}", checkpoint=str(context.checkpoint)
+        ) from error
+    finally:
+        context.report.seconds = round(time.monotonic() - started, 3)
+
+
+def _read(context: FlowContext) -> StoredState:
+    batch_id = progress.read(context.checkpoint).last_committed
+    if batch_id is None:
+        raise RequestError(
+            f"flow {context.flow.name!r} has no state yet, because no batch of it is complete. Run it first"
+        )
+    operator = _operator(context)
+    properties = json.loads(operator["operatorProperties"] or "{}")
+    tables = [
+        _table(context, rows, *part)
+        for *part, rows in _parts(context, batch_id, properties.get("stateVariables") or [])
+    ]
+    return StoredState(
+        operator=operator["operatorName"],
+        batch_id=batch_id,
+        partitions=operator["numPartitions"],
+        tables=tuple(tables),
+    )
+
+
+def _operator(context: FlowContext) -> dict[str, Any]:
+    """What the checkpoint says about its one stateful operator."""
+    operators = context.spark.read.format("state-metadata").load(str(context.checkpoint)).collect()
+    return dict(operators[0].asDict())
+
+
+def _parts(
+    context: FlowContext, batch_id: int, variables: Sequence[dict[str, Any]]
+) -> Iterator[tuple[str, str, DataFrame]]:
+    """Name, kind and rows of each part of the state."""
+    reader = context.spark.read.format("statestore").option("batchId", batch_id)
+    path = str(context.checkpoint)
+    if not variables:
+        yield "", "", reader.load(path)
+    for each in variables:
+        name, kind = each["stateName"], _KINDS.get(each["stateVariableType"], "value")
+        option = ("readRegisteredTimers", "true") if kind == "timer" else ("stateVarName", name)
+        yield "timers" if kind == "timer" else name, kind, reader.option(*option).load(path)
+
+
+def _table(context: FlowContext, rows: DataFrame, name: str, kind: str) -> StateTable:
+    from pyspark.sql import functions as F
+
+    limit = context.request.limit or 0
+    named = [
+        (F.to_json(column) if isinstance(type_, _nested()) else column.cast("string"), each)
+        for column, each, type_ in _columns(rows)
+    ]
+    # By position, because a field of the value may have the name of a field of the key.
+    texts = rows.where(_wanted(context, rows)).select(*[column for column, _ in named]).limit(limit + 1).collect()
+    return StateTable(
+        name=name,
+        kind=kind,
+        columns=tuple(each for _, each in named),
+        rows=tuple(tuple(row) for row in texts[:limit]),
+        more=len(texts) > limit,
+    )
+
+
+def _columns(rows: DataFrame) -> Iterator[tuple[Column, str, DataType]]:
+    """The fields of keys and values, each with its name and its type."""
+    from pyspark.sql import functions as F
+
+    for field in rows.schema.fields:
+        if field.name != _PARTITION:
+            yield from _fields(F.col(f"`{field.name}`"), field.name, field.dataType)
+
+
+def _fields(column: Column, name: str, type_: DataType) -> Iterator[tuple[Column, str, DataType]]:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType, TimestampType
+
+    if isinstance(type_, StructType) and name in _STRUCTS:
+        for field in type_.fields:
+            yield from _fields(column.getField(field.name), field.name, field.dataType)
+    elif name in _TIMES:
+        shown, unit = _TIMES[name]
+        yield F.timestamp_micros(column * unit), shown, TimestampType()
+    else:
+        yield column, name, type_
+
+
+def _wanted(context: FlowContext, rows: DataFrame) -> Column:
+    """The condition on the key that the request names; raises `RequestError` for a field or a value that it cannot have."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    key = rows.schema["key"].dataType
+    assert isinstance(key, StructType)
+    types = {field.name: field.dataType for field in key.fields if not isinstance(field.dataType, _nested())}
+    condition = F.lit(True)
+    for each in context.request.keys:
+        name, _, text = each.partition("=")
+        if name not in types:
+            raise RequestError(
+                f"key {name!r} is not allowed; the state of flow {context.flow.name!r} has {', '.join(types)}"
+            )
+        value = F.lit(text).try_cast(types[name])
+        if context.spark.range(1).where(value.isNull()).count():
+            raise RequestError(
+                f"key {each!r} is not allowed: {text!r} is no {types[name].simpleString()}, the type of {name!r}"
+            )
+        condition &= F.col("key").getField(name) == value
+    return condition
+
+
+def _nested() -> tuple[type[DataType], ...]:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    return StructType, ArrayType, MapType
