@@ -157,7 +157,7 @@ class BatchRecord:
     """Rows that a stateful operator returned: windows that closed, or the present value of changed keys, or decisions."""
     state_rows: int | None = None
     """Rows of the state after the batch; None for a flow without state."""
-    state_bytes: int | None = None
+    state_memory_bytes: int | None = None
     """Memory of the state in RocksDB after the batch."""
     files_listed: int = 0
     files_opened: int = 0

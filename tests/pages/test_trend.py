@@ -14,7 +14,8 @@ from tests.pages.samples import Sample
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.metrics import StateFigures
-from tidegate.pages.trend import draw, scale, small, state
+from tidegate.pages import state_trend
+from tidegate.pages.trend import draw, scale, small
 
 FIGURES = [field.name for field in dataclasses.fields(StateFigures)]
 
@@ -110,26 +111,19 @@ def test_a_refused_batch_is_a_cross_and_not_an_empty_bar() -> None:
     assert trend.legend[-1] == ("refused: nothing written", "refused")
 
 
-def test_the_state_of_batches_with_figures_is_drawn_in_three_plots() -> None:
-    recent = lines(*(samples.batch(number) for number in range(4)))
-    kept = [
-        state_progress(number, app_id="flights/silver/v1/0", state_rows=100 * number, state_bytes=1_500_000)
-        for number in (1, 2)
-    ]
-    figures = [StateFigures(**{name: getattr(line, name) for name in FIGURES}) for line in reversed(kept)]
-    trend = state(recent, figures)
+def test_the_state_after_each_batch_is_drawn_in_three_plots() -> None:
+    kept = [state_progress(number, state_rows=100 * number, state_bytes=1_500_000) for number in (2, 1)]
+    trend = state_trend.draw([StateFigures(**{name: getattr(line, name) for name in FIGURES}) for line in kept])
     assert trend is not None
     picture = ET.fromstring(trend.svg)
     heights = [float(rect.get("height", 0)) for rect in picture.iter("rect") if rect.get("class") == "written"]
-    assert heights == pytest.approx([75, 150], abs=0.06), (
-        "the axis ends at 200, and batches without figures have no bar"
-    )
+    assert heights == pytest.approx([75, 150], abs=0.06), "the axis ends at 200"
     assert trend.columns == ("rows of state", "files of state (MB)", "watermark behind (h)")
-    assert [(line.batch_id, texts) for line, texts in trend.lines] == [
+    assert [(each.batch_id, texts) for each, texts in trend.lines] == [
         (2, ["200", "1.5", "1.0"]),
         (1, ["100", "1.5", "1.0"]),
     ]
-    assert state(recent, []) is None
+    assert state_trend.draw([]) is None
 
 
 def test_without_recorded_batches_there_is_no_picture() -> None:

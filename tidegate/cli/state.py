@@ -7,7 +7,7 @@ from typing import Annotated
 import pendulum
 import typer
 
-from tidegate import json_codec, run_result
+from tidegate import formatting, json_codec, run_result
 from tidegate.cli import console, project
 from tidegate.cli.run import execute, print_report
 from tidegate.errors import EX_SOFTWARE
@@ -65,7 +65,8 @@ def show(
             {"format": 1, "pipeline": name, "flow": flow, **json_codec.to_plain(state), "figures": figures_now}
         )
         return
-    console.echo(f"{name}/{flow}: {state.operator} after batch {state.batch_id}, in {state.partitions} partitions")
+    partitions = formatting.count(state.partitions, "partition")
+    console.echo(f"{name}/{flow}: {state.operator} after batch {state.batch_id}, in {partitions}")
     if figures:
         console.echo(f"{name}/{flow}: {figures[0].summary(pendulum.now('UTC'))}")
     for table in state.tables:

@@ -121,7 +121,7 @@ def schema() -> pyarrow.Schema:
             ("filtered", pa.map_(pa.string(), pa.int64())),
             ("rules", pa.map_(pa.string(), pa.int64())),
             ("state_rows", pa.int64()),
-            ("state_bytes", pa.int64()),
+            ("state_memory_bytes", pa.int64()),
             ("target_version", pa.int64()),
             ("source_versions", pa.map_(pa.string(), pa.int64())),
             ("suite_fingerprint", pa.string()),

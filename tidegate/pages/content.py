@@ -12,7 +12,7 @@ from tidegate.ops import alert_history, evolution, journal, judgements, metrics
 from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
-from tidegate.pages import shares, trend
+from tidegate.pages import shares, state_trend, trend
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, SnapshotFeed
 
 PER_PAGE = 50
@@ -63,14 +63,13 @@ class Content:
         }
         if page > 1:
             return values
-        recent = self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)
         kept = []
         if declared is not None and declared.kind.stateful:
             kept = metrics.state_figures(self.layout.ops(pipeline.name, "progress"), name, TREND)
         return values | {
-            "trend": trend.draw(recent),
+            "trend": trend.draw(self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)),
             "kept": kept,
-            "kept_trend": trend.state(recent, kept),
+            "kept_trend": state_trend.draw(kept),
             "versions": list(self._versions(pipeline.name, name, declared)),
             "changes": changes(each for each in evolution.read(self.layout, pipeline.name) if each.flow == name),
             "alerts": alerts(self.layout, pipeline.name, name),

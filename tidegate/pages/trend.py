@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 
 from markupsafe import Markup, escape
 
 from tidegate import balance, formatting
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
-from tidegate.ops.metrics import StateFigures
 from tidegate.pages.shares import part_class
 from tidegate.report import BatchRecord
 
@@ -31,6 +31,26 @@ _BAR = _STEP * 0.72
 _SMALL_WIDTH, _SMALL_HEIGHT = 120, 28
 
 
+class Bar(Protocol):
+    """What is drawn as one bar: a line of the journal, or the state after a batch."""
+
+    @property
+    def batch_id(self) -> int:
+        """The batch, for the axis."""
+
+    @property
+    def outcome(self) -> str:
+        """``refused`` is drawn as a cross."""
+
+    @property
+    def record(self) -> Any:
+        """What layers take their values from; None for a batch without."""
+
+    @property
+    def missing(self) -> str:
+        """Why there is none."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """One part of each bar."""
@@ -38,7 +58,8 @@ class Layer:
     label: str
     kind: str
     """Class in the style sheet."""
-    value: Callable[[BatchRecord], float]
+    value: Callable[[Any], float]
+    """Of the bar's record."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +72,16 @@ class Panel:
     unit: str = ""
     """Suffix of the numbers."""
 
-    def values(self, line: Line) -> list[tuple[str, float]]:
+    def values(self, line: Bar) -> list[tuple[str, float]]:
         """Class and value of each layer; none for a batch without a ledger line."""
         return [(layer.kind, layer.value(line.record)) for layer in self.layers] if line.record else []
 
-    def texts(self, line: Line) -> list[str]:
+    def texts(self, line: Bar) -> list[str]:
         """The values as text."""
         digits = 0 if not self.unit else 2 if "%" in self.unit else 1
         return [f"{value:,.{digits}f}" for _, value in self.values(line)] or ["-"] * len(self.layers)
 
-    def tooltip(self, line: Line) -> str:
+    def tooltip(self, line: Bar) -> str:
         """A batch's values in one phrase."""
         if line.record is None:
             return f"Batch {line.batch_id}: {line.missing}"
@@ -92,46 +113,20 @@ def draw(lines: Sequence[Line], current: Line | None = None) -> Trend | None:
     """
     shown = list(reversed(lines[:TREND]))
     records = [line.record for line in shown if line.record is not None]
-    return _draw(_panels(records), shown, current) if records else None
-
-
-def state(lines: Sequence[Line], figures: Sequence[StateFigures]) -> Trend | None:
-    """Draw the state that a stateful flow kept after its last batches.
-
-    Args:
-        lines: Batches, the newest first; those without figures are left out.
-
-    Returns:
-        None if no batch has figures.
-    """
-    by_batch = {(each.app_id, each.batch_id): each for each in figures}
-    shown = [line for line in reversed(lines[:TREND]) if line.record is not None and line.key in by_batch]
-
-    def layer(label: str, kind: str, value: Callable[[StateFigures], float]) -> tuple[Layer]:
-        return (Layer(label, kind, lambda record: value(by_batch[record.app_id, record.batch_id])),)
-
-    panels = (
-        Panel("Rows of state", layer("rows of state", "written", lambda kept: kept.state_rows)),
-        Panel("Files of state", layer("files of state", "other", lambda kept: kept.state_bytes / 1e6), " MB"),
-        Panel("Watermark behind the start of the batch", layer("watermark behind", "time", _hours_behind), " h"),
-    )
-    return _draw(panels, shown, None) if shown else None
-
-
-def _hours_behind(kept: StateFigures) -> float:
-    lag = kept.lag(kept.started_at)
-    return 0.0 if lag is None else max(lag.total_seconds(), 0.0) / 3600
-
-
-def _draw(panels: Sequence[Panel], shown: Sequence[Line], current: Line | None) -> Trend:
-    """Draw these batches, the oldest first."""
+    if not records:
+        return None
+    panels = _panels(records)
     legend = [(layer.label, layer.kind) for layer in panels[0].layers]
     if any(line.outcome == "refused" for line in shown):
         legend.append(("refused: nothing written", "refused"))
-    columns = tuple(f"{layer.label}{p.unit and f' ({p.unit.strip()})'}" for p in panels for layer in p.layers)
     table = tuple((line, [text for panel in panels for text in panel.texts(line)]) for line in reversed(shown))
-    svg = Markup("\n").join(Markup(part) for part in _picture(panels, shown, current))
-    return Trend(svg, tuple(legend), columns, table)
+    svg = Markup("\n").join(Markup(part) for part in picture(panels, shown, current))
+    return Trend(svg, tuple(legend), columns_of(panels), table)
+
+
+def columns_of(panels: Sequence[Panel]) -> tuple[str, ...]:
+    """The columns of the table, one for each layer."""
+    return tuple(f"{layer.label}{p.unit and f' ({p.unit.strip()})'}" for p in panels for layer in p.layers)
 
 
 def small(summary: Summary | None) -> Markup:
@@ -190,7 +185,14 @@ def _quarantined_share(record: BatchRecord) -> float:
     return 100 * record.quarantined / record.read if record.read else 0.0
 
 
-def _picture(panels: Sequence[Panel], shown: Sequence[Line], current: Line | None) -> Iterator[str]:
+def picture(panels: Sequence[Panel], shown: Sequence[Bar], current: Bar | None) -> Iterator[str]:
+    """The parts of the picture.
+
+    Args:
+        panels: At most three.
+        shown: The bars, from the left.
+        current: The one to highlight, if any.
+    """
     height = _TOP + sum(_HEIGHTS[: len(panels)]) + _GAP * (len(panels) - 1) + _BOTTOM
     title = " and ".join(panel.title.lower() for panel in panels).capitalize()
     yield (
@@ -209,7 +211,7 @@ def _picture(panels: Sequence[Panel], shown: Sequence[Line], current: Line | Non
     yield "</svg>"
 
 
-def _plot(panel: Panel, shown: Sequence[Line], top: float, height: float) -> Iterator[str]:
+def _plot(panel: Panel, shown: Sequence[Bar], top: float, height: float) -> Iterator[str]:
     largest = max(sum(value for _, value in panel.values(line)) for line in shown)
     ticks = scale(largest, whole=not panel.unit, max_ticks=4 if height > 100 else 2)
     baseline = top + height
@@ -246,7 +248,7 @@ def _stack(
             yield _rect(kind, left, y, width, part, FILLS[kind])
 
 
-def _batch_ids(shown: Sequence[Line], y: float, here: int | None) -> Iterator[str]:
+def _batch_ids(shown: Sequence[Bar], y: float, here: int | None) -> Iterator[str]:
     # Every n-th label, so that labels do not overlap; the newest batch always has one.
     every = math.ceil(len(str(shown[-1].batch_id)) * 8 / _STEP)
     for number, line in enumerate(shown):

@@ -140,7 +140,9 @@ class FlowStatus:
             "lag": self.lag.to_json() if self.lag is not None else None,
             "completeness": self.lag.completeness.to_json() if self.lag and self.lag.completeness else None,
             "quarantine": self._quarantine(),
-            "operator_state": self.operator_state.to_json(pendulum.now("UTC")) if self.operator_state is not None else None,
+            "operator_state": self.operator_state.to_json(pendulum.now("UTC"))
+            if self.operator_state is not None
+            else None,
             "error": describe_error(self.error) if self.error is not None else None,
         }
 

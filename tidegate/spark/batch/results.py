@@ -52,7 +52,7 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         results=number,
         written=number,
         state_rows=state.rows,
-        state_bytes=state.bytes,
+        state_memory_bytes=state.bytes,
     )
     return Split(
         prepared=record,
