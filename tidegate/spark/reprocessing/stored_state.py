@@ -89,14 +89,19 @@ def _parts(
     context: FlowContext, batch_id: int, variables: Sequence[dict[str, Any]]
 ) -> Iterator[tuple[str, str, DataFrame]]:
     """Name, kind and rows of each part of the state."""
-    reader = context.spark.read.format("statestore").option("batchId", batch_id)
-    path = str(context.checkpoint)
+
+    def read(**options: str) -> DataFrame:
+        reader = context.spark.read.format("statestore").option("batchId", batch_id)
+        return reader.options(**options).load(str(context.checkpoint))
+
     if not variables:
-        yield "", "", reader.load(path)
+        yield "", "", read()
     for each in variables:
         name, kind = each["stateName"], _KINDS.get(each["stateVariableType"], "value")
-        option = ("readRegisteredTimers", "true") if kind == "timer" else ("stateVarName", name)
-        yield "timers" if kind == "timer" else name, kind, reader.option(*option).load(path)
+        if kind == "timer":
+            yield "timers", kind, read(readRegisteredTimers="true")
+        else:
+            yield name, kind, read(stateVarName=name)
 
 
 def _table(context: FlowContext, rows: DataFrame, name: str, kind: str) -> StateTable:
