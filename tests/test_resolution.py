@@ -250,6 +250,20 @@ def test_a_transform_may_come_from_an_import_of_all_names(project: Path) -> None
     assert errors(resolved(project)) == {}
 
 
+def test_code_whose_state_grows_is_an_error_of_the_stateful_flow_alone(project: Path) -> None:
+    code = "def clean(rows): ...\n\ndef daily(rows):\n    return rows.dropDuplicates()\n"
+    (project / "spark_jobs/trips.py").write_text(code)
+    appended = replace(
+        SILVER, target=Table("silver.trips", event_time="at"), gate=None, watermark=Watermark(delay="1 hour")
+    )
+    stateful = replace(GOLD, target=Table("gold.trips"), state=State())
+
+    (name, message), *others = errors(resolved(project, replace(TRIPS, flows=(BRONZE, appended, stateful)))).items()
+
+    assert (name, others) == ("gold", [])
+    assert "remembers every row for ever" in message
+
+
 def test_each_of_several_sources_has_a_writer_and_readers(project: Path) -> None:
     (project / "spark_jobs" / "trips.py").write_text("def clean(rows): ...\n\ndef daily(trips, reports): ...\n")
     sources = (ChangeFeed("silver.trips"), ChangeFeed("gold.reports", on={"day": "day"}))
