@@ -95,7 +95,7 @@ KINDS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(ki
 TRANSIENT = {
     "SourceUnavailableError",
     "LakeUnwritableError",
-    "SinkConflictError",
+    "WriteConflictError",
     "SinkUnavailableError",
     "LeaseHeldError",
     "AirflowUnavailableError",

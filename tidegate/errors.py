@@ -563,7 +563,7 @@ class LakeUnwritableError(TidegateError):
     exit_code = EX_TEMPFAIL
 
 
-class SinkConflictError(TidegateError):
+class WriteConflictError(TidegateError):
     """A concurrent commit conflicts with this one. Nothing was written; try again."""
 
     transient = True

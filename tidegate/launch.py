@@ -21,7 +21,7 @@ from tidegate.runtime import archive, jars
 
 _LOOPBACK = "127.0.0.1"
 # Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing
-# with four small partitions. `tidegate.spark.lake.sinks` enables it again for a MERGE into a large table.
+# with four small partitions. `tidegate.spark.lake.writes` enables it again for a MERGE into a large table.
 _STATIC = {"spark.sql.adaptive.enabled": "false"}
 # In bytes: the JVM compiles no larger method, and interprets it. Spark's default (65535) leaves the casts of a wide record so.
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}

@@ -22,7 +22,7 @@ CROSSINGS = {
     "tidegate.spark.batch.micro_batch": ("decide", "split_batch", "write_quarantine", "write_target", "record_batch"),
     "tidegate.spark.batch.ledger": ("record_batch", "record_verdict"),
     "tidegate.spark.batch.quarantine": ("append", "apply_backfill", "return_entries"),
-    "tidegate.spark.lake.sinks": ("append", "upsert", "replace_groups", "swap", "replace_table", "merge", "put_back"),
+    "tidegate.spark.lake.writes": ("append", "upsert", "replace_groups", "swap", "replace_table", "merge", "put_back"),
     "tidegate.spark.reprocessing.replay": ("claim", "process_claim", "settle", "finish_interrupted"),
     "tidegate.spark.reprocessing.backfill": ("finish_pending", "_prepare", "_run", "_remove_files"),
     "tidegate.spark.reprocessing.pending_work": ("write", "drop"),

@@ -24,7 +24,7 @@ from tidegate.request import RunRequest
 from tidegate.spark.batch.work import Stream, Work
 from tidegate.spark.context import FlowContext, Run, Stores, Transform
 from tidegate.spark.kinds import kind
-from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake.writes import Transaction
 from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 

@@ -32,7 +32,7 @@ from tidegate.report import BatchRecord, Verdict
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.context import FlowContext
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
 from tidegate.status import backlog
@@ -68,8 +68,8 @@ def in_version_two(declared: Flow) -> Flow:
 
 def write_batch(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
     """Write a batch to a table, which is created if needed."""
-    txn = sinks.Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
-    sinks.append(context.spark.createDataFrame([(1,)], "id int"), path, txn)
+    txn = writes.Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
+    writes.append(context.spark.createDataFrame([(1,)], "id int"), path, txn)
 
 
 def commit(context: FlowContext, batch_id: int) -> None:
@@ -321,9 +321,9 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
         orders.plan_batch(context, batch_id)
     rows = spark.createDataFrame([(1,)], "id int")
     prepared = {"kind": "swap", "replaced": True, "rows": 1, "rows_before": 1}
-    sinks.append(rows, context.live, orders.transaction(dataclasses.replace(context, ref=first_version(context)), 3))
-    sinks.append(rows, swap.staging(context), orders.transaction(context, 1))
-    sinks.replace_table(rows, context.live, sinks.Transaction(app_id=context.app_id, batch_id=1, prepared=prepared))
+    writes.append(rows, context.live, orders.transaction(dataclasses.replace(context, ref=first_version(context)), 3))
+    writes.append(rows, swap.staging(context), orders.transaction(context, 1))
+    writes.replace_table(rows, context.live, writes.Transaction(app_id=context.app_id, batch_id=1, prepared=prepared))
 
     context = flow._prepare(context)
 

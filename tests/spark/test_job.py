@@ -209,12 +209,12 @@ def test_a_suite_that_great_expectations_refuses_blocks_only_its_flow(deployment
 
 @pytest.mark.jvm
 def test_a_failed_flow_stops_all_its_downstream_flows(orders: Orders, spark: Any) -> None:
-    from tidegate.spark.lake import sinks
+    from tidegate.spark.lake import writes
 
     orders.land(row(1))
     path = orders.deployment.layout.table("bronze.orders")
-    of_another_flow = sinks.Transaction(app_id="orders/landing/v1/0", batch_id=0, prepared={})
-    sinks.append(spark.createDataFrame([(1,)], "id int"), path, of_another_flow)
+    of_another_flow = writes.Transaction(app_id="orders/landing/v1/0", batch_id=0, prepared={})
+    writes.append(spark.createDataFrame([(1,)], "id int"), path, of_another_flow)
 
     report = orders.run("bronze", "silver", "gold")
 

@@ -245,7 +245,7 @@ def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: C
 
 def test_the_page_of_a_run_shows_its_attempts_and_links_to_spark(client: Client, lake: Lake) -> None:
     run_id = "scheduled__2026-01-05T00:00:00+00:00"
-    lake.report(run_id, "a1", error={"kind": "SinkConflictError", "message": "a concurrent commit conflicts"})
+    lake.report(run_id, "a1", error={"kind": "WriteConflictError", "message": "a concurrent commit conflicts"})
     lake.report(run_id, "a2", application="app-1")
     lake.batch("flights", "bronze", 3, run_id=run_id, read=12, written=12)
     lake.batch("flights", "bronze", 4, run_id="another", read=99, written=99)

@@ -277,7 +277,7 @@ def test_a_column_added_by_the_transform_is_a_change_where_it_is_not_null(gold: 
 
 
 def test_a_difference_only_in_bookkeeping_columns_is_no_change(gold: Callable[..., FlowContext]) -> None:
-    from tidegate.spark.lake import sinks
+    from tidegate.spark.lake import writes
 
     context = gold()
     set_target(context, (1, 1, 10), (2, 1, 20), (3, 1, 30), (None, 1, 40))
@@ -291,7 +291,7 @@ def test_a_difference_only_in_bookkeeping_columns_is_no_change(gold: Callable[..
         **dict.fromkeys((1, 2, 5, None), "upsert"),
         **dict.fromkeys((3, 4), "delete"),
     }
-    commit = sinks.replace_groups(changed, context.target, ("day",), transaction(context, 0), ignored=("orders",))
+    commit = writes.replace_groups(changed, context.target, ("day",), transaction(context, 0), ignored=("orders",))
     assert stored(context) == [(1, 1, 10), (2, 1, 21), (5, 1, 50), (None, 1, 40)]
     assert commit.metrics["numSourceRows"] == 6
 

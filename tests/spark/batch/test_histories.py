@@ -14,7 +14,7 @@ from tests.spark.flow_context import LATEST, changes, plan_batch, table, transac
 from tidegate.errors import SpecError
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import Table
 
@@ -251,6 +251,6 @@ def test_versions_are_those_of_duckdb_however_the_records_are_cut_and_a_refresh_
     run(at_once, [arrived])
     staged = tables.read(spark, at_once.target)
     txn = transaction(in_batches, 9)
-    commit = sinks.swap(staged, in_batches.target, HISTORY.target.keys, txn, BOOKKEEPING)
+    commit = writes.swap(staged, in_batches.target, HISTORY.target.keys, txn, BOOKKEEPING)
     changed = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
     assert [commit.metrics[name] for name in changed] == [0, 0, 0], "rows that are no version are the same too"

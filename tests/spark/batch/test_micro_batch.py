@@ -26,7 +26,7 @@ from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,10 +82,10 @@ class Batch:
         self.context.persisted.append(good)
         refused = spark.createDataFrame([("row", "row", ["x"], "text", "{}")], quarantine.REFUSED)
 
-        def write(txn: sinks.Transaction) -> tables.Commit:
+        def write(txn: writes.Transaction) -> tables.Commit:
             if self.crash_in_target:
                 raise Crash
-            return sinks.append(good, self.context.target, txn)
+            return writes.append(good, self.context.target, txn)
 
         return Split(prepared=self.prepared, refused=refused, write=write, expected_rows=self.expected_rows)
 

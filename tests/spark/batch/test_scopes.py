@@ -17,7 +17,7 @@ from tests.spark.flow_context import LATEST, changes, plan_batch, table, transac
 from tidegate.spark.batch import micro_batch, scopes
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import ChangeFeed, Flow, Table
 
@@ -201,7 +201,7 @@ def test_the_newest_version_of_each_order_wins_as_a_whole_however_the_history_is
         stored = [(*row[:2], None if row[3] else row[2], row[3]) for row in items(context)]
         assert sorted(stored, key=repr) == expected
 
-    commit = sinks.swap(
+    commit = writes.swap(
         tables.read(spark, at_once.target),
         in_batches.target,
         ITEMS.target.keys,

@@ -12,9 +12,9 @@ from tests.spark.flow_context import LATEST, flow_context
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.report import BatchRecord
 from tidegate.spark.batch.split import Decision, Split, changed_rows, check_balance, check_commit, decide, settle
-from tidegate.spark.lake import sinks
-from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake import writes
 from tidegate.spark.lake.tables import Commit
+from tidegate.spark.lake.writes import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ def latest(spark: SparkSession, tmp_path: Path) -> FlowContext:
 
 def write(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
     rows = context.spark.createDataFrame([(batch_id,)], "id int").coalesce(1)
-    sinks.append(rows, path, Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={}))
+    writes.append(rows, path, Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={}))
 
 
 @pytest.mark.jvm

@@ -10,11 +10,11 @@ from tidegate.errors import (
     GateRefusedError,
     LakeUnwritableError,
     OffsetsExpiredError,
-    SinkConflictError,
     SourceUnavailableError,
     SpecError,
     TidegateError,
     UnexpectedError,
+    WriteConflictError,
 )
 from tidegate.spark.driver.failures import python_type, translate, value_error
 
@@ -22,8 +22,8 @@ MESSAGES: list[tuple[str, type[TidegateError], bool]] = [
     ("java.io.IOException: No space left on device", LakeUnwritableError, True),
     ("java.io.IOException: Disk quota exceeded", LakeUnwritableError, True),
     ("java.io.FileNotFoundException: /lake/x (Read-only file system)", LakeUnwritableError, True),
-    ("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] ConcurrentAppendException", SinkConflictError, True),
-    ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log", SinkConflictError, True),
+    ("[DELTA_CONCURRENT_APPEND.WITHOUT_HINT] ConcurrentAppendException", WriteConflictError, True),
+    ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log", WriteConflictError, True),
     ("[STREAM_FAILED] … Incomplete log file offsets/3", CheckpointCorruptError, False),
     ("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] …", CheckpointCorruptError, False),
     ("Log file was malformed: failed to read correct log version", CheckpointCorruptError, False),

@@ -12,7 +12,7 @@ from tidegate.checkpoints.lease import holder
 from tidegate.errors import LeaseHeldError, SpecError, UnexpectedError
 from tidegate.spark.context import FlowContext
 from tidegate.spark.driver.leased import leased_flow
-from tidegate.spark.lake import sinks
+from tidegate.spark.lake import writes
 
 pytestmark = pytest.mark.jvm
 
@@ -30,7 +30,7 @@ def holders(context: FlowContext) -> list[str | None]:
 
 def write(context: FlowContext, batch_id: int) -> None:
     rows = context.spark.createDataFrame([(1,)], "id int")
-    sinks.append(rows, context.live, orders.transaction(context, batch_id))
+    writes.append(rows, context.live, orders.transaction(context, batch_id))
 
 
 def test_both_leases_are_held_and_the_report_gets_duration_and_version(silver: FlowContext) -> None:

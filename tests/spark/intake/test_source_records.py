@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark import flow_context as orders
 from tidegate.spark.intake import source_records
-from tidegate.spark.lake import sinks
+from tidegate.spark.lake import writes
 from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import ChangeFeed, Flow, Table
 
@@ -37,7 +37,7 @@ def context_of_replay(
 
 def append(context: FlowContext, rows: DataFrame, batch_id: int = 0) -> None:
     assert context.source_table is not None
-    sinks.append(rows, context.source_table, sinks.Transaction(app_id="upstream", batch_id=batch_id, prepared={}))
+    writes.append(rows, context.source_table, writes.Transaction(app_id="upstream", batch_id=batch_id, prepared={}))
 
 
 def read_entries(context: FlowContext) -> DataFrame:
@@ -100,8 +100,8 @@ def keyed_table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     columns = "id int, amount int, _order int"
     assert context.source_table is not None
     for batch_id, rows in enumerate(([(1, 10, 0), (2, 20, 0)], [(1, 11, 1)], [(3, 30, 2)])):
-        txn = sinks.Transaction(app_id="upstream", batch_id=batch_id, prepared={})
-        sinks.upsert(spark.createDataFrame(rows, columns), context.source_table, ("id",), txn)
+        txn = writes.Transaction(app_id="upstream", batch_id=batch_id, prepared={})
+        writes.upsert(spark.createDataFrame(rows, columns), context.source_table, ("id",), txn)
     return folder
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidegate.errors import LedgerImbalanceError
-from tidegate.spark.lake import sinks, tables
-from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake import tables, writes
+from tidegate.spark.lake.writes import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
 
 def append(spark: SparkSession, path: Path, batch_id: int, *ids: int, app_id: str = SILVER) -> tables.Commit:
     txn = Transaction(app_id=app_id, batch_id=batch_id, prepared={"read": len(ids)})
-    return sinks.append(rows(spark, *ids), path, txn)
+    return writes.append(rows(spark, *ids), path, txn)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
 from tidegate.spark.kinds.rows import source_rows
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, pending_work
 from tidegate.spec import ChangeFeed, RewriteLimits, Table, Thresholds
 from tidegate.window import Window
@@ -414,7 +414,7 @@ def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window
     gold = context_of(place, orders.GOLD, daily)
     earlier = [(date(1970, 1, 1) + timedelta(days=day), 0) for day in range(1, 8)]
     frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
-    sinks.append(frame, gold.live, orders.transaction(gold, 0))
+    writes.append(frame, gold.live, orders.transaction(gold, 0))
 
     dry = context_of(place, orders.GOLD, daily, mode="backfill", dry_run=True)
     backfill.dry_run(dry, None)

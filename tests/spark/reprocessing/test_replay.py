@@ -22,7 +22,7 @@ from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import replay
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def two_versions_behind_a_keyed_table(deployment: Deployment) -> None:
     for batch_id, ids in enumerate(((0, 1, 2), (2, 3, 4))):
         rows = [(number, batch_id, number * 10 + batch_id, (batch_id,)) for number in ids]
         frame = context.spark.createDataFrame(rows, "id int, at int, amount int, _order struct<at: int>")
-        sinks.upsert(frame, context.live, ("id",), orders.transaction(context, batch_id))
+        writes.upsert(frame, context.live, ("id",), orders.transaction(context, batch_id))
         run_flow(context_of(place, orders.LATEST, transform=without_keys_of(1, 2, 3)))
 
 

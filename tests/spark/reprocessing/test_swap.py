@@ -17,7 +17,7 @@ from tidegate.impact import Impact
 from tidegate.ops import store
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import swap
 from tidegate.spec import Flow, RewriteLimits
 
@@ -35,7 +35,7 @@ def live(spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns
     """The live table, written by version 1 of the flow's checkpoint."""
     context = orders.flow_context(spark, folder, flow)
     checkpoint.write_sidecar(context.layout, context.pipeline, flow)
-    sinks.append(spark.createDataFrame(rows, columns), context.live, orders.transaction(context, 4))
+    writes.append(spark.createDataFrame(rows, columns), context.live, orders.transaction(context, 4))
     return context
 
 
@@ -48,7 +48,7 @@ def staged(
     frame = spark.createDataFrame(rows, columns)
     for batch_id in range(batches):
         part = frame if batch_id == 0 else frame.limit(0)
-        sinks.append(part, context.target, orders.transaction(context, batch_id))
+        writes.append(part, context.target, orders.transaction(context, batch_id))
     return context
 
 
@@ -158,7 +158,7 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
     with pytest.raises(RewriteRefusedError):
         swap.swap_in(again(accept=("silver:deleted=3",)))
     with monkeypatch.context() as patched:
-        patched.setattr(sinks, "swap", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
+        patched.setattr(writes, "swap", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(again(accept=("silver:deleted=2",)))
     assert rewrite.refused(context.layout, "orders", "silver") is None, "it was accepted"
@@ -213,7 +213,7 @@ def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkS
         checkpoint.write_sidecar(context.layout, context.pipeline, flow)
     rows = spark.createDataFrame(LIVE, COLUMNS)
     for batch_id, app_id in enumerate(("orders/silver/v9/0", "orders/silver/v10/0", "orders/silver/v99/0/window")):
-        sinks.append(rows, context.live, sinks.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))
+        writes.append(rows, context.live, writes.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))
 
     assert not swap.rekeyed(context)
 
@@ -235,8 +235,8 @@ def replaced_at_two(spark: SparkSession, folder: Path) -> FlowContext:
     assert context.source_table is not None
     rows = spark.createDataFrame([(1,)], "id int")
     for batch_id in range(4):
-        txn = sinks.Transaction(app_id="orders/silver/v1/0", batch_id=batch_id, prepared={"replaced": batch_id == 2})
-        (sinks.replace_table if batch_id == 2 else sinks.append)(rows, context.source_table, txn)
+        txn = writes.Transaction(app_id="orders/silver/v1/0", batch_id=batch_id, prepared={"replaced": batch_id == 2})
+        (writes.replace_table if batch_id == 2 else writes.append)(rows, context.source_table, txn)
     return context
 
 

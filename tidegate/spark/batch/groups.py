@@ -14,7 +14,7 @@ from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger, scopes, statistics, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.failures import value_error
-from tidegate.spark.lake import local, sinks, tables
+from tidegate.spark.lake import local, tables, writes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,7 +107,7 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         prepared=record,
         refused=None,
         changes=changes,
-        write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn),
+        write=lambda txn: writes.replace_groups(changes, context.target, keys, txn),
         expected_rows=changed_rows if tables.exists(context.target) else upserted,
         settled="groups",
     )

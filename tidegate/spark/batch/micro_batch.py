@@ -23,8 +23,8 @@ from tidegate.checkpoints import refusal
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger
 from tidegate.spark.batch.split import Decision, Split, check_balance, check_commit, decide, settle
-from tidegate.spark.lake import sinks, tables
-from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake import tables, writes
+from tidegate.spark.lake.writes import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,7 +113,7 @@ def write_quarantine(context: FlowContext, split: Split, batch_id: int, txn: Tra
 def write_late(context: FlowContext, split: Split, txn: Transaction) -> None:
     """Step 3: write the late rows."""
     if split.late is not None:
-        sinks.append(split.late, context.late, txn)
+        writes.append(split.late, context.late, txn)
 
 
 def write_target(context: FlowContext, split: Split, txn: Transaction) -> BatchRecord:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import identity
 from tidegate.quarantine import claims
 from tidegate.spark.batch import statistics
-from tidegate.spark.lake import local, sinks, tables
+from tidegate.spark.lake import local, tables, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,7 @@ def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
     )
 
 
-def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: sinks.Transaction, planned_ms: int) -> None:
+def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int) -> None:
     """Append entries, once per transaction. Those of a batch that a person took out carry that person and the reason.
 
     Entries of a batch that a statistic dropped are waived from the beginning.
@@ -67,11 +67,11 @@ def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: sinks.T
         planned_ms: When the batch was planned, in milliseconds since 1970; the same on every rerun.
     """
     rows = _entries(context, refused, batch_id, planned_ms)
-    sinks.append(rows, context.quarantine, txn)
+    writes.append(rows, context.quarantine, txn)
 
 
 def apply_backfill(
-    context: FlowContext, refused: DataFrame, passed: DataFrame, batch_id: int, txn: sinks.Transaction, planned_ms: int
+    context: FlowContext, refused: DataFrame, passed: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int
 ) -> None:
     """Write the result of a backfill in one commit: new entries, and changes to the existing entries of its rows.
 
@@ -94,7 +94,7 @@ def apply_backfill(
     own = f"t._checkpoint_version = {context.ref.version} AND t._refresh = {context.ref.refresh}"
     changed_at = F.timestamp_millis(F.lit(planned_ms))
     reason = f"backfill {batch_id}"
-    sinks.merge(
+    writes.merge(
         judged,
         context.quarantine,
         f"t._row_id = s._row_id AND t.level = 'row' AND t.state NOT IN ('replayed', 'withdrawn') AND {own}",
@@ -154,7 +154,7 @@ def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms
 
 
 def return_entries(
-    context: FlowContext, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: sinks.Transaction
+    context: FlowContext, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: writes.Transaction
 ) -> None:
     """Mark the claimed entries that were refused again; they keep their ids and stay open.
 

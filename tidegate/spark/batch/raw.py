@@ -11,7 +11,7 @@ from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing, sources
 from tidegate.spark.intake.reader import CheckedFile
-from tidegate.spark.lake import local, sinks, tables
+from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     return Split(
         prepared=record,
         refused=refused,
-        write=lambda txn: sinks.append(rows, context.target, txn),
+        write=lambda txn: writes.append(rows, context.target, txn),
         expected_rows=count,
     )
 
@@ -110,7 +110,7 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
         already_read=read - count,
     )
     return Split(
-        prepared=record, refused=None, write=lambda txn: sinks.append(unread, context.target, txn), expected_rows=count
+        prepared=record, refused=None, write=lambda txn: writes.append(unread, context.target, txn), expected_rows=count
     )
 
 

@@ -12,7 +12,7 @@ from tidegate.formatting import count
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups
 from tidegate.spark.batch.split import Split
-from tidegate.spark.lake import sinks
+from tidegate.spark.lake import writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,9 +58,9 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         prepared=record,
         refused=None,
         write=lambda txn: (
-            sinks.replace_groups(_upserts(rows), context.target, keys, txn)
+            writes.replace_groups(_upserts(rows), context.target, keys, txn)
             if keys
-            else sinks.append(rows, context.target, txn)
+            else writes.append(rows, context.target, txn)
         ),
         expected_rows=number,
         settled="results" if keys else "",

@@ -19,7 +19,7 @@ from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact, acceptance
 from tidegate.planning.backfill import commands
 from tidegate.spark.batch import quarantine
-from tidegate.spark.lake import sinks
+from tidegate.spark.lake import writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -173,7 +173,7 @@ def _effects(
     same_key = reduce(
         lambda left, right: left & right, [F.col(f"t.{key}").eqNullSafe(F.col(f"s.{key}")) for key in keys]
     )
-    differs = sinks.differs(compared, compared)
+    differs = writes.differs(compared, compared)
     both = (
         old.select(*keys, *compared)
         .withColumn("_is", F.lit(True))

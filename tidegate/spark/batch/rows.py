@@ -17,7 +17,7 @@ from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import contracts, parse
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         return Split(
             prepared=judged.prepared,
             refused=refused,
-            write=lambda txn: sinks.replace_groups(changes, context.target, keys, txn),
+            write=lambda txn: writes.replace_groups(changes, context.target, keys, txn),
             expected_rows=changes.count(),
         )
     return Split(
@@ -74,10 +74,10 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         refused=refused,
         late=judged.late,
         write=lambda txn: (
-            sinks.upsert(judged.written, context.target, keys, txn)
+            writes.upsert(judged.written, context.target, keys, txn)
             if keys
             # Those who read the table batch by batch get a commit with one file as a whole.
-            else sinks.append(
+            else writes.append(
                 judged.written if context.flow.watermark is None else judged.written.coalesce(1), context.target, txn
             )
         ),
@@ -118,7 +118,7 @@ def replace_rows(
         refused=judged.refused if line.quarantined or tables.exists(context.quarantine) else None,
         passed=judged.assigned.where(f"_disposition <> {QUARANTINED}").select("_row_id").distinct(),
         changes=changes,
-        write=lambda txn: sinks.replace_groups(changes, context.target, names, txn, ignored=BOOKKEEPING),
+        write=lambda txn: writes.replace_groups(changes, context.target, names, txn, ignored=BOOKKEEPING),
         expected_rows=upserted + deleted if tables.exists(context.target) else upserted,
         settled="groups",
     )

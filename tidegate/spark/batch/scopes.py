@@ -112,7 +112,7 @@ def stored_rows(context: FlowContext, scopes: DataFrame, rows: DataFrame) -> Dat
 
 
 def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> DataFrame:
-    """The source of a MERGE that replaces all rows of some scopes (`tidegate.spark.lake.sinks.replace_groups`).
+    """The source of a MERGE that replaces all rows of some scopes (`tidegate.spark.lake.writes.replace_groups`).
 
     Args:
         context: The flow.

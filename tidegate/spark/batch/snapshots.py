@@ -12,7 +12,7 @@ from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups, rewrite, rows
 from tidegate.spark.batch.dispositions import QUARANTINED
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.lake import local, sinks, tables
+from tidegate.spark.lake import local, tables, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -126,7 +126,7 @@ def split_of(context: FlowContext, changes: Changes) -> Split:
         prepared=line,
         refused=changes.refused,
         changes=changes.merged,
-        write=lambda txn: sinks.replace_groups(changes.merged, context.target, keys, txn, ignored=rows.BOOKKEEPING),
+        write=lambda txn: writes.replace_groups(changes.merged, context.target, keys, txn, ignored=rows.BOOKKEEPING),
         expected_rows=line.groups if tables.exists(context.target) else line.upserted,
         settled="groups",
     )

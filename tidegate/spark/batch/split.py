@@ -11,7 +11,7 @@ from tidegate.errors import LedgerImbalanceError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
 from tidegate.spark.lake import tables
-from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake.writes import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.lake.sinks import Transaction
+    from tidegate.spark.lake.writes import Transaction
 
 
 class Work(ABC):

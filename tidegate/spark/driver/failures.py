@@ -14,12 +14,12 @@ from tidegate.errors import (
     DeclarationConflictError,
     LakeUnwritableError,
     OffsetsExpiredError,
-    SinkConflictError,
     SourceUnavailableError,
     StateLostError,
     StateSchemaChangedError,
     TidegateError,
     UnexpectedError,
+    WriteConflictError,
 )
 
 _CONFLICT = re.compile(
@@ -111,7 +111,7 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
             "Raise checkpoint_version to read what is left; the producer must send the missing data again."
         )
     if _CONFLICT.search(text):
-        return SinkConflictError(
+        return WriteConflictError(
             f"{what}: a concurrent commit to the table conflicted with this one ({condition}); run again."
         )
     if _SCHEMA.search(text):

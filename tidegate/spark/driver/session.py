@@ -33,7 +33,7 @@ SETTINGS: dict[str, str] = {
     "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
     "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 30 days",
     "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 30 days",
-    # Only a fallback: the sinks set and unset the transaction ids themselves.
+    # Only a fallback: `tidegate.spark.lake.writes` sets and unsets the transaction ids itself.
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
     # With true, Spark silently reads part of a truncated file and skips a missing one.
     "spark.sql.files.ignoreCorruptFiles": "false",

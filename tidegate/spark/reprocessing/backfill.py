@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.lake.sinks import Transaction
+    from tidegate.spark.lake.writes import Transaction
     from tidegate.spec import Flow
 
 ALREADY_DONE = "An earlier attempt completed this request; to repeat it, clear the whole run, or start a new one"

@@ -17,7 +17,7 @@ import pendulum
 from tidegate import identity
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import CheckpointCorruptError, RequestError, SinkConflictError, SourceError
+from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
 from tidegate.probes import delta
 from tidegate.spark.batch import late_rows, quarantine
 from tidegate.spark.batch.work import Work
@@ -101,7 +101,7 @@ def pin(context: FlowContext) -> FlowContext:
 
     Raises:
         RequestError: The flow has written nothing yet, or its new version is not swapped in.
-        SinkConflictError: A job has written a part of its rows, or the table is ahead of its increments. Transient.
+        WriteConflictError: A job has written a part of its rows, or the table is ahead of its increments. Transient.
         SourceError: The source table can no longer be read at the version.
     """
     flow, name = context.flow, context.pipeline.name
@@ -191,7 +191,7 @@ def _readable(context: FlowContext, table: str, position: DeltaPosition | None, 
     """The newest version of a source with the rows of this one, that can be read."""
     path, run = context.layout.table(table), f"tidegate run {context.pipeline.name} --flow {context.flow.name}"
     if position is not None and not _is_complete(path, position):
-        raise SinkConflictError(
+        raise WriteConflictError(
             f"flow {context.flow.name!r} has read a part of version {position.version} of {table}. Run it to the end, then verify "
             f"again: {run}"
         )
@@ -225,7 +225,7 @@ def _is_complete(path: Path, position: DeltaPosition) -> bool:
 
 
 def _check_whole(context: FlowContext) -> None:
-    """Raise `SinkConflictError` if a backfill, a replay or an undo has written quarantine or table, and not yet the other."""
+    """Raise `WriteConflictError` if a backfill, a replay or an undo has written quarantine or table, and not yet the other."""
     names = (context.pipeline.name, context.flow.name)
     started = [
         what
@@ -237,21 +237,21 @@ def _check_whole(context: FlowContext) -> None:
         if is_started
     ]
     if started:
-        raise SinkConflictError(
+        raise WriteConflictError(
             f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows. If a job is running, wait "
             f"until it ends; else finish it: tidegate run {names[0]} --flow {names[1]}. Then verify again"
         )
 
 
 def _check_not_ahead(context: FlowContext, pins: Pins, transactions: Mapping[str, int]) -> None:
-    """Raise `SinkConflictError` if the last backfill read a newer version of the source than the increments."""
+    """Raise `WriteConflictError` if the last backfill read a newer version of the source than the increments."""
     number = transactions.get(context.ref.windows_app_id)
     if not pins.source_versions or number is None or number not in pending_work.numbers(context):
         return
     derived = pending_work.read(context, number, Backfill).source_versions(context.flow)
     ahead = [table for table, version in pins.source_versions.items() if derived.get(table, version) > version]
     if ahead:
-        raise SinkConflictError(
+        raise WriteConflictError(
             f"flow {context.flow.name!r}: {identity.label(context.ref.windows_app_id, number)} read a newer version of "
             f"{', '.join(ahead)} than the increments. Run the flow, then verify again: "
             f"tidegate run {context.pipeline.name} --flow {context.flow.name}"

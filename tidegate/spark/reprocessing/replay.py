@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidegate.quarantine.selection import Selection
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.lake.sinks import Transaction
+    from tidegate.spark.lake.writes import Transaction
 
 
 @dataclass(frozen=True, kw_only=True)

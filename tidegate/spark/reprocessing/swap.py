@@ -19,7 +19,7 @@ from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger, quarantine, rewrite
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.driver.leased import leased_flow
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def swap_in(context: FlowContext) -> FlowContext:
     spark, live = context.spark.newSession(), context.live
     rows, old = tables.read(spark, staging(context)), tables.read(spark, live)
     # Without keys a MERGE could not tell which row replaces which.
-    replaced = not context.flow.target.keys or rekeyed(context) or not sinks.fits(rows, old)
+    replaced = not context.flow.target.keys or rekeyed(context) or not writes.fits(rows, old)
     try:
         _judge(context, rows, old)
     finally:
@@ -64,11 +64,11 @@ def swap_in(context: FlowContext) -> FlowContext:
         "rows_before": old.count(),
         "source_versions": dict(tables.source_versions(context.spark, staging(context), context.app_id)),
     }
-    txn = sinks.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
+    txn = writes.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
     if replaced:
-        sinks.replace_table(rows, live, txn)
+        writes.replace_table(rows, live, txn)
     else:
-        sinks.swap(rows, live, context.flow.target.keys, txn, context.kind.bookkeeping)
+        writes.swap(rows, live, context.flow.target.keys, txn, context.kind.bookkeeping)
     return finish(context, round(time.monotonic() - started, 3))
 
 

@@ -27,7 +27,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Split
 from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.leased import leased_flow
-from tidegate.spark.lake import sinks, tables
+from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import pending_work, undo_entries
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.spark.batch.split import Decision
     from tidegate.spark.context import FlowContext
-    from tidegate.spark.lake.sinks import Transaction
+    from tidegate.spark.lake.writes import Transaction
 
 KEYS_KEPT = 1_000
 """How many keys of rows of each kind are written down for people."""
@@ -83,7 +83,7 @@ class Undo(Work):
     def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
         """Put the quarantine entries back."""
         assert split.refused is not None
-        sinks.put_back(split.refused, context.quarantine, undo_entries.KEYS, txn)
+        writes.put_back(split.refused, context.quarantine, undo_entries.KEYS, txn)
 
 
 def undo_run(context: FlowContext) -> None:
@@ -199,7 +199,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     return Split(
         prepared=prepared,
         refused=entries,
-        write=lambda txn: sinks.put_back(changes, context.live, keys, txn),
+        write=lambda txn: writes.put_back(changes, context.live, keys, txn),
         expected_rows=total - (counts.get("changed", 0) if context.flow.target.child_keys else 0),
         settled="groups",
     )

@@ -19,7 +19,7 @@ KEYS = ("_row_id", "_app_id", "_batch_id")
 
 
 def to_put_back(context: FlowContext, pending: Undo, state: DataFrame) -> DataFrame | None:
-    """The changes of entries that are put back, as `sinks.put_back` takes them; None if there are none."""
+    """The changes of entries that are put back, as `writes.put_back` takes them; None if there are none."""
     from pyspark.sql import functions as F
 
     path, spark = context.quarantine, context.spark

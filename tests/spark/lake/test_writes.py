@@ -10,8 +10,8 @@ import pytest
 
 from tests.spark.flow_context import table, write_table
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
-from tidegate.spark.lake import sinks, tables
-from tidegate.spark.lake.sinks import Transaction
+from tidegate.spark.lake import tables, writes
+from tidegate.spark.lake.writes import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,8 +53,8 @@ def settings_of(spark: SparkSession) -> list[str | None]:
 
 
 def test_an_append_returns_its_commit_with_the_transaction(spark: SparkSession, frame: Frame, path: Path) -> None:
-    first = sinks.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
-    second = sinks.append(frame((3, 30, 0)), path, txn(1))
+    first = writes.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
+    second = writes.append(frame((3, 30, 0)), path, txn(1))
 
     assert (first.version, first.metrics["numOutputRows"]) == (0, 2)
     assert first.metadata == {"app_id": APP, "batch_id": 0, "prepared": {"read": 10}}
@@ -64,12 +64,12 @@ def test_an_append_returns_its_commit_with_the_transaction(spark: SparkSession, 
 
 
 WRITES: dict[str, Callable[..., tables.Commit]] = {
-    "append": lambda rows, path, txn: sinks.append(rows, path, txn),
-    "upsert": lambda rows, path, txn: sinks.upsert(rows, path, ("id",), txn),
-    "groups": lambda rows, path, txn: sinks.replace_groups(rows.selectExpr("*", "'upsert' _op"), path, ("id",), txn),
-    "swap": lambda rows, path, txn: sinks.swap(rows, path, ("id",), txn, ()),
-    "replace": lambda rows, path, txn: sinks.replace_table(rows, path, txn),
-    "merge": lambda rows, path, txn: sinks.merge(
+    "append": lambda rows, path, txn: writes.append(rows, path, txn),
+    "upsert": lambda rows, path, txn: writes.upsert(rows, path, ("id",), txn),
+    "groups": lambda rows, path, txn: writes.replace_groups(rows.selectExpr("*", "'upsert' _op"), path, ("id",), txn),
+    "swap": lambda rows, path, txn: writes.swap(rows, path, ("id",), txn, ()),
+    "replace": lambda rows, path, txn: writes.replace_table(rows, path, txn),
+    "merge": lambda rows, path, txn: writes.merge(
         rows, path, "t.id = s.id", txn, updates={}, inserts=("true", ["id", "amount", "_order"])
     ),
 }
@@ -103,10 +103,10 @@ def test_a_rerun_of_a_batch_writes_nothing_and_returns_the_earlier_commit(write:
 
 
 def test_a_batch_older_than_the_table_is_an_error_and_not_skipped_silently(frame: Frame, path: Path) -> None:
-    sinks.append(frame((1, 10, 0)), path, txn(5))
+    writes.append(frame((1, 10, 0)), path, txn(5))
 
     with pytest.raises(LedgerImbalanceError, match=r"has batch 5 of orders/silver/v1/0 after batch 3"):
-        sinks.append(frame((2, 20, 0)), path, txn(3))
+        writes.append(frame((2, 20, 0)), path, txn(3))
 
     assert values(path) == [(1, 10)]
 
@@ -117,7 +117,7 @@ def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, p
     write_table(path, ORDERS, (1, 10, 0))
 
     with pytest.raises(Exception, match="on purpose"):
-        sinks.upsert(
+        writes.upsert(
             frame((2, 20, 0)).withColumn("amount", F.raise_error(F.lit("on purpose")).cast("int")),
             path,
             ("id",),
@@ -131,10 +131,10 @@ def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, p
 def test_append_upsert_and_replacing_groups_add_a_new_column_to_the_table(frame: Frame, path: Path) -> None:
     wide = "id int, amount int, _order int, note string"
     write_table(path, ORDERS, (1, 10, 0))
-    sinks.upsert(frame((2, 20, 0, "new"), columns=wide), path, ("id",), txn(1))
-    sinks.append(frame((3, 30, 0, "x", 5), columns=f"{wide}, size int"), path, txn(2))
+    writes.upsert(frame((2, 20, 0, "new"), columns=wide), path, ("id",), txn(1))
+    writes.append(frame((3, 30, 0, "x", 5), columns=f"{wide}, size int"), path, txn(2))
     more = f"{wide}, size int, color string, _op string"
-    sinks.replace_groups(frame((1, 11, 0, "g", 6, "red", "upsert"), columns=more), path, ("id",), txn(3))
+    writes.replace_groups(frame((1, 11, 0, "g", 6, "red", "upsert"), columns=more), path, ("id",), txn(3))
 
     assert values(path, "id", "note", "size", "color") == [
         (1, "g", 6, "red"),
@@ -158,7 +158,7 @@ def test_rows_that_lack_a_column_or_change_its_type_are_refused(write: str, fram
 
 
 def test_the_first_upsert_creates_the_table(spark: SparkSession, frame: Frame, path: Path) -> None:
-    sinks.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
+    writes.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
 
     assert values(path) == [(1, 10)]
     assert tables.transactions(spark, path) == {APP: 0}
@@ -169,7 +169,7 @@ def test_an_upsert_inserts_new_keys_and_updates_only_rows_with_a_lower_order(fra
     write_table(path, columns, (1, 1, 10, 5), (1, 2, 20, 5), (1, 3, 30, 5), (1, 4, 40, 5))
     rows = frame((1, 1, 11, 6), (1, 2, 21, 5), (1, 3, 31, 4), (2, 1, 51, 1), columns=columns)
 
-    commit = sinks.upsert(rows, path, ("a", "b"), txn(1))
+    commit = writes.upsert(rows, path, ("a", "b"), txn(1))
 
     assert values(path, "a", "b", "amount") == [(1, 1, 11), (1, 2, 20), (1, 3, 30), (1, 4, 40), (2, 1, 51)]
     assert (commit.metrics["numTargetRowsInserted"], commit.metrics["numTargetRowsUpdated"]) == (1, 1)
@@ -180,7 +180,7 @@ GROUPS = "day int, total int, _op string"
 
 def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, path: Path) -> None:
     first = frame((1, 10, "upsert"), (2, 20, "upsert"), (None, 30, "upsert"), (9, None, "delete"), columns=GROUPS)
-    sinks.replace_groups(first, path, ("day",), txn(0))
+    writes.replace_groups(first, path, ("day",), txn(0))
     assert values(path, "day", "total") == [(1, 10), (2, 20), (None, 30)]
 
     second = frame(
@@ -191,7 +191,7 @@ def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, pat
         (7, None, "delete"),
         columns=GROUPS,
     )
-    commit = sinks.replace_groups(second, path, ("day",), txn(1))
+    commit = writes.replace_groups(second, path, ("day",), txn(1))
 
     assert values(path, "day", "total") == [(1, 11), (3, 40), (None, 31)]
     names = ("Inserted", "Updated", "Deleted")
@@ -203,7 +203,7 @@ def test_a_swap_makes_the_tables_equal_and_writes_only_rows_that_differ(frame: F
     write_table(path, ORDERS, (1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0))
     staged = frame((1, 10, 9), (2, 21, 0), (4, None, 0), (None, 51, 0), (6, 60, 0))
 
-    commit = sinks.swap(staged, path, ("id",), txn(7, "orders/silver/v2/0"), ("_order",))
+    commit = writes.swap(staged, path, ("id",), txn(7, "orders/silver/v2/0"), ("_order",))
 
     assert values(path) == [(1, 10), (2, 21), (4, None), (6, 60), (None, 51)]
     names = ("Inserted", "Updated", "Deleted")
@@ -217,7 +217,7 @@ def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame
     write_table(path, ORDERS, (1, 10, 0), (2, 20, 0))
     staged = frame((1, 10, 0, "x"), (2, 20, 0, None), columns="id int, amount int, _order int, note string")
 
-    commit = sinks.swap(staged, path, ("id",), txn(0, "orders/silver/v2/0"), ("_order",))
+    commit = writes.swap(staged, path, ("id",), txn(0, "orders/silver/v2/0"), ("_order",))
 
     assert values(path, "id", "note") == [(1, "x"), (2, None)]
     assert commit.metrics["numTargetRowsUpdated"] == 1
@@ -228,7 +228,7 @@ def test_a_swap_of_equal_tables_without_other_columns_commits_only_the_transacti
 ) -> None:
     write_table(path, "id int", (1,), (2,))
 
-    sinks.swap(frame((1,), (2,), columns="id int"), path, ("id",), txn(0, "orders/silver/v2/0"), ())
+    writes.swap(frame((1,), (2,), columns="id int"), path, ("id",), txn(0, "orders/silver/v2/0"), ())
 
     assert values(path, "id") == [(1,), (2,)]
     assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
@@ -237,7 +237,7 @@ def test_a_swap_of_equal_tables_without_other_columns_commits_only_the_transacti
 def test_replacing_a_table_replaces_rows_and_schema(spark: SparkSession, frame: Frame, path: Path) -> None:
     write_table(path, ORDERS, (1, 10, 0))
 
-    commit = sinks.replace_table(
+    commit = writes.replace_table(
         frame((7, "x"), columns="number bigint, name string"), path, txn(0, "orders/silver/v2/0")
     )
 
@@ -251,7 +251,7 @@ def test_the_first_update_whose_condition_is_true_applies_in_a_merge(frame: Fram
 
     write_table(path, ORDERS, (1, 10, 0), (2, 20, 0))
 
-    sinks.merge(
+    writes.merge(
         frame((1, 100, 1), (2, 200, 1), (3, 300, 1), (4, 400, 0)),
         path,
         "t.id = s.id",
@@ -266,6 +266,6 @@ def test_the_first_update_whose_condition_is_true_applies_in_a_merge(frame: Fram
 def test_rows_fit_a_table_if_they_have_all_its_columns_with_the_same_types(frame: Frame) -> None:
     live = frame(columns="id int, amount int")
 
-    assert sinks.fits(frame(columns="amount int, id int, note string"), live)
-    assert not sinks.fits(frame(columns="id int"), live)
-    assert not sinks.fits(frame(columns="id int, amount bigint"), live)
+    assert writes.fits(frame(columns="amount int, id int, note string"), live)
+    assert not writes.fits(frame(columns="id int"), live)
+    assert not writes.fits(frame(columns="id int, amount bigint"), live)
