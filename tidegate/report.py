@@ -176,7 +176,7 @@ class BatchRecord:
     code_fingerprint: str | None = None
     """Of the module of the flow's transform, likewise."""
     watermark: datetime | None = None
-    """The watermark of the flow after this batch (`tidegate.lateness`); None without one."""
+    """The watermark of the flow after this batch (`tidegate.lateness`), of results that of the batch; None without one."""
     undoes: str | None = None
     """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
     seconds: float = 0.0

@@ -54,6 +54,8 @@ class PlannedBatch:
     ``reservoirVersion`` and ``index`` of a Delta table; None for one that nothing was read of."""
     path: Path
     """The file of the offset log, for error messages."""
+    watermark_ms: int = 0
+    """The watermark of the query in this batch, in milliseconds since 1970; 0 without one."""
 
     @property
     def offset(self) -> dict[str, Any]:
@@ -175,10 +177,12 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     if not offsets:
         raise _corrupt(path, "it is empty or incomplete")
     try:
-        timestamp_ms = int(metadata["batchTimestampMs"])
+        timestamp_ms, watermark_ms = int(metadata["batchTimestampMs"]), int(metadata.get("batchWatermarkMs", 0))
     except (KeyError, TypeError, ValueError):
         raise _corrupt(path, "it does not say when the batch was planned") from None
-    return PlannedBatch(batch_id=batch_id, timestamp_ms=timestamp_ms, offsets=offsets, path=path)
+    return PlannedBatch(
+        batch_id=batch_id, timestamp_ms=timestamp_ms, offsets=offsets, path=path, watermark_ms=watermark_ms
+    )
 
 
 def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:

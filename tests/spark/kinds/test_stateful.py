@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.kinds.large_state import BOUND_MB, CARDS
-from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, sums, windows
+from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, Row, sums, windows
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import (
     LateRowsDroppedError,
@@ -25,6 +25,8 @@ from tidegate.errors import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.spec import Flow
 
 pytestmark = pytest.mark.jvm
 
@@ -62,6 +64,29 @@ def test_windows_close_once_in_increments_that_crash_between_state_table_and_com
     assert context.report.state != "failed"
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("flow", [WINDOWS, TOTALS, DECISIONS], ids=lambda flow: flow.name)
+def test_a_crash_at_any_step_changes_no_result(spark: SparkSession, tmp_path: Path, flow: Flow, step: str) -> None:
+    commits: list[list[Row]] = [
+        [("a", "c1", 1, 1), ("b", "c2", 2, 2)],
+        [("c", "c1", 4, 30)],
+        [("d", "c2", 8, 45), ("e", "c1", 16, 75)],
+    ]
+    crashed, undisturbed = Payments(spark, tmp_path / "crashed", flow), Payments(spark, tmp_path / "undisturbed", flow)
+    for number, rows in enumerate(commits):
+        crashed.add(*rows)
+        undisturbed.add(*rows)
+        undisturbed.run()
+        if number:
+            crashed.run_and_crash(step)
+        if number != 1:
+            crashed.run()
+
+    assert crashed.table() == undisturbed.table() != []
+    assert sum(line["written"] for line in crashed.ledger()) >= len(crashed.table())
+
+
 def test_the_clock_closes_the_last_window_by_a_heartbeat(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path)
     payments.add(("a", "c1", 1, 1))
@@ -88,6 +113,7 @@ def test_batches_are_bounded_and_hold_whole_commits(spark: SparkSession, tmp_pat
     assert len({batch.batch_id for batch in report.batches}) > 1, "the feed admits one file to a batch"
 
 
+@pytest.mark.nightly
 def test_unread_heartbeats_do_not_overtake_rows_that_were_added_before_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -101,6 +127,7 @@ def test_unread_heartbeats_do_not_overtake_rows_that_were_added_before_them(
     assert payments.table() == sums(payments.rows, 50)
 
 
+@pytest.mark.nightly
 def test_results_with_keys_replace_the_earlier_ones(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path, TOTALS)
     payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2))
@@ -146,6 +173,7 @@ def test_a_row_that_spark_would_drop_fails_the_run_before_anything_is_written(
     assert payments.table() == []
 
 
+@pytest.mark.nightly
 def test_a_batch_in_the_table_is_not_finished_by_other_code(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path)
     payments.code = tmp_path / "orders.py"
@@ -163,6 +191,7 @@ def test_a_batch_in_the_table_is_not_finished_by_other_code(spark: SparkSession,
     assert [line["kind"] for line in payments.ledger()] == ["emit", "emit", "swap"]
 
 
+@pytest.mark.nightly
 def test_a_new_version_derives_the_table_again_from_the_whole_feed_in_its_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -208,6 +237,7 @@ def test_a_plan_that_would_grow_for_ever_or_cannot_run_is_refused_before_its_fir
         payments.run(transform=transform)
 
 
+@pytest.mark.nightly
 def test_lost_or_changed_state_is_named_and_a_new_version_makes_it_again(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path)
     payments.add(("a", "c1", 1, 1))
@@ -233,6 +263,7 @@ def test_lost_or_changed_state_is_named_and_a_new_version_makes_it_again(spark: 
     assert payments.table() == sums(payments.rows, 21)
 
 
+@pytest.mark.nightly
 def test_a_deleted_row_of_the_source_cannot_be_taken_back_from_state(spark: SparkSession, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
@@ -244,6 +275,7 @@ def test_a_deleted_row_of_the_source_cannot_be_taken_back_from_state(spark: Spar
         payments.run()
 
 
+@pytest.mark.nightly
 def test_duplicates_within_the_delay_are_dropped_once(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path, FIRSTS)
     payments.add(("a", "c1", 1, 1))

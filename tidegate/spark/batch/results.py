@@ -5,8 +5,11 @@ The gate passes or refuses a batch. A result that was held back could not come b
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tidegate import lateness
+from tidegate.checkpoints import progress
 from tidegate.errors import SpecError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
@@ -53,6 +56,7 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         written=number,
         state_rows=state.rows,
         state_memory_bytes=state.bytes,
+        watermark=_watermark(context, batch_id),
     )
     return Split(
         prepared=record,
@@ -65,6 +69,12 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         expected_rows=number,
         settled="results" if keys else "",
     )
+
+
+def _watermark(context: FlowContext, batch_id: int) -> datetime | None:
+    """The watermark by which the results are final; None as long as there is none."""
+    reached = progress.planned_batch(context.checkpoint, batch_id).watermark_ms
+    return lateness.moment(reached * 1000) if reached else None
 
 
 def _check_columns(context: FlowContext, batch: DataFrame) -> None:

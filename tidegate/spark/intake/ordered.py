@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import progress
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
+from tidegate.ops import heartbeats
 from tidegate.probes import delta
 from tidegate.spark.intake import whole_commits
-from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,10 +73,8 @@ def _is_row(event_time: str) -> Column:
 
 
 def _heartbeats(context: FlowContext) -> DataFrame:
-    """The heartbeats as a stream: all that there are, then the new ones. The table is made if the flow has run before its source's."""
-    path = context.heartbeats
-    assert path is not None
-    if not tables.exists(path):
-        empty = context.spark.createDataFrame([], "event_time TIMESTAMP, at TIMESTAMP, _app_id STRING")
-        empty.write.format("delta").mode("append").save(str(path))
+    """The heartbeats as a stream: all that there are, then the new ones. The table is made in case the row flow has not ended a run."""
+    writer, path = context.resolved.writer, context.heartbeats
+    assert writer is not None and path is not None
+    heartbeats.create(context.layout, checkpoint.current(context.layout, context.pipeline, writer))
     return context.spark.readStream.format("delta").load(str(path)).select("event_time")
