@@ -22,12 +22,16 @@ from dataclasses import dataclass, field
 from itertools import combinations, takewhile
 from pathlib import Path
 
+from tidegate.testing.session import SMALL_DATA_CONF
+
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
 _COPIED = ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json")
 _LINKED = ("jars", ".cache")
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """JVM options for small applications, for commands that do not set them."""
+_INTERPRETED = " ".join(f"-D{name}={value}" for name, value in SMALL_DATA_CONF.items())
+"""Settings of Spark for a few rows, which do not generate code; the demo's applications do."""
 
 
 @dataclass
@@ -151,7 +155,7 @@ class GuideRunner:
         else:
             scaffold(self.project)
             self._exported.touch()
-        return shell_of(self.project) | self._variables
+        return shell_of(self.project) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
 
     def _store(self, prefix: Prefix, outputs: list[str]) -> None:
         self._outputs[prefix] = outputs
