@@ -3,6 +3,8 @@
 BIN := .venv/bin
 # A test mostly waits for one thread of the process that it starts. Tests of one file run in one worker: they share fixtures.
 WORKERS ?= 2
+# Fast tests often wait for a process or a clock: another worker uses that time.
+FAST_WORKERS ?= 3
 # Folders and files without a fast test; importing their modules takes seconds.
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -35,7 +37,7 @@ test: setup ## Run all tests except the nightly matrix; print the slowest twenty
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
 test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations and a browser.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not nightly"
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not nightly"
 
 test-nightly: setup ## Run all tests, including the long matrix of kills, components and browsers.
 	@$(BIN)/pytest $(PARALLEL) --durations=20
