@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +50,9 @@ SETTINGS: dict[str, str] = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|sasl|jaas|sas",
 }
 
+NAMES = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils", "org", "java", "scala")
+"""Names in the JVM that PySpark and this package look up for each expression or call."""
+
 
 def build_session(environment: Environment, app_name: str, extra: dict[str, str] | None = None) -> SparkSession:
     """The session of this process, created on first use.
@@ -79,4 +82,12 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     # py4j and PySpark log exceptions with the same texts.
     for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    keep_names(session)
     return session
+
+
+def keep_names(session: SparkSession) -> None:
+    """Look up `NAMES` once: py4j asks the JVM at each use, which then opens every jar for a name without its package."""
+    names: Any = session._jvm
+    for name in NAMES:
+        setattr(names, name, getattr(names, name))
