@@ -329,6 +329,8 @@ class Topic:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            # The first messages of a partition may be deleted: by default the consumer would then go to the end.
+            "auto.offset.reset": "earliest",
         }
         consumer = Consumer({**servers, **group})
         records = []
