@@ -65,6 +65,8 @@ def _read(context: FlowContext) -> StoredState:
         raise RequestError(
             f"flow {context.flow.name!r} has no state yet, because no batch of it is complete. Run it first"
         )
+    # Makes Spark's coordinator of state stores, which no store can be read without; otherwise the first query of a session does.
+    _ = context.spark.streams
     operator = _operator(context)
     properties = json.loads(operator["operatorProperties"] or "{}")
     tables = [
