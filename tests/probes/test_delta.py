@@ -80,6 +80,15 @@ def test_rows_of_removed_files_count_as_deleted(log: DeltaLog) -> None:
     assert delta.read_commit(log.path, 1).rows == 3
 
 
+def test_a_commit_that_only_adds_is_told_from_one_that_deletes_or_changes(log: DeltaLog) -> None:
+    log.commit(add("a", 3))
+    log.commit(remove("a", 3), operation="DELETE")
+    log.commit(add("b", 1), change(), operation="MERGE")
+    assert [delta.only_adds(log.path, version) for version in range(3)] == [True, False, False]
+    with pytest.raises(FileNotFoundError):
+        delta.only_adds(log.path, 3)
+
+
 def test_a_new_deletion_vector_counts_only_its_rows(log: DeltaLog) -> None:
     log.commit(add("a", 10))
     log.commit(remove("a", 10), add("a", 10, hidden=4), operation="DELETE")

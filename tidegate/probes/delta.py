@@ -111,6 +111,18 @@ def is_replacement(path: Path, version: int) -> bool:
     return bool(commit_metadata(path, version).get("prepared", {}).get("replaced"))
 
 
+def only_adds(path: Path, version: int) -> bool:
+    """Whether a commit changes and deletes no row that was there before.
+
+    Raises:
+        FileNotFoundError: The log no longer has the commit.
+    """
+    actions = _actions(path, version)
+    if actions is None:
+        raise FileNotFoundError(path / "_delta_log" / f"{version:020d}.json")
+    return not any(kind == "cdc" or (kind == "remove" and action.get("dataChange", True)) for kind, action in actions)
+
+
 def table_id(path: Path) -> str:
     """The id that a table got when it was created or replaced. The table must exist."""
     from deltalake import DeltaTable

@@ -273,6 +273,11 @@ def test_a_deleted_row_of_the_source_cannot_be_taken_back_from_state(spark: Spar
     DeltaTable(str(payments.path)).delete("_row_id = 'a'")
     with pytest.raises(SourceRewrittenError, match="checkpoint_version=2"):
         payments.run()
+    payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
+    payments.add(("c", "c1", 4, 60))
+    payments.run()
+
+    assert payments.table() == sums(payments.rows[1:], 50)
 
 
 @pytest.mark.nightly

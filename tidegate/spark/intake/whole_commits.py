@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
     """The changes of the flow's source table from its first commit on, in bounded batches.
 
-    If the log or files of it are gone, or a new version replaced its rows, a new checkpoint reads the present table first: with
-    everything else that there is, in one batch, because the files of a table are in no order of commits.
+    If the log or files of it are gone, a new version replaced its rows, or rows were deleted, a new checkpoint reads the present
+    table first: with everything else that there is, in one batch, because the files of a table are in no order of commits.
 
     Args:
         context: The flow.
@@ -76,6 +76,8 @@ def _is_whole(path: Path) -> bool:
         newest is not None
         and delta.served_ranges(path, 0, newest) == [(0, newest)]
         and not any(delta.is_replacement(path, version) for version in range(newest + 1))
+        # What was deleted is not read again.
+        and all(delta.only_adds(path, version) for version in range(newest + 1))
     )
 
 
