@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,10 @@ from demo.recompute import Message
 from spark_jobs import payments
 from spark_jobs.payments import HORIZON, MINUTE, Event
 from tests import histories_of_payments
-from tidegate.testing import judge_rows, transform_rows
+from tidegate.testing import judge_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.jvm]
 
@@ -152,7 +155,7 @@ def test_histories_are_decided_like_one_computation_over_all_rows_however_they_a
 
 
 PAYMENT = {
-    **{"payment_id": "p1", "kind": "payment", "card_id": "c1", "occurred_at": "2026-03-02T08:00:00Z"},
+    **{"payment_id": "p1", "kind": "payment", "card_id": "c1", "occurred_at": "2026-01-05T09:00:00Z"},
     **{"amount_cents": "1250", "country": "gb", "latitude": "51.5", "longitude": "-0.1"},
 }
 
@@ -177,14 +180,11 @@ def test_payments_are_judged_one_by_one_and_test_cards_are_filtered() -> None:
     assert judged[0].row["country"] == "GB"
 
 
-@pytest.mark.usefixtures("spark")
-def test_an_alert_is_a_suspected_payment_and_its_reversal_withdraws_it() -> None:
-    rows = [
-        {"payment_id": name, "card_id": "c", "paid_at": EPOCH, "amount_cents": 1, "country": "GB", "decision": name}
-        | {"rules": [], "velocity": 1, "mean_cents": 1.0, "kmh": 0}
-        for name in ("accepted", "suspected", "reversed")
-    ]
-    made = {
-        row["payment_id"]: (row["_filtered"], row["_deleted"]) for row in transform_rows("payments", "alerts", *rows)
-    }
+def test_an_alert_is_a_suspected_payment_and_its_reversal_withdraws_it(spark: SparkSession) -> None:
+    columns = "_row_id string, _origin string, card_id string, paid_at timestamp, amount_cents bigint, country string"
+    decided = "rules array<string>, velocity int, mean_cents double, kmh bigint, payment_id string, decision string"
+    given = ("r", "o", "c", EPOCH, 1, "GB", [], 1, 1.0, 0)
+    names = ("accepted", "suspected", "reversed")
+    rows = payments.alerts(spark.createDataFrame([(*given, name, name) for name in names], f"{columns}, {decided}"))
+    made = {row["payment_id"]: (row["_filtered"], row["_deleted"]) for row in rows.collect()}
     assert made == {"accepted": ("accepted", False), "suspected": (None, False), "reversed": (None, True)}
