@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from docs import draw_stateful
 from tests.canaries import contains_any, files_containing, tables_containing
 from tests.docs import guides
 from tests.docs.guides import GuideRunner, StepResult
@@ -27,6 +28,7 @@ NIGHTLY = (
     "change-data-capture.md",
     "inspect-batches.md",
     "complete-intervals.md",
+    "stateful.md",
 )
 """Run nightly, because each starts several Spark applications. Per merge, tests of the same modules run."""
 RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", "backfill.md", *NIGHTLY)]
@@ -116,7 +118,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 VALUES = ("Katherine", "Edsger", "Barbara", "a lot", "205.00", "-3.00", "Kiel", "Bonn")
 """Values in the sample of a new pipeline, and in records that guides write."""
-SHOWS_VALUES = ("tidegate quarantine show", "tidegate query", "python")
+SHOWS_VALUES = ("tidegate quarantine show", "tidegate query", "tidegate state show", "python")
 """Commands that print contents on request."""
 
 
@@ -159,6 +161,10 @@ def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path
         assert any(contains_any(str(row), VALUES) for row in bronze), "the values are there"
     if guide.name == "backfill.md":
         check_rows_of_every_layer(layout)
+    if guide.name == "stateful.md":
+        drawn = draw_stateful.pictures(draw_stateful.measure(layout))
+        shown = {name: (draw_stateful.PICTURES / name).read_text(encoding="utf-8") for name in drawn}
+        assert drawn == shown, "the pictures are of another run: python -m docs.draw_stateful"
 
 
 def check_rows_of_every_layer(layout: Layout) -> None:
