@@ -58,7 +58,8 @@ class QueryProgress:
     state_operator: str | None = None
     """Spark's name of the stateful operator; None, like all that follows, for a query without one."""
     state_rows: int | None = None
-    """Rows in the state store after this batch. For custom state each value of a list or a map counts, and each timer."""
+    """Rows in the state store after this batch, as Spark counts them. Of custom state a list counts once for its key, and timers
+    do not count."""
     state_bytes: int | None = None
     """Size of the state's files in the checkpoint, with those of the earlier batches that Spark keeps."""
     state_memory_bytes: int | None = None
