@@ -50,7 +50,16 @@ SETTINGS: dict[str, str] = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|sasl|jaas|sas",
 }
 
-NAMES = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils", "org", "java", "scala")
+NAMES = (
+    "functions",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "PythonSQLUtils",
+    "PythonUtils",
+    "org",
+    "java",
+    "scala",
+)
 """Names in the JVM that PySpark and this package look up for each expression or call."""
 
 
