@@ -126,6 +126,9 @@ def make_project(folder: Path) -> dict[str, str]:
     with (folder / "dags/flights.py").open("a") as dag:
         dag.write(QUICK_RETRIES)
     (folder / "dags/broken.py").write_text(BROKEN_DAG)
+    # Their applications would keep the others waiting; the demo runs these pipelines.
+    for name in ("delays", "payments"):
+        (folder / f"dags/{name}.py").unlink()
     transform_dest(folder, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
     allow_origins(folder, ["CDG"])
     (folder / "hold").touch()
