@@ -51,13 +51,18 @@ def watermarks(arrivals: Iterable[Arrival], delay_seconds: int, start: int | Non
     for at in sorted(newest):
         if current is not None:
             before[at] = current
-        current = highest(current, newest[at] - delay_seconds * _SECOND)
+        current = highest(current, after(newest[at], delay_seconds))
     return Watermarks(before=before, after=current)
 
 
 def highest(*moments: int | None) -> int | None:
     """The highest of several watermarks; None where there is none."""
     return max((moment for moment in moments if moment is not None), default=None)
+
+
+def after(newest: int, delay_seconds: int) -> int:
+    """The watermark after an event time than which none is higher."""
+    return newest - delay_seconds * _SECOND
 
 
 def due_heartbeat(
@@ -78,7 +83,7 @@ def due_heartbeat(
     event_time = now - idle_seconds * _SECOND
     if last_arrival is None or last_arrival > event_time:
         return None
-    return event_time if watermark is None or event_time - delay_seconds * _SECOND > watermark else None
+    return event_time if watermark is None or after(event_time, delay_seconds) > watermark else None
 
 
 def micros(moment: datetime) -> int:

@@ -87,7 +87,7 @@ class Layout:
         return self.lake / "late" / pipeline / flow
 
     def heartbeats(self, pipeline: str, flow: str) -> Path:
-        """The heartbeats of a flow with a watermark (Delta): ``event_time TIMESTAMP, at TIMESTAMP, _app_id STRING``."""
+        """The heartbeats of a flow with a watermark (Delta): ``event_time, at, _app_id, watermark``."""
         return self.lake / "heartbeats" / pipeline / flow
 
     def staging(self, pipeline: str, flow: str, version: int, refresh: int) -> Path:

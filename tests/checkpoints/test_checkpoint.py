@@ -13,7 +13,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
 from tidegate.layout import Layout
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table, Watermark
 
 SILVER = Flow(
     name="silver",
@@ -82,6 +82,23 @@ def test_fields_that_are_not_in_the_sidecar_may_change(layout: Layout) -> None:
     write_sidecar(layout, SILVER)
     check(layout, replace(SILVER, gate=Gate("trips/silver")))
     check(layout, replace(SILVER, source=ChangeFeed("bronze.trips", max_files_per_trigger=1)))
+
+
+def test_the_delay_of_a_watermark_can_grow_but_a_shorter_one_needs_a_new_version(layout: Layout) -> None:
+    def timed(delay: str, version: int = 1) -> Flow:
+        target = Table("silver.trips", event_time="at")
+        return replace(SILVER, target=target, watermark=Watermark(delay=delay), checkpoint_version=version)
+
+    for delay in ("10 minutes", "1 hour", "1 hour"):
+        check(layout, timed(delay))
+        write_sidecar(layout, timed(delay))
+
+    with pytest.raises(
+        CheckpointIncompatibleError, match=r"which can only grow.*'1 hour' -> '10 minutes'.*checkpoint_version=2"
+    ):
+        check(layout, timed("10 minutes"))
+    check(layout, timed("60 minutes"))
+    check(layout, timed("10 minutes", version=2))
 
 
 def test_the_error_for_an_incompatible_change_names_every_field_and_the_fix(layout: Layout) -> None:

@@ -82,6 +82,19 @@ def test_no_heartbeat_is_due_while_rows_are_unread_or_a_batch_of_bronze_is_plann
     assert due(quiet) is None, "a batch of bronze counts from when it was planned"
 
 
+def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: SampleProject) -> None:
+    ref, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due(quiet)
+    assert beat is not None
+    heartbeats.append(quiet.layout, ref, beat)
+    lines = heartbeats.read(quiet.layout, ref)
+    made = lateness.micros(NOW - timedelta(minutes=70))
+
+    assert lines == [beat]
+    assert [heartbeats.watermark(quiet.layout, ref, lines, delay, before=1) for delay in (600, 7_200)] == [made, made]
+    new = dataclasses.replace(ref, version=2)
+    assert heartbeats.watermark(quiet.layout, new, lines, 7_200) == lateness.micros(NOW - timedelta(hours=3))
+
+
 def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProject) -> None:
     line = BatchRecord(
         flow="silver", batch_id=0, app_id="trips/silver/v1/0", kind="append", watermark=NOW - timedelta(minutes=70)

@@ -9,7 +9,7 @@ foreachBatch").
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tidegate.resolution import ResolvedFlow
 from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec.durations import in_seconds
 
 REPAIR = "Restore it from a backup, or raise checkpoint_version."
 """What to do about a damaged file of a checkpoint version."""
@@ -88,6 +89,8 @@ class Sidecar:
     created_at: str
     tidegate: str
     """The version of Tidegate."""
+    delay: str | None = None
+    """The longest delay of a watermark that the version was used with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +123,8 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
     """Compare the declaration with the sidecar of its checkpoint version. Changes nothing, needs no JVM.
 
     Raises:
-        CheckpointIncompatibleError: They differ, or a higher version is already in use.
+        CheckpointIncompatibleError: They differ, the delay of the watermark is shorter than it was, or a higher version is
+            already in use.
         SchemaChangedError: A field of the schema is missing or has another type.
         DamagedFileError: The sidecar cannot be read.
     """
@@ -134,6 +138,7 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         return
     remembered, declared = sidecar.remembered, flow.remembered()
     if sidecar.fingerprint == fingerprint(declared):
+        _check_delay(flow, sidecar)
         _check_schema(layout, resolved)
         return
     names = sorted(set(remembered) | set(declared))
@@ -168,13 +173,17 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
 
 
 def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
-    """Write the declaration to the sidecar, once per version, before the version is first used."""
+    """Write the declaration to the sidecar, once per version, before the version is first used; later only a longer delay."""
     path = layout.sidecar(pipeline.name, flow.name, flow.checkpoint_version)
-    if path.exists():
+    delay = None if flow.watermark is None else flow.watermark.delay
+    recorded = json_codec.read(path, Sidecar, REPAIR)
+    if recorded is not None:
+        if delay is not None and (recorded.delay is None or in_seconds(delay) > in_seconds(recorded.delay)):
+            json_codec.write(path, replace(recorded, delay=delay))
         return
     remembered = flow.remembered()
     sidecar = Sidecar(
-        fingerprint=fingerprint(remembered), remembered=remembered, created_at=now(), tidegate=__version__
+        fingerprint=fingerprint(remembered), remembered=remembered, created_at=now(), tidegate=__version__, delay=delay
     )
     json_codec.write(path, sidecar)
 
@@ -220,6 +229,14 @@ def write_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     recorded = _read_schema(path)
     if recorded is None or recorded.fields != columns:
         json_codec.write(path, _Schema(fields=columns, written_at=now()))
+
+
+def _check_delay(flow: Flow, sidecar: Sidecar) -> None:
+    """A table that rows entered by a longer delay has rows that a stateful flow would drop by a shorter one, also in a rebuild."""
+    if flow.watermark is None or sidecar.delay is None or flow.watermark.delay_seconds >= in_seconds(sidecar.delay):
+        return
+    name = "delay of the watermark, which can only grow within a version"
+    raise CheckpointIncompatibleError(flow.name, flow.checkpoint_version, {name: (sidecar.delay, flow.watermark.delay)})
 
 
 def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:

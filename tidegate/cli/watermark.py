@@ -67,6 +67,10 @@ def _sentences(flow: Flow, advice: delay.Advice, share: float) -> list[str]:
     if advice.proposed is None:
         lines.append(f"By none of these delays {allowed} of the rows would be late: windows cannot wait so long.")
         return lines
-    declared = "" if flow.watermark is None else f" (declared: {flow.watermark.delay!r})"
+    declared = ""
+    if flow.watermark is not None:
+        shorter = delay.DELAYS[advice.proposed] < flow.watermark.delay_seconds
+        needs = f"; a shorter delay needs checkpoint_version={flow.checkpoint_version + 1}" if shorter else ""
+        declared = f" (declared: {flow.watermark.delay!r}{needs})"
     lines.append(f"Proposed, for {allowed} late rows: watermark=Watermark(delay={advice.proposed!r}){declared}")
     return lines

@@ -29,6 +29,8 @@ class Heartbeat:
     """When it was written."""
     app_id: str
     """The checkpoint that had read everything by then."""
+    watermark: int | None = None
+    """The watermark that it made with the delay declared then: stateful flows have read it, so a longer delay does not move it back."""
 
 
 def create(layout: Layout, ref: CheckpointRef) -> None:
@@ -47,6 +49,7 @@ def append(layout: Layout, ref: CheckpointRef, heartbeat: Heartbeat) -> None:
         "event_time": lateness.moment(heartbeat.event_time),
         "at": lateness.moment(heartbeat.at),
         "_app_id": heartbeat.app_id,
+        "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
     store.append(layout.heartbeats(ref.dag_id, ref.flow), schema(), [line])
 
@@ -58,6 +61,7 @@ def read(layout: Layout, ref: CheckpointRef) -> list[Heartbeat]:
             event_time=lateness.micros(line["event_time"]),
             at=lateness.micros(line["at"]),
             app_id=line.get("_app_id") or "",
+            watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
         )
         for line in store.select(layout.heartbeats(ref.dag_id, ref.flow), "SELECT * FROM delta_table")
     ]
@@ -82,7 +86,8 @@ def watermark(
     counted = [each for each in lines if before is None or each.app_id == ref.app_id]
     arrivals = [lateness.Arrival(at=each.at, newest=each.event_time) for each in counted]
     by_clock = lateness.watermarks(arrivals, delay_seconds).after
-    return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock)
+    made = [each.watermark for each in counted if each.app_id == ref.app_id]
+    return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock, *made)
 
 
 def schema() -> pyarrow.Schema:
@@ -90,4 +95,4 @@ def schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     moment = pa.timestamp("us", tz="UTC")
-    return pa.schema([("event_time", moment), ("at", moment), ("_app_id", pa.string())])
+    return pa.schema([("event_time", moment), ("at", moment), ("_app_id", pa.string()), ("watermark", moment)])

@@ -155,7 +155,7 @@ class Flow:
             "target": self.target.name,
             **self.target.remembered(),
             "transform": self.transform,
-            # Delay and skew may change: the watermark does not go back.
+            # The skew may change, and the delay may grow (`tidegate.checkpoints.checkpoint.check_compatible`).
             **({"watermark": True} if self.watermark is not None else {}),
             **({"state": self.state.remembered()} if self.state is not None else {}),
         }

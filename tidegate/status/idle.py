@@ -44,11 +44,19 @@ def due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, now: datetim
     newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(layout, ref)
     if newest is None:
         return None
+    delay = flow.watermark.delay_seconds
     event_time = lateness.due_heartbeat(
         lateness.micros(now),
         last_arrival=max([lateness.micros(newest), *(each.at for each in lines)]),
-        watermark=heartbeats.watermark(layout, ref, lines, flow.watermark.delay_seconds),
-        delay_seconds=flow.watermark.delay_seconds,
+        watermark=heartbeats.watermark(layout, ref, lines, delay),
+        delay_seconds=delay,
         idle_seconds=flow.watermark.idle_seconds,
     )
-    return None if event_time is None else Heartbeat(event_time=event_time, at=lateness.micros(now), app_id=ref.app_id)
+    if event_time is None:
+        return None
+    return Heartbeat(
+        event_time=event_time,
+        at=lateness.micros(now),
+        app_id=ref.app_id,
+        watermark=lateness.after(event_time, delay),
+    )

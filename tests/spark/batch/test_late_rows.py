@@ -14,13 +14,14 @@ import pytest
 
 from tests.spark.flow_context import flow_context, plan_batch, reading, table
 from tidegate import lateness
-from tidegate.errors import CheckpointCorruptError, SpecError
+from tidegate.errors import CheckpointCorruptError, RequestError, SpecError
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
+from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.reprocessing.replay import Replay
+from tidegate.spark.reprocessing.replay import Replay, replay_entries
 from tidegate.spec import ChangeFeed, FileSource, Flow, Table, Watermark
 
 if TYPE_CHECKING:
@@ -236,6 +237,21 @@ def test_an_entry_that_is_replayed_is_compared_with_the_present_watermark(timed:
 
     assert (line.kind, line.written, line.late, line.watermark) == ("append", 1, 1, minute(-9))
     assert late(context) == [(4, 30.0), (9, 30.0)]
+
+
+def test_no_replay_begins_while_a_batch_is_half_written(timed: Callable[..., FlowContext]) -> None:
+    """The watermark after its rows is not recorded, and replayed rows enter the table after them."""
+    context = timed()
+    with patch.object(micro_batch, "record_batch", side_effect=Crash), pytest.raises(Crash):
+        run(context, 0, (1.0, [record(1, 0), record(2, None)]))
+
+    with pytest.raises(RequestError, match="batch 0 is half-written"):
+        replay_entries(context, Selection())
+
+    run(context, 0, (1.0, [record(1, 0), record(2, None)]))
+    (context.checkpoint / "commits").mkdir()
+    (context.checkpoint / "commits" / "0").write_text("v1\n{}")
+    replay_entries(context, Selection(rule="none"))
 
 
 def test_a_heartbeat_counts_as_a_batch_of_bronze(timed: Callable[..., FlowContext]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
+from tidegate.ops import heartbeats
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
 from tidegate.status import lag
@@ -155,10 +156,8 @@ class Payments:
         from deltalake import write_deltalake
 
         at = START + timedelta(minutes=minutes)
-        moment = pa.timestamp("us", tz="UTC")
-        schema = pa.schema([("event_time", moment), ("at", moment), ("_app_id", pa.string())])
-        table = pa.Table.from_pylist([{"event_time": at, "at": at, "_app_id": "orders/silver/v1/0"}], schema=schema)
-        write_deltalake(str(self.beats), table, mode="append")
+        line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
+        write_deltalake(str(self.beats), pa.Table.from_pylist([line], schema=heartbeats.schema()), mode="append")
 
     def context(self, *, transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> FlowContext:
         transform = TRANSFORMS[self.flow.name] if transform is None else transform

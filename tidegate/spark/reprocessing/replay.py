@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate import json_codec
-from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.ops import store
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
-from tidegate.spark.batch.split import Decision, check_balance, decide
+from tidegate.spark.batch.split import Decision, check_balance, decide, last_batches
 from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
@@ -119,7 +119,8 @@ def replay_entries(
         dry_run: Judge the first `ENTRIES_AT_ONCE` entries at most, report the result and write nothing.
 
     Raises:
-        RequestError: The live table does not belong to the flow's checkpoint, because a full refresh is unfinished.
+        RequestError: The live table does not belong to the flow's checkpoint, because a full refresh is unfinished; or a
+            batch of a flow with a watermark is half-written.
         TidegateError: As for a run. The next replay finishes the claim.
     """
     name, flow = context.pipeline.name, context.flow.name
@@ -171,7 +172,18 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
             f"checkpoint v{context.ref.version} yet, so replayed rows would be lost. Run the flow first, then replay."
         )
     if not dry_run:
+        _check_watermark(context)
         decision.retire(context.layout, context.ref)
+
+
+def _check_watermark(context: FlowContext) -> None:
+    """Entries enter after all rows of the table, so the watermark of each batch that is in it must be recorded."""
+    pending = None if context.flow.watermark is None else progress.read(context.checkpoint).pending_batch
+    if pending is not None and pending in last_batches(context).values():
+        raise RequestError(
+            f"flow {context.flow.name!r}: batch {pending} is half-written, and by its rows replayed ones may be late. Run the flow first, "
+            "then replay."
+        )
 
 
 def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
