@@ -208,7 +208,7 @@ def test_once_late_rows_are_written_a_rerun_refuses_no_row_and_finds_no_other_ro
     with patch.object(micro_batch, "write_target", side_effect=Crash), pytest.raises(Crash):
         run(timed(), 0, FIRST, SECOND, THIRD)
     suite = [{"type": "expect_column_values_to_be_between", "kwargs": {"column": "id", "max_value": 4}}]
-    context = timed(watermark=Watermark(delay="1 minute"), suite=suite)
+    context = timed(watermark=Watermark(delay="20 minutes"), suite=suite)
 
     line = run(context, 0, FIRST, SECOND, THIRD)
 
@@ -224,6 +224,23 @@ def test_a_late_table_one_batch_ahead_of_its_checkpoint_is_an_error(timed: Calla
         run(context, 1, SECOND)
 
     with pytest.raises(CheckpointCorruptError, match="its late table has batch 1 of orders/silver/v1/0"):
+def test_an_edited_transform_lets_no_row_in_that_is_late_by_it_once_late_rows_are_written(
+    timed: Callable[..., FlowContext],
+) -> None:
+    with patch.object(micro_batch, "write_target", side_effect=Crash), pytest.raises(Crash):
+        run(timed(), 0, FIRST, SECOND)
+    edited = timed(
+        lambda rows: rows.selectExpr(
+            "* EXCEPT (time)", "time - IF(id = 5, INTERVAL 12 MINUTES, INTERVAL 0 MINUTES) AS time"
+        )
+    )
+
+    with pytest.raises(SpecError, match="rows that were not late then are with today's transform"):
+        run(edited, 0, FIRST, SECOND)
+
+    assert run(timed(), 0, FIRST, SECOND).late == 1
+
+
         run(context, 0, FIRST)
 
 

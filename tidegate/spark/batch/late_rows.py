@@ -75,6 +75,9 @@ def judge(
         batch_id: The number of the batch.
         decision: What earlier attempts wrote.
         one_to_one: Whether the transform returns one row per source row.
+
+    Raises:
+        SpecError: The late table has the batch, and with today's transform other rows are late.
     """
     from pyspark.sql import functions as F
 
@@ -94,16 +97,29 @@ def judge(
     # An entry that is replayed comes after all rows that the flow has read.
     before = {row["at"]: start for row in measured} if context.work.of_entries else marks.before
     after = None if marks.after is None else lateness.moment(marks.after)
+    steps = [(row["at"], before.get(row["at"])) for row in measured]
+    reached = [(at, mark) for at, mark in steps if mark is not None]
     if decision.late:
         ids = context.work.late_ids(context, rows.sparkSession, batch_id).withColumn("_late", F.lit(True))
+        if context.work.split_is_final and not context.work.of_entries:
+            _check_decided(context, _with_watermark(context, rows, reached), ids, batch_id)
         return Judged(rows=_marked(rows.withColumn("_watermark", _none("timestamp")), ids), watermark=after)
-    steps = [(row["at"], before.get(row["at"])) for row in measured]
     if not any(mark is not None and row["oldest"] < mark for row, (_, mark) in zip(measured, steps, strict=True)):
         return Judged(rows=rows, watermark=after)
-    known = _with_watermark(context, rows, [(at, mark) for at, mark in steps if mark is not None])
+    known = _with_watermark(context, rows, reached)
     if not one_to_one:
         known = _marked(known.drop("_late"), known.where("_late").select("_row_id", "_late").distinct())
     return Judged(rows=known, watermark=after)
+
+
+def _check_decided(context: FlowContext, known: DataFrame, ids: DataFrame, batch_id: int) -> None:
+    """Check that no row enters the table that Spark would drop behind it: the late table cannot get the rest of a batch."""
+    passed = known.where("_late AND size(_errors) = 0 AND _filtered IS NULL")
+    if passed.join(ids, "_row_id", "left_anti").limit(1).count():
+        raise SpecError(
+            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that were not late then are "
+            "with today's transform. Undo the change for one run, then apply it again."
+        )
 
 
 def is_late(rows: DataFrame) -> Column:
