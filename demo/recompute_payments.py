@@ -103,12 +103,12 @@ def _judge(expected: Expected, at: datetime, batch: Sequence[Message]) -> None:
         expected.ids.append(row_id)
         record = _record(message.value)
         occurred_at = _instant(record.get("occurred_at"))
-        if occurred_at is not None and occurred_at <= at + SKEW:
-            newest = max(newest or occurred_at - DELAY, occurred_at - DELAY)
         event = None if occurred_at is None or occurred_at > at + SKEW else _parse(row_id, record, occurred_at)
         if event is None or not event.is_plausible:
             expected.quarantined.append(row_id)
-        elif expected.watermark is not None and event.occurred_at < expected.watermark:
+            continue
+        newest = max(newest or event.occurred_at - DELAY, event.occurred_at - DELAY)
+        if expected.watermark is not None and event.occurred_at < expected.watermark:
             expected.late.append(row_id)
         elif not event.card_id.startswith("test"):
             expected.silver.append(event)

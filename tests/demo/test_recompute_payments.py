@@ -52,8 +52,9 @@ def test_a_wrong_clock_is_quarantined_and_does_not_move_the_watermark() -> None:
     assert result.watermark == datetime(2026, 3, 2, 11, 55, tzinfo=UTC)
 
 
-def test_a_quarantined_payment_moves_the_watermark() -> None:
-    assert computed([{"amount_cents": "1.5"}]).watermark == datetime(2026, 3, 2, 10, 50, tzinfo=UTC)
+def test_a_quarantined_payment_does_not_move_the_watermark() -> None:
+    later = {"amount_cents": "1.5", "occurred_at": "2026-03-02T11:01:00Z"}
+    assert computed([{}, later]).watermark == datetime(2026, 3, 2, 10, 50, tzinfo=UTC)
 
 
 def test_values_that_are_no_payments_are_quarantined_and_test_cards_filtered() -> None:

@@ -187,12 +187,16 @@ def _ahead(context: FlowContext) -> Column:
 
 
 def _measured(context: FlowContext, rows: DataFrame) -> list[Row]:
-    """The highest and the lowest event time of each batch of bronze, without those ahead of the clock, in microseconds."""
+    """The highest and the lowest event time of each batch of bronze, in microseconds.
+
+    Without refused rows: a rerun after the quarantine was written has no event times of them. Without filtered rows that are ahead of
+    the clock.
+    """
     from pyspark.sql import functions as F
 
     event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
     return (
-        rows.where(~_ahead(context))
+        rows.where(~_ahead(context) & (F.size("_errors") == 0))
         .groupBy(F.unix_micros("_origin.ingested_at").alias("at"))
         .agg(F.max(event_time).alias("newest"), F.min(event_time).alias("oldest"))
         .collect()
