@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
-from tidegate.checkpoints import checkpoint, rewrite, snapshots
+from tidegate.checkpoints import checkpoint, refusal, rewrite, snapshots
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
-from tidegate.status import lag
+from tidegate.status import intervals, lag
 
 DAYS = "dt=%Y-%m-%d"
 SILVER = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
@@ -171,6 +172,51 @@ def test_a_refused_snapshot_waits_until_its_limits_are_raised_or_a_newer_one_is_
 
     newer = measured(project)
     assert (newer.refused_by, newer.has_work, newer.reads) == (None, True, "snapshot 2026-01-07 of bronze.trips")
+
+
+def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_work(project: SampleProject) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    compare(project, 0, "2026-01-05")
+    land_day(project, 6, "a.csv", "b.csv", "_manifest")
+    compare(project, 1, "2026-01-06", commit=False)
+    loss = Impact(before=90, after=10, deleted=80, changed=0, added=0, read=10, quarantined=0)
+    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    judged = JudgedRewrite(
+        what="snapshot 2026-01-06", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
+    )
+    rewrite.record(project.layout, ref, judged)
+    refusal.record(project.layout, ref, {"batch_id": 1})
+    refused = snapshots.compared(project.layout, ref)
+    assert refused is not None
+    snapshots.choose(project.layout, ref, 1, refused.snapshot)
+    assert rewrite.recorded(project.layout, "trips", "silver") == judged, "the same snapshot is still refused"
+
+    land_day(project, 7, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+    compare(project, 1, "2026-01-07", commit=False)
+
+    crashed = measured(project)
+    assert (crashed.refused_by, crashed.has_work, crashed.pending_batch) == (None, True, 1)
+    assert rewrite.recorded(project.layout, "trips", "silver") is None, "nor is a number accepted for the newer one"
+    assert refusal.recorded(project.layout, ref) == {}
+
+
+def test_a_manifest_that_is_replaced_while_it_is_read_makes_no_smaller_snapshot(
+    project: SampleProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_day(project, 5, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+    read_names = intervals._names
+
+    def replaced_afterwards(manifest: Path) -> set[str]:
+        names = read_names(manifest)
+        manifest.write_text("a.csv\nc.csv\n")
+        return names
+
+    with monkeypatch.context() as patched:
+        patched.setattr(intervals, "_names", replaced_afterwards)
+        assert not measured(project).has_work
+    assert measured(project).remarks == "not complete: 2026-01-05 (1 of 2 files of _manifest missing)"
 
 
 @pytest.mark.parametrize("declared", [Intervals(DAYS, marker=f"{DAYS}/_SUCCESS"), Intervals(DAYS, files=2)])

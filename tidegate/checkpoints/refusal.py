@@ -57,6 +57,11 @@ def recorded(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     return json_codec.read(path, dict[str, Any]) or {}
 
 
+def clear(layout: Layout, ref: CheckpointRef) -> None:
+    """Delete the recorded refusal, if there is one: the batch will read something else."""
+    layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh).unlink(missing_ok=True)
+
+
 def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
     """The pending batch, if its gate or its transform refused it; None when no batch is pending or its contract refused it.
 

@@ -1,8 +1,8 @@
-"""The judgement of a backfill or a swap that was refused, or accepted and not written yet, as a file beside the checkpoints.
+"""The judgement of a backfill, a swap or a snapshot that was refused, or accepted and not written yet, as a file beside the checkpoints.
 
 `plan`, the status of the flow and alerts read it without a JVM. The end of the flow's next run without an error deletes it. So a
 refused backfill, which nothing waits for, is shown until then; a refused swap until its numbers are accepted, or a later
-refresh takes its place.
+refresh takes its place; that of a snapshot until a batch takes a newer one.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate import json_codec
+from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.report import now
@@ -71,8 +72,14 @@ def compared(layout: Layout, ref: CheckpointRef) -> Compared | None:
 
 
 def choose(layout: Layout, ref: CheckpointRef, batch_id: int, snapshot: Snapshot) -> None:
-    """Record what a batch compares, before its first write."""
+    """Record what a batch compares, before its first write. What was refused or accepted of another snapshot is forgotten."""
     newest = compared(layout, ref)
+    if newest is None or newest.snapshot.number != snapshot.number:
+        # Before the choice is recorded: `plan` finds this snapshot by what was chosen before.
+        judged = rewrite.recorded(layout, ref.dag_id, ref.flow)
+        if judged is not None and judged.app_id == ref.app_id:
+            rewrite.clear(layout, ref)
+        refusal.clear(layout, ref)
     before = None if newest is None else newest.by(batch_id - 1)
     json_codec.write(
         layout.compared_snapshot(ref.dag_id, ref.flow, ref.version, ref.refresh),

@@ -293,7 +293,9 @@ def _listed(declared: _Declared, start: datetime, landed: Sequence[LandedFile]) 
         names = _names(declared.file(declared.intervals.manifest, start))
     except (OSError, UnicodeDecodeError):
         return ()
-    return tuple(file for file in landed if file.path in names)
+    own = tuple(file for file in landed if file.path in names)
+    # A manifest that was replaced after `_lacks` read it may list files that landed after the listing.
+    return own if len(own) == len(names) else ()
 
 
 def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *, unread: bool) -> str:
