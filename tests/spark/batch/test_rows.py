@@ -205,6 +205,35 @@ def test_rows_outside_of_the_declared_days_are_filtered_and_deletes_and_rows_wit
     assert sorted(stored(context, "id", "_deleted")) == [(1, False), (2, False), (4, False), (6, True)]
 
 
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [
+        ({"first_day": "2026-01-02"}, ["2026-01-02", "9999-12-31"]),
+        ({"last_day": "2026-01-02"}, ["0001-01-01", "2026-01-02"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_an_end_that_is_not_declared_is_open_for_every_year(
+    latest: Open, limits: dict[str, Any], kept: list[str], kind: str
+) -> None:
+    from pyspark.sql import functions as F
+
+    target = dataclasses.replace(cast("Table", LATEST.target), event_time="day", **limits)
+    days = F.array(*map(F.lit, ["0001-01-01", "2026-01-02", "9999-12-31"]))
+    day = days[F.col("amount")]
+    context = latest(
+        lambda rows: rows.withColumns({"day": day.cast(kind), "name": day}),
+        flow=dataclasses.replace(LATEST, transform="orders:clean", target=target),
+    )
+
+    result = split(context, *((number, 1, number) for number in range(3)))
+
+    assert result.prepared.filtered == {"outside(day)": 1}
+    write(context, result)
+    rows = context.spark.read.format("delta").load(str(context.target))
+    assert sorted(row["name"] for row in rows.select("name").collect()) == kept
+
+
 def test_a_row_without_key_and_sequence_breaks_both_rules(latest: Open) -> None:
     result = split(latest(), (None, None, 1), (2, 1, 5))
 

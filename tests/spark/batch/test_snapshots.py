@@ -139,8 +139,9 @@ def test_a_snapshot_that_deletes_too_much_waits_until_the_number_is_accepted_or_
     assert len(compared.orders()) == 30
 
     compared.land([])
-    with pytest.raises(RewriteRefusedError, match="delete 30 of 30 rows"):
-        compared.process(1, accept=("silver:deleted=12",))
+    with pytest.raises(RewriteRefusedError, match="delete 30 of 30 rows") as refused:
+        compared.process(1, accept=("silver:deleted=12",), mode="reingest", gaps=True)
+    assert "tidegate run orders --accept silver:deleted=30" in refused.value.message, "an increment, which has no gaps"
 
     compared.land(lines(dict.fromkeys(range(17), 1)))
     assert keys(compared.process(1, accept=("silver:deleted=13",))) == (30, 0, 13, 17)

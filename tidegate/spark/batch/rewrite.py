@@ -150,7 +150,7 @@ def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_begun: bool)
     """The command that writes what was refused. What is staged, or half-written, is completed by an increment."""
     request = dataclasses.replace(context.request, accept=accept)
     if is_begun:
-        request = dataclasses.replace(request, mode="incremental", window=None)
+        request = dataclasses.replace(request, mode="incremental", window=None, gaps=False)
     return commands(context.pipeline, request).single[-1]
 
 

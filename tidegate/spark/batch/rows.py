@@ -357,6 +357,11 @@ def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame
         output, target.event_time, Window.of_dates(first, last, context.pipeline.timezone), target.name
     )
     outside = ~within & ~F.coalesce("_deleted", F.lit(False))
+    # An end that is not declared is open, also for years that no declaration can name, as that of 9999-12-31.
+    if not target.first_day:
+        outside &= F.col(target.event_time) > F.lit(str(dates.FIRST)).cast("date")
+    if not target.last_day:
+        outside &= F.col(target.event_time) < F.lit(str(dates.LAST)).cast("date")
     rule = F.when(outside, F.lit(f"outside({target.event_time})"))
     return output.withColumn("_filtered", F.coalesce("_filtered", rule))
 

@@ -251,7 +251,8 @@ def within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
     kind = dict(rows.dtypes).get(column)
     if kind == "date":
         first, last = window.dates
-        return F.col(column).between(F.lit(first), F.lit(last))
+        # As text: py4j writes a year before 1000 without its zeros, which Java refuses.
+        return F.col(column).between(F.lit(str(first)).cast("date"), F.lit(str(last)).cast("date"))
     if kind in ("timestamp", "timestamp_ntz"):
         start, end = (F.lit(moment).cast("timestamp").cast(kind) for moment in (window.start, window.end))
         return (F.col(column) >= start) & (F.col(column) < end)
