@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,20 @@ def test_only_groups_with_changes_in_the_feed_are_recomputed(gold: Callable[...,
     assert (result.prepared.flow, result.prepared.app_id) == ("gold", "orders/gold/v1/0")
     assert write(context, result) == {"read": 5, "groups": 5, "upserted": 4, "deleted": 1}
     assert stored(context) == [(1, 2, 30), (2, 1, 30), (3, 1, 40), (7, 1, 70), (9, 9, 9), (None, 2, 110)]
+
+
+def test_the_group_of_a_date_in_the_first_year_is_recomputed(gold: Callable[..., FlowContext]) -> None:
+    days = [date(1, 1, 1), date(2026, 1, 1)]
+    rows = [(number, day, 10) for number, day in enumerate(days)]
+    columns = "id int, day date, amount int"
+    context = gold()
+    set_source(context, *rows, columns=columns)
+
+    result = split_groups(context, changes(context.spark, columns, *rows), 0, NEW)
+
+    assert result is not None
+    write(context, result)
+    assert stored(context) == [(day, 1, 10) for day in days]
 
 
 @BOTH

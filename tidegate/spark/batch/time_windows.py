@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING
 
 from tidegate.errors import SpecError
@@ -58,6 +59,9 @@ def between(context: FlowContext, key: str, first: object, last: object) -> Colu
 
     windows = context.flow.target.windows
     if windows is None or key != WINDOW_START:
+        if type(first) is date:
+            # As text: py4j writes a year before 1000 without its zeros, which Java refuses.
+            return F.col(key).between(F.lit(str(first)).cast("date"), F.lit(str(last)).cast("date"))
         return F.col(key).between(F.lit(first), F.lit(last))
     end = F.lit(last) + F.expr(f"INTERVAL {windows.length_seconds} SECONDS")
     return (F.col(windows.time) >= F.lit(first)) & (F.col(windows.time) < end)
