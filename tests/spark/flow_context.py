@@ -203,13 +203,19 @@ def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
 
     Args:
         path: The table.
-        columns: DDL with the types int, bigint, string, boolean and timestamp.
+        columns: DDL with the types int, bigint, string, boolean, date and timestamp.
         rows: One tuple per row.
     """
     import pyarrow as pa
     from deltalake import write_deltalake
 
-    types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
+    types = {
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+    }
     types["timestamp"] = pa.timestamp("us", tz="UTC")
     schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
     records = [dict(zip(schema.names, row, strict=True)) for row in rows]
