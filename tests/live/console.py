@@ -87,7 +87,7 @@ class Console:
             output = self.follow("make up")
         # The landing zone must not change while tests compare it with the tables.
         feeder_log = self.folder / ".data/feeder/feeder.log"
-        wait_until(lambda: "clicks: " in feeder_log.read_text(), "the feeder sends clicks")
+        wait_until(lambda: "clickstream: " in feeder_log.read_text(), "the feeder sends clicks")
         self.kill("feeder")
         return output
 

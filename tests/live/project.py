@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import date
 from pathlib import Path
@@ -128,7 +129,8 @@ def make_project(folder: Path) -> dict[str, str]:
     (folder / "dags/broken.py").write_text(BROKEN_DAG)
     # Their applications would keep the others waiting; the demo runs these pipelines.
     for name in ("delays", "payments"):
-        (folder / f"dags/{name}.py").unlink()
+        declaration = folder / f"pipelines/{name}.py"
+        declaration.write_text(re.sub(r"schedule=.*,", "schedule=None,", declaration.read_text()))
     transform_dest(folder, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
     allow_origins(folder, ["CDG"])
     (folder / "hold").touch()

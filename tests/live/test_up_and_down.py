@@ -35,7 +35,7 @@ def test_up_prints_urls_and_reports_a_dag_file_that_does_not_load(live: Live) ->
     assert f"{live.server.url}  (log in as admin, password {live.server.password})" in output
     assert "dags/broken.py does not load: ValueError: no such table" in output
     paused = live.dags()
-    assert paused.keys() >= {"clickstream", "flights", "quarantine", "schema_approval", "alerts"}
+    assert paused.keys() >= {"clickstream", "delays", "flights", "payments", "quarantine", "schema_approval", "alerts"}
     assert not any(paused[name] for name in ("flights", "quarantine", "schema_approval", "alerts"))
 
 

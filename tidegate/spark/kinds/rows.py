@@ -116,8 +116,13 @@ def _without_raising(context: FlowContext, feed: DataFrame, pending: Backfill) -
     if raising is None:
         return feed
     if context.resolved.landing is None:
-        return parse.of_changes(feed, context.resolved.source_keys, raising, "left_anti")
-    return feed.join(raising, "_row_id", "left_anti")
+        left = parse.of_changes(feed, context.resolved.source_keys, raising, "left_anti")
+    else:
+        left = feed.join(raising, "_row_id", "left_anti")
+    # Otherwise Spark may move a filter on the transform's output below the join, where it meets the rows that raise.
+    left = left.persist()
+    context.persisted.append(left)
+    return left
 
 
 def _in_table(context: FlowContext, raising: DataFrame, keys: DataFrame) -> DataFrame:
