@@ -53,8 +53,8 @@ _CORRECT_QUARANTINE = (
 )
 
 _BOUND_STATE = (
-    "`tidegate state show {pipeline} {flow}` shows what it keeps; a shorter delay of the watermark, or timers and a time to live in "
-    "the transform, bound it"
+    "`tidegate state show {pipeline} {flow}` shows what it keeps; a shorter delay of the watermark, or earlier timers by event time "
+    "in the transform, bound it"
 )
 
 RULES: Mapping[str, Rule] = {
