@@ -190,7 +190,7 @@ def check_readable(layout: Layout, flow: Flow, line: Line) -> None:
         raise RequestError(f"{where} are no longer in the table's log, {instead}")
     newest = delta.current_version(path) or version
     for later in range(version + 1, newest + 1):
-        if delta.commit_metadata(path, later).get("prepared", {}).get("replaced"):
+        if delta.is_replacement(path, later):
             raise RequestError(f"{where} were made before version {later} replaced all rows and the schema, {instead}")
     if not delta.all_exist(path, commit.files):
         raise RequestError(f"{where} were removed, possibly by VACUUM, {instead}")

@@ -1,4 +1,4 @@
-"""The change feed of a bronze table for a flow with a watermark: no batch of it ends within a batch of bronze.
+"""The change feed of a table from its first commit on, for flows with a watermark or state: in bounded batches of whole commits.
 
 Delta admits a commit with change files to a batch as a whole, but cuts one that only appends between two of its files. The rows of a
 commit that was cut belong to the batch of the flow that reads its last file: the batches before leave them out.
