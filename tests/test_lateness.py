@@ -67,7 +67,7 @@ def test_without_rows_the_watermark_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_arrival", "watermark", "due"),
+    ("last_arrival", "watermark", "event_time"),
     [
         (9 * HOUR, 8 * HOUR, 9 * HOUR),
         (9 * HOUR, None, 9 * HOUR),
@@ -79,13 +79,13 @@ def test_without_rows_the_watermark_stays_as_it_was() -> None:
     ids=["idle", "no watermark yet", "not idle yet", "no rows ever", "would not move it", "moves it a little"],
 )
 def test_a_heartbeat_of_one_hour_ago_is_due_after_an_hour_without_rows(
-    last_arrival: int | None, watermark: int | None, due: int | None
+    last_arrival: int | None, watermark: int | None, event_time: int | None
 ) -> None:
     beat = due_heartbeat(
         10 * HOUR, last_arrival=last_arrival, watermark=watermark, delay_seconds=600, idle_seconds=3600
     )
 
-    assert beat == due
+    assert beat == event_time
 
 
 def test_a_row_that_takes_no_longer_than_idle_and_delay_is_not_late_by_a_heartbeat() -> None:

@@ -43,9 +43,9 @@ def read(project: SampleProject, version: int, batch_id: int = 0) -> None:
     project.checkpoint("silver").run(batch_id, delta_offset(version + 1, table_id=table_id))
 
 
-def due(project: SampleProject, now: datetime = NOW) -> Heartbeat | None:
+def due_heartbeat(project: SampleProject, now: datetime = NOW) -> Heartbeat | None:
     ref = checkpoint.current(project.layout, PIPELINE, TIMED)
-    return idle.due(project.layout, resolved_flow(TIMED, PIPELINE), ref, now)
+    return idle.heartbeat_due(project.layout, resolved_flow(TIMED, PIPELINE), ref, now)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def quiet(project: SampleProject) -> SampleProject:
 
 
 def test_after_idle_time_a_heartbeat_is_due_once_in_that_time_and_plan_has_work(quiet: SampleProject) -> None:
-    beat = due(quiet)
+    beat = due_heartbeat(quiet)
     assert beat is not None and lateness.moment(beat.event_time) == NOW - timedelta(hours=1)
     plan = quiet.plan(TIMED, pipeline=PIPELINE)
     assert (plan.work, plan.reasons) == (
@@ -66,24 +66,24 @@ def test_after_idle_time_a_heartbeat_is_due_once_in_that_time_and_plan_has_work(
 
     heartbeats.append(quiet.layout, checkpoint.current(quiet.layout, PIPELINE, TIMED), beat)
 
-    assert due(quiet, NOW + timedelta(minutes=59)) is None
+    assert due_heartbeat(quiet, NOW + timedelta(minutes=59)) is None
     assert quiet.plan(TIMED, pipeline=PIPELINE).work is False
-    assert due(quiet, NOW + timedelta(minutes=61)) is not None
+    assert due_heartbeat(quiet, NOW + timedelta(minutes=61)) is not None
 
 
 def test_no_heartbeat_is_due_while_rows_are_unread_or_a_batch_of_bronze_is_planned(quiet: SampleProject) -> None:
     version = ingest(quiet, NOW - timedelta(minutes=61))
-    assert due(quiet) is None, "rows that came before the heartbeat would be late by it"
+    assert due_heartbeat(quiet) is None, "rows that came before the heartbeat would be late by it"
     read(quiet, version, batch_id=1)
-    assert due(quiet) is not None
+    assert due_heartbeat(quiet) is not None
 
     quiet.checkpoint("bronze").plan(0, {"logOffset": 0})
 
-    assert due(quiet) is None, "a batch of bronze counts from when it was planned"
+    assert due_heartbeat(quiet) is None, "a batch of bronze counts from when it was planned"
 
 
 def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: SampleProject) -> None:
-    ref, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due(quiet)
+    ref, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due_heartbeat(quiet)
     assert beat is not None
     heartbeats.append(quiet.layout, ref, beat)
     lines = heartbeats.read(quiet.layout, ref)
@@ -102,8 +102,8 @@ def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProj
     run = {"checkpoint_version": 1, "refresh": 0}
     ledger.record(quiet.layout, "trips", line, run)
 
-    assert due(quiet) is None
-    assert due(quiet, NOW + timedelta(seconds=1)) is not None
+    assert due_heartbeat(quiet) is None
+    assert due_heartbeat(quiet, NOW + timedelta(seconds=1)) is not None
 
 
 @pytest.mark.parametrize("declared", [None, Watermark(delay="10 minutes")])
@@ -111,13 +111,13 @@ def test_a_flow_that_declares_no_idle_time_needs_none(quiet: SampleProject, decl
     flow = dataclasses.replace(TIMED, watermark=declared)
     ref = checkpoint.current(quiet.layout, PIPELINE, flow)
 
-    assert idle.due(quiet.layout, resolved_flow(flow, PIPELINE), ref, NOW) is None
+    assert idle.heartbeat_due(quiet.layout, resolved_flow(flow, PIPELINE), ref, NOW) is None
 
 
 def test_a_flow_that_has_read_nothing_needs_no_heartbeat(project: SampleProject) -> None:
     ingest(project, NOW - timedelta(days=1))
 
-    assert due(project) is None
+    assert due_heartbeat(project) is None
 
 
 def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and_replays_into_its_table(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.resolution import ResolvedFlow
 
 
-def due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, now: datetime) -> Heartbeat | None:
+def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, now: datetime) -> Heartbeat | None:
     """The heartbeat that is due; None for a flow without ``idle``, and while there are rows that it has not read.
 
     A batch of bronze that is planned counts from when it was planned, so it must be written and read first: its rows came

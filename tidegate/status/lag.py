@@ -207,7 +207,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     backfill = _unfinished_backfill(layout, pipeline, flow, ref)
     claimed = _interrupted(layout, pipeline, flow, layout.claim(pipeline.name, flow.name))
     undoing = _interrupted(layout, pipeline, flow, layout.undo(pipeline.name, flow.name))
-    beat = idle.due(layout, resolved, ref, pendulum.now("UTC"))
+    beat = idle.heartbeat_due(layout, resolved, ref, pendulum.now("UTC"))
     unfinished = state.pending_batch is not None or swap_pending or backfill is not None or claimed or undoing
     left = _unfinished(
         state.pending_batch,

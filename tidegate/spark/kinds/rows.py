@@ -218,7 +218,7 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Deci
 
 
 def _drained(context: FlowContext) -> None:
-    beat = idle.due(context.layout, context.resolved, context.ref, pendulum.now("UTC"))
+    beat = idle.heartbeat_due(context.layout, context.resolved, context.ref, pendulum.now("UTC"))
     if beat is None:
         return
     heartbeats.append(context.layout, context.ref, beat)
