@@ -62,7 +62,7 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
     plain = [] if lines is None else lines.to_pylist()
     records = [BatchRecord.of_line(line) for line in plain]
     batches = [record for record in records if record.is_batch]
-    read = sum(record.read for record in batches if record.kind != "recompute")
+    read = sum(record.read for record in batches if record.kind not in ("recompute", "emit"))
     uneven = sum(record.imbalance() != 0 for record in records)
     lines = count(len(records), "line")
     details = (

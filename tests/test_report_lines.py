@@ -58,6 +58,13 @@ def test_the_lines_of_a_group_flow_count_groups() -> None:
     assert "rows" not in lines
 
 
+def test_the_lines_of_a_stateful_flow_count_results_and_the_rows_that_made_them() -> None:
+    batch = BatchRecord(flow="daily", batch_id=0, app_id="a", kind="emit", read=70, results=3, written=3)
+    lines = dict(flow_lines(flow("daily", "done", batches=[batch])))
+    assert lines["results"] == "3 made = 3 written, from 70 rows"
+    assert "rows" not in lines
+
+
 def test_the_lines_of_a_backfill_of_rows_show_rows_and_keys() -> None:
     batch = BatchRecord(
         flow="silver", batch_id=0, app_id="a", kind="backfill", read=4, written=3, deduplicated=1, groups=3, upserted=3

@@ -28,11 +28,11 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         named_by = "" if dispositions else f", named by {formatting.count(flow.total('read'), 'changed row')}"
         yield "groups", _balance(flow, GROUPS, "recomputed") + named_by
     if flow.total("results"):
-        yield "results", _balance(flow, RESULTS, "made")
+        yield "results", f"{_balance(flow, RESULTS, 'made')}, from {formatting.count(flow.total('read'), 'row')}"
     if any(batch.kind == "replay" for batch in flow.batches):
         balance = _balance(flow, ROWS, "replayed").replace(" quarantined", " refused again")
         yield "rows", f"would be: {balance}" if flow.dry_run else balance
-    elif dispositions or (flow.total("read") and not flow.total("groups")):
+    elif dispositions or (flow.total("read") and not flow.total("groups") and not flow.total("results")):
         yield "rows", _balance(flow, ROWS, "read")
     if flow.impact is not None:
         yield "impact", ("would be: " if flow.dry_run else "") + flow.impact.summary()

@@ -148,6 +148,13 @@ def test_a_snapshot_has_the_files_of_its_version(log: DeltaLog) -> None:
     assert sorted((file.rows, file.size) for file in delta.snapshot_files(log.path)) == [(2, 20), (5, 50)]
 
 
+def test_the_rows_that_versions_added_are_counted_without_those_before(log: DeltaLog) -> None:
+    for number in (1, 2, 4):
+        log.commit(add(f"file{number}", number))
+    assert [delta.rows_added(log.path, after, 2) for after in (-1, 0, 1, 2)] == [7, 6, 4, 0]
+    assert delta.rows_added(log.path, -1, 1) == 3
+
+
 def test_the_size_of_a_row_is_from_the_newest_commit_with_statistics(log: DeltaLog) -> None:
     log.commit(add("a", 10, 1000))
     log.commit(add("b", 10, 500))

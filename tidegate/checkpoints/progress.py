@@ -185,6 +185,11 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     )
 
 
+def oldest_planned(checkpoint: Path) -> int:
+    """The oldest batch whose offsets Spark still keeps; it keeps those of the last 100 batches. 0 when none was planned."""
+    return min((int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal()), default=0)
+
+
 def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:
     """The files of one batch of a file source.
 

@@ -97,6 +97,8 @@ def sentence(record: BatchRecord) -> str:
     sentences = [each.sentence(record) for each in record.balances if each.amount(record) or each is record.balances[0]]
     if record.read and record.balances[0].unit == "group":
         sentences.append(f"{formatting.count(record.read, 'changed row')} of the source named them")
+    if record.read and record.balances[0].unit == "result":
+        sentences.append(f"they come from {formatting.count(record.read, 'row')} and the state before")
     return "; ".join(sentences) + "."
 
 

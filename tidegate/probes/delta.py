@@ -171,6 +171,21 @@ def commits_since(path: Path, version: int) -> list[Commit]:
     return [read_commit(path, number) for number in range(version, newest + 1)]
 
 
+def rows_added(path: Path, after: int, until: int) -> int:
+    """Rows that the versions behind ``after`` up to ``until`` added to a table that is only appended to.
+
+    Args:
+        path: The table.
+        after: -1 for all rows of version ``until``.
+
+    Raises:
+        FileNotFoundError: The log no longer has one of them.
+    """
+    if after < 0:
+        return sum(file.rows or 0 for file in snapshot_files(path, until))
+    return sum(read_commit(path, version).rows or 0 for version in range(after + 1, until + 1))
+
+
 def row_bytes(path: Path) -> float | None:
     """Bytes per row, from the newest of the last ten commits with statistics; None if there is none."""
     newest = current_version(path)

@@ -60,6 +60,7 @@ def test_windows_close_once_in_increments_that_crash_between_state_table_and_com
     lines = payments.ledger()
     assert {line["kind"] for line in lines} == {"emit"}
     assert sum(line["written"] for line in lines) == sum(line["results"] for line in lines) == len(payments.table())
+    assert [line["read"] for line in lines] == [4, 2], "also those of batches without results"
     assert lines[-1]["state_rows"] == 1
     assert context.report.state != "failed"
 

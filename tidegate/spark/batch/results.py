@@ -12,6 +12,7 @@ from tidegate import lateness
 from tidegate.checkpoints import progress
 from tidegate.errors import SpecError
 from tidegate.formatting import count
+from tidegate.probes import delta
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups
 from tidegate.spark.batch.split import Split
@@ -20,6 +21,7 @@ from tidegate.spark.lake import writes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.spark.context import FlowContext
     from tidegate.spark.driver.execution import StateMetrics
 
@@ -52,6 +54,7 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         batch_id=batch_id,
         app_id=context.app_id,
         kind="emit",
+        read=_rows_read(context, batch_id),
         results=number,
         written=number,
         state_rows=state.rows,
@@ -69,6 +72,24 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         expected_rows=number,
         settled="results" if keys else "",
     )
+
+
+def _rows_read(context: FlowContext, batch_id: int) -> int:
+    """The rows of the source since the last batch with results: one without results has no line in the ledger.
+
+    They are counted by the log of the source's table: heartbeats are no rows, and Spark's metrics miss filtered ones.
+    """
+    until, recorded = _position(context, batch_id), delta.transaction_version(context.target, context.app_id)
+    if until is None:
+        return 0
+    after = None
+    if recorded is not None:
+        after = _position(context, max(recorded, progress.oldest_planned(context.checkpoint)))
+    return delta.rows_added(context.query_paths[-1], -1 if after is None else after.pin, until.pin)
+
+
+def _position(context: FlowContext, batch_id: int) -> DeltaPosition | None:
+    return progress.planned_batch(context.checkpoint, batch_id).delta_positions(len(context.query_paths))[-1]
 
 
 def _watermark(context: FlowContext, batch_id: int) -> datetime | None:
