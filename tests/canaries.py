@@ -10,8 +10,8 @@ from tidegate.layout import Layout
 
 def contains_any(content: bytes | str, texts: Iterable[str]) -> bool:
     """Whether the content contains any of the texts, ignoring case."""
-    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
-    return any(each.lower() in text.lower() for each in texts)
+    text = (content.decode("utf-8", "replace") if isinstance(content, bytes) else content).lower()
+    return any(each.lower() in text for each in texts)
 
 
 def files_containing(folder: Path, texts: Iterable[str], *, excluding: Iterable[Path] = ()) -> set[str]:

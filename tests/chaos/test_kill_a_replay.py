@@ -80,6 +80,7 @@ def test_an_increment_also_completes_an_aborted_replay(step: str, finished: bool
     expect_every_row_in_one_place(deployment)
 
 
+@pytest.mark.nightly
 def test_a_replay_that_is_aborted_one_step_later_each_time_leaves_every_row_in_exactly_one_place(
     start_state: StartState,
 ) -> None:

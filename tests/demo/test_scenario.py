@@ -6,6 +6,7 @@ The full length, as `make demo` runs it, runs nightly; for each merge, one incre
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,9 @@ import pytest
 
 from devstack import airflow_home
 from tests.airflow_database import migrated_database
+from tests.canaries import contains_any, files_containing, tables_containing
+from tidegate.layout import Layout
+from tidegate.testing.lake import read
 
 PROJECT = Path(__file__).parents[2]
 
@@ -53,3 +57,20 @@ def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]
     assert "JetBlue Airways" in after and "1048.4" not in after, "the correction has reached the joined table"
     assert "Traceback" not in output
     assert (folder / "lake" / "docs" / "flights" / "index.html").is_file()
+    check_no_value_leaves_the_tables(folder)
+
+
+def check_no_value_leaves_the_tables(folder: Path) -> None:
+    """The numbers of planes are in no log, no page, no database of Airflow, and none of the platform's own files and tables."""
+    layout = Layout(folder / "lake", folder / "landing")
+    entries = read(layout.quarantine("flights", "silver")).column("record").to_pylist()
+    refused = {name for record in entries if record for name in re.findall(r"\bN\d\w{3,4}\b", record)}
+    passed = sorted(set(read(layout.table("silver.flights")).column("tailnum").drop_null().to_pylist()))
+    values = [*sorted(refused)[:50], *passed[::50]]
+    assert refused and len(passed) > 50
+    assert contains_any((folder / "landing/flights/flights_2013-02-08.csv").read_bytes(), values), (
+        "the search finds them"
+    )
+    contents = [folder / "landing", *(layout.lake / name for name in ("tables", "quarantine"))]
+    assert files_containing(folder, values, excluding=contents) == set()
+    assert tables_containing(layout, "flights", values) == set()

@@ -20,6 +20,7 @@ from tidegate.layout import Layout
 from tidegate.report import BatchRecord
 
 NIGHTLY = (
+    "backfill.md",
     "quarantine.md",
     "schema-changes.md",
     "keep-history.md",
@@ -31,7 +32,7 @@ NIGHTLY = (
     "stateful.md",
 )
 """Run nightly, because each starts several Spark applications. Per merge, tests of the same modules run."""
-RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", "backfill.md", *NIGHTLY)]
+RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", *NIGHTLY)]
 
 
 def test_a_guide_is_parsed_into_commands_and_their_output(tmp_path: Path) -> None:

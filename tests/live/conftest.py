@@ -75,7 +75,7 @@ class Refused:
 
 
 @pytest.fixture(scope="session")
-def refused(airflow: Live, people_run: str) -> Refused:
+def refused(airflow: Live) -> Refused:
     """Silver refused its first batch, because its suite allows another airport only."""
     airflow.up()
     wait_until(lambda: bool(airflow.runs("flights")), "the schedule's first run")

@@ -17,7 +17,14 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from tests.live_airflow import Live
 
-pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.timeout(2400)]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.live,
+    pytest.mark.jvm,
+    pytest.mark.kafka,
+    pytest.mark.airflow,
+    pytest.mark.timeout(2400),
+]
 
 
 def contains_any(text: str) -> bool:

@@ -73,6 +73,7 @@ def without_united(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_jobs.flights, "clean", changed)
 
 
+@pytest.mark.nightly
 def test_with_a_new_version_silver_and_gold_are_derived_by_the_new_code(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

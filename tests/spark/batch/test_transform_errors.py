@@ -325,6 +325,7 @@ STRICT = 'F.to_timestamp("noted", "yyyy-MM-dd").alias("noted")'
 CORRECTED = 'F.try_to_timestamp("noted", F.lit("yyyy-MM-dd")).alias("noted")'
 
 
+@pytest.mark.nightly
 def test_a_flow_goes_on_with_bad_rows_and_refuses_too_many_until_the_transform_is_corrected(
     orders: Orders, declare: Declare
 ) -> None:

@@ -16,7 +16,7 @@ from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spec import Dialect
 
 MAX_LENGTH = 1000
-FILES = pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
+FILES = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.nightly)])
 """Number of generated files."""
 
 
