@@ -56,6 +56,7 @@ def aborted_after_the_split(deployment: Deployment) -> None:
     deployment.run_and_abort("after:write_quarantine:silver", flows=["silver"])
 
 
+@pytest.mark.nightly
 def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_state: StartState) -> None:
     deployment = start_state(landed)
     deployment.run()

@@ -115,6 +115,7 @@ def test_check_reports_errors_and_notes(filled: Project) -> None:
 
 
 @pytest.mark.jvm
+@pytest.mark.nightly
 def test_coverage_lists_the_rules_that_catch_each_change(filled: Project) -> None:
     for shared in ("jars", "jars.lock.json", ".cache"):
         (filled.folder / shared).symlink_to(ROOT / shared)

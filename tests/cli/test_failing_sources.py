@@ -15,6 +15,7 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 pytestmark = pytest.mark.jvm
 
 
+@pytest.mark.nightly
 def test_a_missing_folder_and_an_unavailable_broker_do_not_stop_other_flows(tmp_path: Path) -> None:
     project = Project.scaffolded(tmp_path / "project")
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows

@@ -242,6 +242,7 @@ def _broker_of_ended_owner(folder: Path, end: str) -> OwnedBroker:
 @pytest.mark.jvm
 @pytest.mark.kafka
 @pytest.mark.chaos
+@pytest.mark.nightly
 def test_a_start_stops_an_orphaned_broker_and_keeps_its_data_and_ctrl_c_stops_the_broker(tmp_path: Path) -> None:
     killed = _broker_of_ended_owner(tmp_path, "SIGKILL")
     try:

@@ -224,6 +224,7 @@ def test_a_failed_flow_stops_all_its_downstream_flows(orders: Orders, spark: Any
 
 
 @pytest.mark.jvm
+@pytest.mark.nightly
 def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_its_downstream_flows_run(
     orders: Orders, spark: Any
 ) -> None:

@@ -160,6 +160,7 @@ def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read
     ]
 
 
+@pytest.mark.nightly
 def test_a_half_written_batch_whose_topic_was_deleted_does_not_stop_the_next_version(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.jvm
 SOURCE = ChangeFeed("silver.trips")
 
 
+@pytest.mark.nightly
 def test_the_backlog_after_each_batch_equals_the_rows_of_later_batches(spark: SparkSession, tmp_path: Path) -> None:
     from delta.tables import DeltaTable
 

@@ -118,6 +118,7 @@ def test_a_late_record_is_inserted_between_its_neighbours_and_a_delete_ends_the_
     ], "the feed has the new records and the neighbours that they change, and no other row"
 
 
+@pytest.mark.nightly
 def test_of_records_with_the_same_time_the_newest_stays_and_null_keys_go_to_quarantine(latest: Open) -> None:
     context = latest(cleaned, flow=HISTORY)
     assert process(context, (1, 10, "Rome", "a", "insert", 2), (1, 10, "Oslo", "b", "insert", 3)) == {

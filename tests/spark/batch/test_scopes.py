@@ -212,6 +212,7 @@ def test_the_newest_version_of_each_order_wins_as_a_whole_however_the_history_is
     assert [commit.metrics[name] for name in changed] == [0, 0, 0], "tombstones too are the same, whatever the batches"
 
 
+@pytest.mark.nightly
 def test_a_refused_version_leaves_the_scope_and_its_replay_obeys_the_order_of_the_scope(latest: Open) -> None:
     context = latest(exploded, flow=ITEMS)
     bad = split(

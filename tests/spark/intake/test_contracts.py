@@ -104,6 +104,7 @@ def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders
     ]
 
 
+@pytest.mark.nightly
 def test_the_answer_quarantine_sends_the_rows_with_the_schema_change_to_quarantine(
     orders: Orders, declare: Declare
 ) -> None:

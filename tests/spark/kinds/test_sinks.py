@@ -270,6 +270,7 @@ SENT = """        Flow(name="sent", source=ChangeFeed("gold.orders"), target=Kaf
 """
 
 
+@pytest.mark.nightly
 def test_a_broker_that_is_away_stops_no_table_and_status_alert_and_page_say_so(
     deployment: Deployment, spark: SparkSession, declare: Declare, tmp_path: Path, broker: Broker, topic: str
 ) -> None:

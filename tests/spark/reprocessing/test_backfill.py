@@ -438,6 +438,7 @@ def test_groups_of_a_table_without_event_time_are_selected_by_their_own(place: P
     assert [day.isoformat() for day in days] == ["1970-01-02", "1970-01-03"]
 
 
+@pytest.mark.nightly
 def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if_the_keys_were_made_from_them(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ class TestPiecesOfAFlow:
         run_flow(increment)
         assert increment.report.batches == [], "the stream's checkpoint is unchanged"
 
+    @pytest.mark.nightly
     def test_a_file_that_became_unreadable_is_quarantined_once(
         self, bronze: FlowContext, spark: SparkSession, tmp_path: Path
     ) -> None:

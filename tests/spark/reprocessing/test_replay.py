@@ -299,6 +299,7 @@ def latest(place: Path, *still_refused: int) -> FlowContext:
     return context_of(place, orders.LATEST, transform=without_keys_of(*still_refused), mode="replay")
 
 
+@pytest.mark.nightly
 def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_its_change_feed(start_state: StartState) -> None:
     place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
     context = latest(place, 3)

@@ -236,6 +236,7 @@ def test_records_of_bronze_are_compared_with_the_files_that_are_still_as_they_we
     assert result.not_compared == {"of files that are no longer landed": 2, "of files that were changed since": 2}
 
 
+@pytest.mark.nightly
 def test_a_history_is_compared_version_by_version(place: Path) -> None:
     history = added(place, HISTORY, clean)
     run_flow(history)
@@ -396,6 +397,7 @@ def test_a_flow_with_several_sources_is_compared_at_the_versions_that_it_has_rea
 
 
 @pytest.mark.kafka
+@pytest.mark.nightly
 def test_messages_of_bronze_are_compared_with_those_that_the_topic_still_has(
     spark: SparkSession, tmp_path: Path, broker: Broker
 ) -> None:
