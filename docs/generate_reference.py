@@ -10,7 +10,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
 from tidegate import cli, environment, errors, spec, states, testing
@@ -104,7 +103,7 @@ def _errors() -> Iterator[str]:
     yield "# Errors"
     yield ""
     yield from _prose(errors.__doc__)
-    classes = _errors_of(errors)
+    classes = list(_errors_under(TidegateError))
     yield ""
     yield from _table(
         ("error", "base class", "transient", "exit code", "meaning"),
@@ -279,10 +278,11 @@ def _fields(declared: type) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _errors_of(module: ModuleType) -> list[type[TidegateError]]:
-    """The errors that a module defines, in the order of definition."""
-    classes = [each for each in vars(module).values() if inspect.isclass(each) and issubclass(each, TidegateError)]
-    return sorted(classes, key=lambda each: inspect.getsourcelines(each)[1])
+def _errors_under(error: type[TidegateError]) -> Iterator[type[TidegateError]]:
+    """An error, then those derived from it, by their names."""
+    yield error
+    for derived in sorted(error.__subclasses__(), key=lambda each: each.__name__):
+        yield from _errors_under(derived)
 
 
 def _prose(docstring: str | None) -> Iterator[str]:

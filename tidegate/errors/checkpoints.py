@@ -1,0 +1,109 @@
+"""Checkpoints and state that cannot be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidegate.errors.error import EX_CONFIG, TidegateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class CheckpointError(TidegateError):
+    """A checkpoint cannot be used in its present state."""
+
+    exit_code = EX_CONFIG
+
+
+class CheckpointIncompatibleError(CheckpointError):
+    """The declaration changed in a way that this checkpoint version cannot follow.
+
+    Args:
+        flow: The flow's name.
+        version: The checkpoint version recorded in the lake.
+        changed: Field name to (recorded value, declared value).
+    """
+
+    def __init__(self, flow: str, version: int, changed: dict[str, tuple[Any, Any]]) -> None:
+        changes = "; ".join(f"{name}: {old!r} -> {new!r}" for name, (old, new) in sorted(changed.items()))
+        super().__init__(
+            f"flow {flow!r}: checkpoint v{version} was made with another declaration ({changes}). "
+            f"Either revert the change, or set checkpoint_version={version + 1} in the declaration: "
+            f"the next run then rebuilds the table behind staging; readers never see it empty."
+        )
+        self.flow = flow
+        self.version = version
+        self.changed = changed
+
+
+class SchemaChangedError(CheckpointIncompatibleError):
+    """The declared schema lost a field, or changed its type, since a checkpoint version was created.
+
+    Args:
+        flow: The flow that parses records with this schema.
+        version: The checkpoint version.
+        changed: Field name to (recorded type, declared type).
+        descriptions: One phrase per change, for the message.
+        steps: What to do, in order.
+        breaks: ``<pipeline>/<flow>`` of the flows that read the flow's table.
+    """
+
+    def __init__(
+        self,
+        flow: str,
+        version: int,
+        changed: dict[str, tuple[Any, Any]],
+        *,
+        descriptions: Sequence[str],
+        steps: Sequence[str],
+        breaks: Sequence[str],
+    ) -> None:
+        super().__init__(flow, version, changed)
+        numbered = " ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+        readers = f" Flows that read the table and may break: {', '.join(breaks)}." if breaks else ""
+        self.message = (
+            f"flow {flow!r}: checkpoint v{version} is incompatible with the declared schema ({'; '.join(descriptions)}). "
+            f"Revert the change, or: {numbered}{readers}"
+        )
+        self.args = (self.message,)
+        self.breaks = tuple(breaks)
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A file of Spark's checkpoint cannot be read, or the checkpoint is behind the tables that were written from it."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class StateLostError(CheckpointCorruptError):
+    """A file of the state of a stateful flow is missing or damaged, and Spark cannot make the state from other files."""
+
+
+class StateSchemaChangedError(CheckpointError):
+    """The state of a stateful flow has another schema, or another operator, than its transform has now. Nothing was written."""
+
+
+class StateCodeChangedError(CheckpointError):
+    """The table has a batch of a stateful flow that other code made than today's, and its state was not stored.
+
+    Continuing would store the state of today's code beside results of the other: both would disagree for ever.
+
+    Args:
+        flow: The flow's name.
+        batch_id: The batch.
+        version: The checkpoint version.
+        transform: Its name.
+    """
+
+    def __init__(self, flow: str, batch_id: int, version: int, transform: str) -> None:
+        module = transform.partition(":")[0]
+        super().__init__(
+            f"flow {flow!r}: batch {batch_id} is in its table, made by transform {transform!r} as it was before spark_jobs/{module}.py was "
+            f"edited, but a crash left its state unfinished. Put the earlier code back for one run, which finishes the batch; or set "
+            f"checkpoint_version={version + 1}, which derives the table again with today's code"
+        )
+        self.flow = flow
+        self.batch_id = batch_id

@@ -1,0 +1,122 @@
+"""Tables, files and leases of the lake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.errors.error import EX_CONFIG, EX_DIFFERS, EX_TEMPFAIL, TidegateError
+
+
+class LedgerImbalanceError(TidegateError):
+    """Some input rows have no disposition, or more than one. Nothing was written for this batch.
+
+    Args:
+        flow: The flow's name.
+        batch_id: The batch.
+        counts: The ledger line that does not balance.
+        message: What to check.
+    """
+
+    def __init__(self, flow: str, batch_id: int, counts: dict[str, Any], message: str) -> None:
+        super().__init__(f"flow {flow!r}, batch {batch_id}: {message}")
+        self.flow = flow
+        self.batch_id = batch_id
+        self.counts = counts
+
+
+class LateRowsDroppedError(TidegateError):
+    """Spark dropped rows of a stateful flow as older than the watermark. Nothing was written for the batch.
+
+    The flow below splits late rows off by the same rule, so this is a bug, or someone wrote to the source.
+
+    Args:
+        flow: The flow's name.
+        batch_id: The batch.
+        dropped: The number of rows.
+        source: The source table.
+    """
+
+    def __init__(self, flow: str, batch_id: int, dropped: int, source: str) -> None:
+        super().__init__(
+            f"flow {flow!r}, batch {batch_id}: Spark dropped {dropped:,} of the rows of {source!r} as older than the watermark; nothing "
+            f"was written. The flow that writes {source!r} keeps late rows out of it, so either something else wrote to the table (its "
+            "history says what), or this is a bug: report it with the run's report. To go on, raise checkpoint_version: the table is "
+            "derived again from all rows"
+        )
+        self.flow = flow
+        self.batch_id = batch_id
+        self.dropped = dropped
+
+
+class TableDiffersError(TidegateError):
+    """A verification found rows of a table that differ from what its sources make. Nothing was written.
+
+    Args:
+        flow: The flow's name.
+        target: The name of its table.
+        counts: What differs, as a phrase.
+        remedy: What makes the table right again, as a sentence.
+    """
+
+    exit_code = EX_DIFFERS
+
+    def __init__(self, flow: str, target: str, counts: str, remedy: str) -> None:
+        super().__init__(
+            f"flow {flow!r}: table {target!r} differs from its sources: {counts}. The differences are of someone who wrote to the table, "
+            f"of edited code, or of a bug: `tidegate ledger` has the commits of Tidegate, the table's history all. {remedy}"
+        )
+        self.flow = flow
+        self.target = target
+
+
+class DamagedFileError(TidegateError):
+    """A file in the lake does not have the content that Tidegate writes.
+
+    Args:
+        path: The file.
+        problem: What does not fit.
+        repair: What to do about it, as a sentence.
+    """
+
+    exit_code = EX_CONFIG
+
+    def __init__(self, path: object, problem: str, repair: str) -> None:
+        super().__init__(f"{path} is damaged: {problem}. {repair}")
+        self.path = str(path)
+
+
+class LakeVersionError(TidegateError):
+    """The lake was written by a newer Tidegate than this one."""
+
+    exit_code = EX_CONFIG
+
+
+class LakeUnwritableError(TidegateError):
+    """The lake's storage rejects writes (full, read-only). What was committed is unchanged."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class WriteConflictError(TidegateError):
+    """A concurrent commit conflicts with this one. Nothing was written; try again."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class LeaseHeldError(TidegateError):
+    """Another driver, command or maintenance run holds the lease of this checkpoint or table.
+
+    Args:
+        resource: The leased resource, for example ``table silver.flights``.
+        holder: Description of the process that holds the lease.
+    """
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+    def __init__(self, resource: str, holder: str) -> None:
+        super().__init__(f"{resource} is held by {holder}; wait until it ends, or stop it; then try again.")
+        self.resource = resource
+        self.holder = holder

@@ -1,0 +1,111 @@
+"""Sources that do not match their declaration, lack data that is to be read, or do not respond."""
+
+from __future__ import annotations
+
+from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, TidegateError
+
+
+class SourceError(TidegateError):
+    """A source does not match its declaration: the folder or topic does not exist, or a file cannot be read."""
+
+    exit_code = EX_CONFIG
+
+
+class SourceRewrittenError(SourceError):
+    """Rows of the source of a stateful flow were changed or deleted: what was derived from them cannot be taken back from state.
+
+    Args:
+        flow: The flow's name.
+        source: The source table.
+        version: The checkpoint version.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(self, flow: str, source: str, version: int) -> None:
+        super().__init__(
+            f"flow {flow!r}: rows of its source {source!r} were changed or deleted, but its state remembers what they were; nothing was "
+            f"written. Set checkpoint_version={version + 1} in the declaration: the table is derived again from the present rows"
+        )
+        self.flow = flow
+        self.source = source
+
+
+class OffsetsExpiredError(SourceError):
+    """The source has deleted the offsets that the checkpoint would read next; continuing would lose data silently."""
+
+    exit_code = EX_DATAERR
+
+
+class GapError(OffsetsExpiredError):
+    """The broker has deleted messages that the checkpoint would read next; a person may accept the gap.
+
+    Args:
+        pipeline: The pipeline's name.
+        flow: The flow's name.
+        topic: The topic's name.
+        lost: Partition to the first and the last deleted offset.
+    """
+
+    def __init__(self, pipeline: str, flow: str, topic: str, lost: dict[int, tuple[int, int]]) -> None:
+        offsets = " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
+        super().__init__(
+            f"topic {topic} has lost messages that flow {flow!r} reads next: offsets {offsets} (partition:first-last) were "
+            "deleted at the broker before they were read. Have the producer send them again, and accept the gap: "
+            f'tidegate flow accept-gap {pipeline} {flow} {offsets} --reason "…"; the flow then reads on after it.'
+        )
+        self.topic = topic
+        self.lost = {str(partition): list(bounds) for partition, bounds in sorted(lost.items())}
+
+
+class TopicReplacedError(SourceError):
+    """The topic was deleted and created again: its offsets restart and identify other messages.
+
+    Args:
+        flow: The flow's name.
+        version: The checkpoint version that reads the old topic.
+        topic: The topic's name.
+        expected: Kafka's id of the topic that the checkpoint reads.
+        actual: The id of the topic that exists now.
+    """
+
+    def __init__(self, flow: str, version: int, topic: str, *, expected: str, actual: str) -> None:
+        super().__init__(
+            f"topic {topic} was deleted and created again: checkpoint v{version} of flow {flow!r} reads the topic with id {expected}, "
+            f"the broker has one with id {actual}. Set checkpoint_version={version + 1} in the declaration: the new topic is read "
+            "from its beginning, and rows from the old one stay in the table. Messages of the old topic that were not read are lost; "
+            "have the producer send them again."
+        )
+        self.topic = topic
+        self.expected = expected
+        self.actual = actual
+
+
+class OtherClusterError(SourceError):
+    """The bootstrap servers belong to another Kafka cluster than the one that the checkpoint reads.
+
+    Args:
+        flow: The flow's name.
+        version: The checkpoint version.
+        topic: The topic's name.
+        bootstrap: The bootstrap servers of the request.
+        expected: The id of the cluster that the checkpoint reads.
+        actual: The id of the cluster that responds.
+    """
+
+    def __init__(self, flow: str, version: int, topic: str, *, bootstrap: str, expected: str, actual: str) -> None:
+        super().__init__(
+            f"another Kafka cluster responds at {bootstrap}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
+            f"{expected}, this is cluster {actual}. Set TIDEGATE_KAFKA to the brokers of the first. If the topic has moved for good, "
+            f"set checkpoint_version={version + 1} in the declaration: the topic of the new cluster is read from its beginning."
+        )
+        self.topic = topic
+        self.expected = expected
+        self.actual = actual
+
+
+class SourceUnavailableError(SourceError):
+    """A source does not respond at the moment. Try again."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
