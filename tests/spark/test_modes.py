@@ -26,7 +26,7 @@ from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
-from tidegate.spark.batch import rows
+from tidegate.spark.batch import transform_output
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.intake import contracts, landing
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
@@ -171,11 +171,12 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     )
     flow_context = cast("FlowContext", context)
     schema_changes = contracts.SchemaChanges(flow_context)
-    feed = rows._changed_rows(flow_context, arrived.bronze)
+    feed = transform_output.changed_rows(flow_context, arrived.bronze)
     output_rows, refused = {}, None
     try:
-        output = rows.transform_parsed(flow_context, schema_changes.parse(feed))
-        output = schema_changes.apply_contract(output, *rows._measure(feed, output, schema_changes), 0, decided=False)
+        output = transform_output.transform_parsed(flow_context, schema_changes.parse(feed))
+        measured = transform_output.measure(feed, output, schema_changes)
+        output = schema_changes.apply_contract(output, *measured, 0, decided=False)
         schema_changes.record(0)
         output_rows = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
     except ContractRefusedError as error:

@@ -18,7 +18,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spark.batch import dispositions, groups, rows, time_windows
+from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.context import FlowContext, Run, Stores, import_function
@@ -173,7 +173,7 @@ def _output(context: FlowContext, given: Sequence[Record], tables: Mapping[str, 
             f"{[feed.name for feed in feeds[1:]]}, but the rows are for {list(tables)}: {', '.join(sorted(expected))}"
         )
     if not context.flow.kind.has_groups:
-        return rows.transform_records(context, _feed(context, given))
+        return transform_output.transform_records(context, _feed(context, given))
     first, *others = (
         _frame(each, _schema(context, feed.table))
         for feed, each in zip(feeds, (given, *(tables[feed.name] for feed in feeds[1:])), strict=True)

@@ -10,7 +10,7 @@ from tidegate import lateness
 from tidegate.errors import RequestError
 from tidegate.ops import heartbeats
 from tidegate.runs import event_time
-from tidegate.spark.batch import histories, rows, transform_errors
+from tidegate.spark.batch import histories, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.intake import parse, source_records, sources, whole_commits
@@ -38,7 +38,7 @@ def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfi
     from pyspark.sql import functions as F
 
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
-    output = rows.transform_records(
+    output = transform_output.transform_records(
         context, _without_raising(context, _whole_feed(context, pending.source_version, pending.planned_at_ms), pending)
     )
     if window is None:
@@ -62,9 +62,11 @@ def _store_raising(context: FlowContext, window: Window | None, pending: Backfil
         names.append(column)
 
     def searched(part: DataFrame) -> DataFrame:
-        return rows.transform_parsed(context, part).select(*names)
+        return transform_output.transform_parsed(context, part).select(*names)
 
-    records = rows.parse_records(context, _whole_feed(context, pending.source_version, pending.planned_at_ms))
+    records = transform_output.parse_records(
+        context, _whole_feed(context, pending.source_version, pending.planned_at_ms)
+    )
     parted = transform_errors.part(context, records, searched, raised, pending.number)
     assert parted.bypassing is not None
     parted.bypassing.select("_row_id").write.parquet(str(_raising_path(context, pending)))
@@ -89,7 +91,7 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
     """The source rows from which the present code derives rows of the keys, or scopes."""
     feed = _whole_feed(context, pending.source_version, pending.planned_at_ms)
     names, raising = list(context.flow.target.scope), _raising(context, pending)
-    known = rows.transform_records(context, _without_raising(context, feed, pending))
+    known = transform_output.transform_records(context, _without_raising(context, feed, pending))
     ids = known.join(keys, names, "left_semi").select("_row_id").distinct()
     if raising is not None:
         ids = ids.union(_in_table(context, raising, keys))

@@ -1,0 +1,85 @@
+"""Which rows of a batch are refused, and whether the whole batch is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import refusal
+from tidegate.errors import GateRefusedError, SpecError
+from tidegate.spark.batch import ledger, statistics
+from tidegate.spark.batch.split import Decision
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.report import Verdict
+    from tidegate.spark.context import FlowContext
+
+
+def flag(
+    context: FlowContext, output: DataFrame, batch_id: int, decision: Decision
+) -> tuple[DataFrame, Verdict | None]:
+    """Add ``_errors array<string>``, the rules that refuse a row; a split that an earlier attempt decided is kept."""
+    from pyspark.sql import functions as F
+
+    if decision.quarantined:
+        refused = F.broadcast(
+            context.work.refused_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
+        )
+        decided = output.join(refused, "_row_id", "left").withColumn(
+            "_errors", F.coalesce("_errors", F.array().cast("array<string>"))
+        )
+        if not context.work.split_is_final:
+            return decided.withColumn(
+                "_errors", F.when(F.size("_errors") > 0, F.col("_errors")).otherwise(F.col("_broken"))
+            ), None
+        changed = decided.where((F.size("_errors") == 0) & (F.size("_broken") > 0)).limit(1).count()
+        if changed:
+            raise SpecError(
+                f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that passed then break a rule "
+                "with today's transform or schema. Undo the change for one run, then apply it again."
+            )
+        return decided, None
+    taken_out = context.work.decision(context, batch_id, "take") is not None
+    # Not judged: deletes, which may have only their key, and rows that are broken or filtered.
+    judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
+    measured = statistics.measure(context, output.where(judged), batch_id)
+    dropping = statistics.dropping(measured)
+    if context.gate is None or dropping:
+        of_batch = F.array(*map(F.lit, (refusal.RULE,) if taken_out else dropping)).cast("array<string>")
+        verdict = statistics.judged(context, None, measured, batch_id)
+        return output.withColumn("_errors", F.array_union(of_batch, "_broken")), verdict
+    flagged = context.gate.flag(output, judged)
+    errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
+    decided = flagged.withColumn("_errors", errors).drop("_notes")
+    if context.work.of_entries:
+        # Replayed entries are no sample of a batch: `mostly` and rules about the table do not apply to them.
+        return decided, None
+    verdict = context.gate.judge(
+        flagged.where(judged), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id
+    )
+    if taken_out:
+        return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
+    if verdict.outcome == "refused":
+        record(context, statistics.judged(context, verdict, measured, batch_id) or verdict)
+        raise GateRefusedError(verdict)
+    return decided, statistics.judged(context, verdict, measured, batch_id)
+
+
+def record(context: FlowContext, verdict: Verdict) -> None:
+    """Add the verdict to the table of verdicts and to the report."""
+    ledger.record_verdict(context, verdict)
+    context.record_verdict(verdict)
+
+
+def refuse_whole_rows(flagged: DataFrame) -> DataFrame:
+    """Refuse all output rows of a source row if one of them is refused."""
+    from pyspark.sql import functions as F
+
+    reasons = (
+        flagged.where(F.size("_errors") > 0)
+        .groupBy("_row_id")
+        .agg(F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("_all"))
+    )
+    joined = flagged.join(reasons, "_row_id", "left")
+    return joined.withColumn("_errors", F.coalesce("_all", "_errors")).drop("_all")
