@@ -11,7 +11,8 @@ from tests.resolved import resolved
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import DamagedFileError, RequestError
 from tidegate.spec import Pipeline
-from tidegate.status.lag import measure, plan
+from tidegate.status.lag import measure
+from tidegate.status.plan import decide
 
 
 @pytest.fixture
@@ -31,10 +32,10 @@ def pipeline(project: Project) -> Pipeline:
 
 
 def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Project, pipeline: Pipeline) -> None:
-    assert plan(project.environment, resolved(pipeline), pipeline.flows).lags[0].has_work
+    assert decide(project.environment, resolved(pipeline), pipeline.flows).lags[0].has_work
     overrides.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the source sends rubbish")
 
-    decided = plan(project.environment, resolved(pipeline), pipeline.flows)
+    decided = decide(project.environment, resolved(pipeline), pipeline.flows)
 
     bronze = decided.lags[0]
     assert (bronze.has_work, bronze.switched_off, bronze.behind) == (False, True, 1)
@@ -44,7 +45,7 @@ def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Proje
     with pytest.raises(RequestError, match=r"is switched off by ada .*: tidegate flow on orders bronze --reason"):
         overrides.check_on(project.layout, "orders", "bronze")
     overrides.switch(project.layout, "orders", "bronze", on=True, by="bob", reason="corrected")
-    assert plan(project.environment, resolved(pipeline), pipeline.flows).work
+    assert decide(project.environment, resolved(pipeline), pipeline.flows).work
     overrides.check_on(project.layout, "orders", "bronze")
     summaries = [each.summary() for each in overrides.history(project.layout, "orders", "bronze")]
     assert [line.rpartition(": ")[2] for line in summaries] == ["the source sends rubbish", "corrected"]
@@ -54,7 +55,7 @@ def test_a_flow_that_is_switched_off_stays_off_when_its_upstream_flow_has_work(
     project: Project, pipeline: Pipeline
 ) -> None:
     overrides.switch(project.layout, "orders", "silver", on=False, by="ada", reason="a test")
-    decided = plan(project.environment, resolved(pipeline), pipeline.flows)
+    decided = decide(project.environment, resolved(pipeline), pipeline.flows)
     assert [lag.has_work for lag in decided.lags] == [True, False, False]
 
 

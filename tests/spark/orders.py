@@ -9,7 +9,7 @@ from typing import Any
 from tests.deployment import Deployment
 from tidegate import resolution
 from tidegate.ops import evolution
-from tidegate.status import lag
+from tidegate.status import plan
 
 DECLARATION = """
 from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Pipeline, Table
@@ -79,9 +79,9 @@ class Orders:
         path = self.deployment.layout.quarantine("orders", "silver")
         return [row["rules"] for row in self.deployment.rows(path).to_pylist()] if path.exists() else []
 
-    def plan(self) -> lag.Plan:
+    def plan(self) -> plan.Plan:
         pipeline = resolution.load("orders", self.deployment.environment.project)
-        return lag.plan(self.deployment.environment, pipeline, pipeline.pipeline.flows)
+        return plan.decide(self.deployment.environment, pipeline, pipeline.pipeline.flows)
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:

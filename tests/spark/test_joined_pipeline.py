@@ -9,7 +9,7 @@ import pytest
 from demo import checks, flights_feed, recompute, weather_feed
 from tests.deployment import Deployment
 from tidegate import registry, resolution
-from tidegate.status import lag
+from tidegate.status.plan import decide
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
@@ -43,7 +43,7 @@ def test_corrected_weather_reaches_the_delays_that_it_belongs_to(deployment: Dep
     later = {**wrong, "wind_speed": "99.5", "published_on": flights_feed.published(DAYS[1], days_later=4)}
     deployment.land("corrected.csv", flights_feed.as_csv([later], weather_feed.WEATHER_FIELDS), weather_feed.WEATHER)
     resolved = resolution.load("delays", deployment.environment.project)
-    plan = lag.plan(deployment.environment, resolved, resolved.pipeline.flows)
+    plan = decide(deployment.environment, resolved, resolved.pipeline.flows)
     assert [each.flow for each in plan.lags if each.has_work] == ["bronze_weather", "weather", "delays"]
     report = deployment.run("delays")
 

@@ -15,7 +15,7 @@ from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.pages.site import export
 from tidegate.report import RunReport
-from tidegate.status import lag
+from tidegate.status.plan import decide
 
 pytestmark = pytest.mark.jvm
 
@@ -81,12 +81,12 @@ def test_a_refused_batch_does_not_change_the_target_and_waits(flights: Deploymen
 def test_plan_finds_no_work_until_the_suite_or_the_code_changes(flights: Deployment) -> None:
     pipeline = resolution.load("flights", flights.environment.project)
 
-    waiting = lag.plan(flights.environment, pipeline, pipeline.pipeline.flows)
+    waiting = decide(flights.environment, pipeline, pipeline.pipeline.flows)
     assert not waiting.work
     assert any("refused" in reason for reason in waiting.reasons)
     flights.edit_suite("flights/silver", [LENIENT])
 
-    assert lag.plan(flights.environment, pipeline, pipeline.pipeline.flows).work
+    assert decide(flights.environment, pipeline, pipeline.pipeline.flows).work
 
 
 @pytest.mark.nightly
@@ -110,7 +110,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     ref = checkpoint.current(flights.layout, pipeline, silver)
     assert refusal.decide(flights.layout, ref, silver, by="ada", reason="the feed of another airport") == 1
     resolved = resolution.load("flights", flights.environment.project)
-    plan = lag.plan(flights.environment, resolved, pipeline.flows)
+    plan = decide(flights.environment, resolved, pipeline.flows)
     assert plan.work
     assert any("goes to quarantine whole" in reason for reason in plan.reasons)
     later = flights_feed.days()[date(2013, 1, 1)][300:]

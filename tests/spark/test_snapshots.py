@@ -16,7 +16,7 @@ from tests.deployment import Deployment
 from tidegate import registry, resolution
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
-from tidegate.status import lag
+from tidegate.status import lag, plan
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
@@ -94,8 +94,8 @@ class Prices:
 
     def plan(self) -> dict[str, lag.Lag]:
         resolved = resolution.load("prices", self.deployment.environment.project)
-        plan = lag.plan(self.deployment.environment, resolved, resolved.pipeline.flows)
-        return {each.flow: each for each in plan.lags}
+        decided = plan.decide(self.deployment.environment, resolved, resolved.pipeline.flows)
+        return {each.flow: each for each in decided.lags}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tidegate import fingerprints
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
-from tidegate.status import lag
+from tidegate.status import lag, plan
 
 PROJECT = Path(__file__).parents[2]
 BRONZE = Flow(
@@ -76,8 +76,8 @@ class SampleProject:
     def measure(self, flow: Flow, pipeline: Pipeline = TRIPS) -> lag.Lag:
         return lag.measure(self.environment, resolved_flow(flow, pipeline, self.environment.project))
 
-    def plan(self, *flows: Flow, pipeline: Pipeline = TRIPS) -> lag.Plan:
-        return lag.plan(self.environment, resolved(pipeline, self.environment.project), flows or pipeline.flows)
+    def plan(self, *flows: Flow, pipeline: Pipeline = TRIPS) -> plan.Plan:
+        return plan.decide(self.environment, resolved(pipeline, self.environment.project), flows or pipeline.flows)
 
     def refuse(self, batch_id: int, **waits_for: Any) -> None:
         """Record a refusal of silver, as the job does; by its gate unless ``waits_for`` says otherwise."""

@@ -33,7 +33,7 @@ from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
 from tidegate.spec.thresholds import Thresholds
-from tidegate.status import evaluation, lag, lost_messages, observation
+from tidegate.status import evaluation, lag, lost_messages, observation, plan
 from tidegate.status.flow_status import FlowStatus
 
 
@@ -164,7 +164,7 @@ def test_a_recreated_topic_is_an_error_whatever_its_length_and_the_next_version_
 
     assert (raised.value.topic, raised.value.exit_code, raised.value.transient) == (topic, 78, False)
     pipeline = clicks.pipeline()
-    (planned,) = lag.plan(clicks.environment, resolved(pipeline), pipeline.flows).lags
+    (planned,) = plan.decide(clicks.environment, resolved(pipeline), pipeline.flows).lags
     assert (planned.failed, planned.reason) == (True, raised.value.message), "it is the error of that flow"
     current = clicks.measure(version=2)
     assert (current.behind, current.ahead, current.first) == (sent, f"offsets 0:0-{sent - 1}", True)

@@ -44,7 +44,7 @@ from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Intervals, Pipeline
 from tidegate.states import STATES, Status
 from tidegate.status import evaluation, flow_status, status_cache
-from tidegate.status import lag as lag_module
+from tidegate.status.plan import decide
 
 pytestmark = pytest.mark.airflow
 
@@ -404,7 +404,7 @@ def test_all_surfaces_say_the_same_in_every_state(
     # A plan says what a run would do: whether a process holds the lease, or the last run failed, does not matter to it. It
     # waits for the lake.
     if name not in ("running", "crashed", "failed", "not read"):
-        plan = lag_module.plan(project.environment, declared, declared.pipeline.flows)
+        plan = decide(project.environment, declared, declared.pipeline.flows)
         capsys.readouterr()
         cli_plan.print_plan(plan.lags)
         (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{flow} ")]

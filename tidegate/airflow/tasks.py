@@ -36,7 +36,8 @@ from tidegate.resolution import ResolvedPipeline
 from tidegate.runs import RUNS
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import STATES, state_after
-from tidegate.status.lag import Lag, Plan, plan
+from tidegate.status.lag import Lag
+from tidegate.status.plan import Plan, decide
 from tidegate.window import Window
 
 _BACKFILL = "backfill"
@@ -112,7 +113,7 @@ class PlanRun(BaseOperator, SkipMixin):
         for flow in flows:
             check_compatible(layout, self._resolved.flow(flow.name))
         self._resolved.check_runnable([flow for flow in flows if request.applies_to(flow)])
-        increment_plan = plan(environment, self._resolved, flows) if request.mode == "incremental" else None
+        increment_plan = decide(environment, self._resolved, flows) if request.mode == "incremental" else None
         run_preview = self._log_preview(
             environment, request, increment_plan.lags if increment_plan is not None else None
         )
@@ -149,7 +150,7 @@ class PlanRun(BaseOperator, SkipMixin):
         try:
             for flow in flows:
                 check_compatible(layout, self._resolved.flow(flow.name))
-            increment_plan = plan(environment, self._resolved, flows)
+            increment_plan = decide(environment, self._resolved, flows)
         except TidegateError:
             plans.record_failure(layout, self._pipeline.name)
             raise

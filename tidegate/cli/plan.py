@@ -17,8 +17,9 @@ from tidegate.report import describe_error
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
-from tidegate.status import flow_status, lag
-from tidegate.status.lag import Lag, Plan
+from tidegate.status import flow_status
+from tidegate.status import plan as lag_plan
+from tidegate.status.lag import Lag
 
 _HEADERS = ("flow", "work", "rows", "bytes", "why")
 
@@ -80,7 +81,7 @@ def _print_preview(environment: Environment, resolved: ResolvedPipeline, request
             raise typer.Exit(error.exit_code)
 
 
-def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:
+def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> lag_plan.Plan:
     """Check the lake and the declarations against their checkpoints, then measure the sources.
 
     Raises:
@@ -91,7 +92,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
         layout.open()
     for flow in flows:
         checkpoint.check_compatible(layout, resolved.flow(flow.name))
-    return lag.plan(environment, resolved, flows)
+    return lag_plan.decide(environment, resolved, flows)
 
 
 def print_plan(lags: tuple[Lag, ...]) -> None:
@@ -109,7 +110,7 @@ def print_plan(lags: tuple[Lag, ...]) -> None:
     console.print_table(_HEADERS, rows, right=("rows", "bytes"))
 
 
-def conclusion(run_plan: Plan) -> str:
+def conclusion(run_plan: lag_plan.Plan) -> str:
     """The plan in a few words."""
     if failed := [lag.flow for lag in run_plan.lags if lag.failed]:
         flows = f"flow {failed[0]}" if len(failed) == 1 else f"flows {', '.join(failed)}"
@@ -121,7 +122,7 @@ def conclusion(run_plan: Plan) -> str:
     return "nothing to do until what was refused is resolved" if refused else "nothing is new"
 
 
-def _to_json(pipeline: Pipeline, run_plan: Plan) -> dict[str, Any]:
+def _to_json(pipeline: Pipeline, run_plan: lag_plan.Plan) -> dict[str, Any]:
     flows = [lag.to_json() for lag in run_plan.lags]
     return {"format": 1, "pipeline": pipeline.name, "work": run_plan.work, "small": run_plan.small, "flows": flows}
 

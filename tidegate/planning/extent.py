@@ -25,7 +25,7 @@ from tidegate.probes import delta, files, kafka
 from tidegate.runs import RUNS
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.status import intervals
-from tidegate.status.lag import SMALL_FIRST_BYTES
+from tidegate.status.plan import SMALL_FIRST_BYTES
 from tidegate.status.topic_backlog import BYTES_PER_MESSAGE, format_offsets, topic_condition
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def preview(
     """What a request would do.
 
     Args:
-        lags: For an increment: the lags of `tidegate.status.lag.plan`.
+        lags: For an increment: the lags of `tidegate.status.plan.decide`.
 
     Raises:
         SourceError: A landing folder or a topic does not exist.

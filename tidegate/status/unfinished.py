@@ -1,0 +1,118 @@
+"""What earlier runs of a flow left unfinished; its next run finishes it first. Starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate import json_codec
+from tidegate.checkpoints import lease, refusal
+from tidegate.probes import delta
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.layout import Layout
+    from tidegate.spec import Flow, Pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """What waits to be finished."""
+
+    batch: int | None
+    """A batch that was planned and not committed."""
+    quarantined_whole: bool
+    """A person decided that all of it goes to quarantine."""
+    written: bool
+    """The table has it; its ledger line or its end in the checkpoint is missing."""
+    swap_pending: bool
+    """A full refresh is staged and not swapped in."""
+    backfill: int | None
+    """The number of a backfill or reingest that wrote rows and did not finish."""
+    claimed: bool
+    """A replay left its claim."""
+    undoing: bool
+    """An undo left its marker."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to finish."""
+        return bool(self.summary())
+
+    def summary(self) -> str:
+        """Sentences without full stops, separated by semicolons; empty for nothing."""
+        parts = []
+        if self.quarantined_whole:
+            parts.append(f"batch {self.batch} was refused and goes to quarantine whole")
+        elif self.written:
+            parts.append(f"batch {self.batch} is self.written and not recorded yet; its next run records it")
+        elif self.batch is not None:
+            parts.append(f"batch {self.batch} was planned and not committed")
+        if self.swap_pending:
+            parts.append("a full refresh waits to be swapped in")
+        if self.backfill is not None:
+            parts.append(f"self.backfill or reingest {self.backfill} is half-self.written and will be finished first")
+        if self.claimed:
+            parts.append("a replay of its quarantine was interrupted and will be finished or released first")
+        if self.undoing:
+            parts.append("an undo was interrupted and will be finished first if it has self.written anything")
+        return "; ".join(parts)
+
+
+def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, batch_id: int | None) -> Unfinished:
+    """What the files of a flow say.
+
+    Args:
+        batch_id: The batch that was planned and not committed, or None.
+    """
+    decision = None if batch_id is None else refusal.decision(layout, ref, batch_id)
+    quarantined_whole = decision is not None and decision.action == "take"
+    return Unfinished(
+        batch=batch_id,
+        quarantined_whole=quarantined_whole,
+        written=batch_id is not None and not quarantined_whole and _is_written(layout, pipeline, flow, ref, batch_id),
+        swap_pending=_swap_pending(layout, pipeline, flow, ref),
+        backfill=_unfinished_backfill(layout, pipeline, flow, ref),
+        claimed=_interrupted(layout, pipeline, flow, layout.claim(pipeline.name, flow.name)),
+        undoing=_interrupted(layout, pipeline, flow, layout.undo(pipeline.name, flow.name)),
+    )
+
+
+def _is_written(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, batch_id: int) -> bool:
+    """Whether the table, or the staging table of a refresh, has a batch."""
+    staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
+    versions = (delta.transaction_version(path, ref.app_id) for path in (staging, layout.table(flow.target.name)))
+    return any(version is not None and version >= batch_id for version in versions)
+
+
+def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:
+    """Whether a full refresh is staged and not swapped into the live table yet."""
+    staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
+    return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
+
+
+@dataclass(frozen=True)
+class _Stored:
+    done: bool
+
+
+def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
+    """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
+    backfills = sorted(
+        layout.reprocessing(pipeline.name, flow.name).glob("*.json"), key=lambda path: (len(path.name), path.name)
+    )
+    last = json_codec.read(backfills[-1], _Stored, "Restore it from a backup.") if backfills else None
+    if last is None or last.done:
+        return None
+    number, app_id = int(backfills[-1].stem), ref.windows_app_id
+    tables = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
+    return number if any(delta.transaction_version(path, app_id) == number for path in tables) else None
+
+
+def _interrupted(layout: Layout, pipeline: Pipeline, flow: Flow, marker: Path) -> bool:
+    """Whether a replay or an undo left the file that it removes at its end; one that is running holds the lease."""
+    if not marker.exists():
+        return False
+    return lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) is None

@@ -1,0 +1,87 @@
+"""Why a flow waits for a person: another attempt would be refused for the same reason. Starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidegate import fingerprints
+from tidegate.checkpoints import refusal
+from tidegate.ops import evolution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.rewrite import JudgedRewrite
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.states import RefusedBy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """What a flow waits for."""
+
+    by: RefusedBy
+    reason: str
+    """One sentence without a full stop."""
+
+
+def of_batch(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_id: int) -> Wait | None:
+    """The wait of the pending batch, if neither a decision nor what refused it has changed since."""
+    decision = refusal.decision(layout, ref, batch_id)
+    if decision is not None and decision.action == "take":
+        return None
+    note = refusal.recorded(layout, ref)
+    if note.get("batch_id") != batch_id:
+        return None
+    flow, waits = resolved.flow, f"waits: batch {batch_id}"
+    try:
+        if "schema_change_id" in note:
+            schema_change_id = evolution.open_schema_change(layout, resolved)
+            reason = f"{waits} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
+            return Wait(by="contract", reason=reason) if schema_change_id is not None else None
+        code = {"code_fingerprint": resolved.code_fingerprint()}
+        if refusal.is_held(note):
+            take = "send it to quarantine" if flow.kind.takes_batches else "correct the source"
+            reason = f"{waits} is held, because a statistic of it breaks its rule; accept it, or {take}"
+            same = decision is None and _has(note, code | {"statistics_fingerprint": resolved.statistics_fingerprint()})
+            return Wait(by="statistic", reason=reason) if same else None
+        if "transform_error_share" in note:
+            share = resolved.pipeline.thresholds_of(flow).transform_error_share
+            reason = f"{waits} was refused, because transform {flow.transform} raises; correct the transform"
+            return Wait(by="gate", reason=reason) if _has(note, code | {"transform_error_share": share}) else None
+        if flow.gate is None or resolved.suite is None:
+            return None
+        suite = {"suite_fingerprint": fingerprints.suite_fingerprint(resolved.suite)}
+    except (OSError, ValueError):
+        # A file changed after the flow was resolved: the next plan has the error.
+        return None
+    reason = f"{waits} was refused by {flow.gate.suite}; fix the suite, the transform or the data"
+    return Wait(by="gate", reason=reason) if _has(note, code | suite) else None
+
+
+def _has(note: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Whether what refused a batch is as it was then."""
+    return all(note.get(name) == value for name, value in current.items())
+
+
+def of_limits(
+    resolved: ResolvedFlow, ref: CheckpointRef, judged: JudgedRewrite | None, *, swap_pending: bool, batch: int | None
+) -> Wait | None:
+    """The wait of a swap, or of a batch that compares a snapshot, whose numbers exceed the limits.
+
+    Args:
+        judged: The refused rewrite, whose numbers nobody has accepted.
+        batch: The pending batch.
+    """
+    if judged is None or judged.app_id != ref.app_id:
+        return None
+    # Raised limits count from the next plan on.
+    if not resolved.pipeline.rewrite_limits_of(resolved.flow).exceeded(judged.impact):
+        return None
+    if not swap_pending and (batch is None or not resolved.flow.kind.snapshots):
+        return None
+    otherwise = "derive the table again with mode full_refresh" if swap_pending else "land a newer snapshot"
+    return Wait(by="limits", reason=f"waits: {judged.summary()}; accept the numbers, or {otherwise}")
