@@ -13,7 +13,7 @@ from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
-from tidegate.spec import ChangeFeed, Pipeline
+from tidegate.spec import Pipeline
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -81,7 +81,7 @@ def quarantine_states(layout: Layout, pipeline: Pipeline) -> Check:
         entries = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
         states.update(entries.states)
         own = [line for line in plain if line["flow"] == flow.name]
-        landing = not isinstance(flow.source, ChangeFeed)
+        landing = not flow.feeds
         input_column, refused_column = ("files_listed", "files_quarantined") if landing else ("read", "quarantined")
         by_runs = sum(line[refused_column] for line in own if line["kind"] in ("append", "upsert"))
         # Rows that a backfill refused may have been in quarantine already.

@@ -15,7 +15,7 @@ from pathlib import Path
 from tidegate import fingerprints, registry, state_code, transform_code
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
-from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, FunctionSink, KafkaSource, Pipeline
+from tidegate.spec import AfterTables, FileSource, Flow, FunctionSink, LandingSource, Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +45,13 @@ class ResolvedFlow:
         """
         if self.writer is None:
             return ()
-        derived = isinstance(self.writer.source, ChangeFeed) and not self.writer.target.keys
+        derived = self.writer.feeds and not self.writer.target.keys
         return ("_row_id",) if derived else self.writer.target.keys
 
     @property
-    def landing(self) -> FileSource | KafkaSource | None:
+    def landing(self) -> LandingSource | None:
         """The source of the bronze table whose records the flow parses; None for other flows."""
-        if self.writer is None or self.source_keys or isinstance(self.writer.source, ChangeFeed):
-            return None
-        return self.writer.source
+        return None if self.writer is None or self.source_keys else self.writer.landed_source
 
     def statistics_fingerprint(self) -> str:
         """The fingerprint of the declared statistics."""
@@ -239,7 +237,7 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
     if writer is None and certain:
         raise SpecError(f"{where}: {_NO_WRITER.format(table)}")
     ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
-    if writer is not None and not writer.target.keys and isinstance(writer.source, ChangeFeed) and not ordered:
+    if writer is not None and writer.feeds and not writer.target.keys and not ordered:
         raise SpecError(f"{where}: its source {table!r} is neither a bronze table nor keyed; give it keys")
     return writer
 
@@ -283,7 +281,7 @@ def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> Non
     """Check that a flow with a watermark reads the batches of bronze, by which the watermark moves."""
     if flow.watermark is None or writer is None:
         return
-    if isinstance(writer.source, ChangeFeed) or pipeline.writer_of(writer.target.name) is None:
+    if writer.feeds or pipeline.writer_of(writer.target.name) is None:
         raise SpecError(
             f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline {pipeline.name!r}: a row is "
             "late by the batches of bronze before its own. Declare the watermark on the flow that parses the bronze table"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidegate.errors import RequestError
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec import Flow, Pipeline
 
 
 def _accept(_pipeline: Pipeline, _flow: Flow) -> None:
@@ -124,7 +124,7 @@ RUNS: dict[str, RunKind] = {
     "reingest": RunKind(
         meaning="read the landing zone or the topic again; only what bronze does not contain is written",
         code="tidegate.spark.runs:reingest",
-        applies_to=lambda flow: not isinstance(flow.source, ChangeFeed),
+        applies_to=lambda flow: not flow.feeds,
         window="optional",
         gaps=True,
         rewrites="nothing: only missing rows are added to {table}",
@@ -187,9 +187,7 @@ def modes() -> dict[str, str]:
 
 def event_time_table(flow: Flow) -> str:
     """The table whose event time defines windows of this flow: its target, or the source of its groups."""
-    if flow.kind.has_groups and isinstance(flow.source, ChangeFeed):
-        return flow.source.table
-    return flow.target.name
+    return flow.source_tables[0] if flow.kind.has_groups else flow.target.name
 
 
 def event_time(pipeline: Pipeline, flow: Flow) -> str | None:

@@ -7,10 +7,9 @@ declaration and its fingerprint are part of the DAG's documentation.
 from __future__ import annotations
 
 from tidegate.fingerprints import fingerprint
-from tidegate.formatting import count
 from tidegate.json_codec import to_plain
 from tidegate.resolution import ResolvedPipeline
-from tidegate.spec import AfterTables, ChangeFeed, Contract, FileSource, Flow, KafkaSource, Pipeline, SnapshotFeed
+from tidegate.spec import AfterTables, Contract, Flow, Pipeline
 
 
 def describe(resolved: ResolvedPipeline) -> str:
@@ -26,12 +25,12 @@ def describe(resolved: ResolvedPipeline) -> str:
         "",
     ]
     for flow in pipeline.flows:
-        if isinstance(flow.source, FileSource | KafkaSource):
+        if (source := flow.landed_source) is not None:
             lines += [
-                f"Fields of one source record of `{flow.name}`; contract: {_contract(flow.source.contract)}.",
+                f"Fields of one source record of `{flow.name}`; contract: {_contract(source.contract)}.",
                 "",
             ]
-            lines += ["```sql", _dedent(flow.source.schema), "```", ""]
+            lines += ["```sql", _dedent(source.schema), "```", ""]
     return "\n".join([*lines, f"Declaration `{fingerprint(to_plain(pipeline))}`."])
 
 
@@ -49,31 +48,10 @@ def _schedule(pipeline: Pipeline) -> str:
 def _row(flow: Flow) -> str:
     gate = f"`{flow.gate.suite}`" if flow.gate else "none"
     transform = f"`{flow.transform}`" if flow.transform else "none"
-    cells = (f"**{flow.name}**", _source(flow), transform, gate, _target(flow), f"v{flow.checkpoint_version}")
+    source = "; ".join(each.describe() for each in flow.feeds or (flow.source,))
+    cells = (f"**{flow.name}**", source, transform, gate, _target(flow), f"v{flow.checkpoint_version}")
     # An unescaped bar would end the cell.
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _source(flow: Flow) -> str:
-    source = flow.source
-    match source:
-        case FileSource():
-            files = f"{source.format} files `{source.path}/{source.glob}`"
-            return f"{files}, at most {source.max_files_per_trigger:,} a batch"
-        case KafkaSource():
-            return f"topic `{source.topic}`, at most {count(source.max_offsets_per_trigger, 'offset')} a batch"
-        case SnapshotFeed():
-            return f"the newest complete snapshot of `{source.table}`"
-        case ChangeFeed():
-            return "; ".join(
-                f"changes of `{feed.table}`, about {feed.max_bytes_per_trigger} a batch" + _on(feed)
-                for feed in flow.feeds
-            )
-
-
-def _on(feed: ChangeFeed) -> str:
-    pairs = ", ".join(f"`{ours}` = `{theirs}`" for ours, theirs in feed.on.items())
-    return f", joined by {pairs}" if pairs else ""
 
 
 def _contract(contract: Contract) -> str:

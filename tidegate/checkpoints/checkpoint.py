@@ -21,7 +21,7 @@ from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
 from tidegate.schema.changes import Change, compare
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec import Flow, Pipeline
 from tidegate.spec.durations import in_seconds
 
 REPAIR = "Restore it from a backup, or raise checkpoint_version."
@@ -165,7 +165,7 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
             f"flow {flow.name!r}: table {flow.target.name!r} was written by {', '.join(others)}. Keep that flow's name, or give this "
             "flow another target: two flows cannot write the same table."
         )
-    if writers and not flow.is_staged and isinstance(flow.source, ChangeFeed):
+    if writers and not flow.is_staged and flow.feeds:
         raise DeclarationConflictError(
             f"flow {flow.name!r}: table {flow.target.name!r} has no keys, so a new checkpoint version would write every row twice. "
             "Give it keys, or another table name."

@@ -15,7 +15,7 @@ from tidegate.layout import Layout
 from tidegate.planning.extent import Extent, rows_and_bytes, with_size
 from tidegate.report import FlowReport, RunReport, now
 from tidegate.request import RunRequest
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec import Flow, Pipeline
 from tidegate.verification import DifferingRow
 
 
@@ -81,7 +81,7 @@ def verify(
 def _remedy(flow: Flow) -> str:
     if flow.target.keys:
         return "A backfill or a full refresh derives rows again"
-    if isinstance(flow.source, ChangeFeed):
+    if flow.feeds:
         return "No command derives rows of a table without keys again: restore an earlier version of it, or correct it by hand"
     return "A reingest adds files and messages of which the table has nothing; for others, restore an earlier version of the table"
 

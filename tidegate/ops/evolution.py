@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
-    from tidegate.spec import FileSource, KafkaSource
+    from tidegate.spec import LandingSource
 
 Event = Literal["declared", "observed", "refused", "answered"]
 """``declared``: the declared schema changed. ``observed``: a batch has the change, and the contract decided. ``refused``: the
@@ -92,7 +92,7 @@ def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
     return new
 
 
-def terms(layout: Layout, pipeline: str, flow: str, source: FileSource | KafkaSource) -> Terms:
+def terms(layout: Layout, pipeline: str, flow: str, source: LandingSource) -> Terms:
     """The contract of a flow's landing source, with the decisions about earlier schema changes."""
     columns = parse_ddl("schema", source.schema)
     declared = {column.name.lower() for column in columns}
@@ -209,7 +209,7 @@ def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]
     return _newest(refused)
 
 
-def declared_fingerprint(source: FileSource | KafkaSource) -> str:
+def declared_fingerprint(source: LandingSource) -> str:
     """Hash of the schema, its contract, formats and change records. When it has changed, a refused batch may pass."""
     parts = {name: json_codec.changed_fields(getattr(source, name)) for name in ("contract", "formats")}
     if source.changes is not None:

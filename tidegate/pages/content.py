@@ -13,7 +13,7 @@ from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
 from tidegate.pages import shares, state_trend, trend
-from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, SnapshotFeed
+from tidegate.spec import Flow, Pipeline
 
 PER_PAGE = 50
 """Batches, backfills, replays and decisions in one list."""
@@ -187,12 +187,4 @@ def _is_in(change: evolution.Line, line: Line) -> bool:
 
 
 def _source(flow: Flow) -> str:
-    match flow.source:
-        case FileSource():
-            return f"{flow.source.format} files in {flow.source.path}/"
-        case KafkaSource():
-            return f"topic {flow.source.topic}"
-        case SnapshotFeed():
-            return f"snapshots of {flow.source.table}"
-        case ChangeFeed():
-            return f"changes of {', '.join(flow.source_tables)}"
+    return ", ".join([flow.source.summary(), *flow.source_tables[1:]])

@@ -20,7 +20,6 @@ from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.quarantine.lifecycle import quoted
 from tidegate.report import BatchRecord
-from tidegate.spec import ChangeFeed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +144,7 @@ def _of_run(lines: Sequence[Line], key: str) -> list[Line]:
 
 def _stays(flow: Flow, line: Line, current: tuple[int, int]) -> str | None:
     """Why the commit of a line cannot be put back; None if it can."""
-    if not isinstance(flow.source, ChangeFeed):
+    if not flow.feeds:
         return f"{flow.target.name} keeps every record as it arrived; to take its rows out of the tables below, {_AGAIN} there"
     if flow.kind.sends:
         return f"{flow.target.name} has got its changes; its next increment sends the rows that are put back in {flow.source_tables[0]}"

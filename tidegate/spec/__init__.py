@@ -25,6 +25,7 @@ from tidegate.spec.sources import ChangeFeed as ChangeFeed
 from tidegate.spec.sources import FileFormat as FileFormat
 from tidegate.spec.sources import FileSource as FileSource
 from tidegate.spec.sources import KafkaSource as KafkaSource
+from tidegate.spec.sources import LandingSource as LandingSource
 from tidegate.spec.sources import SnapshotFeed as SnapshotFeed
 from tidegate.spec.sources import Source as Source
 from tidegate.spec.sources import ValueFormat as ValueFormat

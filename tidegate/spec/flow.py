@@ -12,7 +12,7 @@ from tidegate.spec.intervals import Intervals
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sinks import Sink
-from tidegate.spec.sources import ChangeFeed, FileSource, Source, check_sources
+from tidegate.spec.sources import ChangeFeed, FileSource, LandingSource, Source, check_sources
 from tidegate.spec.state import State
 from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
@@ -99,7 +99,7 @@ class Flow:
                 raise FieldError(
                     owner, "thresholds", self.thresholds, "freshness_hours only for a target with event_time"
                 )
-        if (self.target.first_day or self.target.last_day) and not isinstance(self.source, ChangeFeed):
+        if (self.target.first_day or self.target.last_day) and not self.feeds:
             allowed = (
                 "without first_day and last_day for a landing flow, which keeps every record: limit the next table"
             )
@@ -123,6 +123,11 @@ class Flow:
     def feeds(self) -> tuple[ChangeFeed, ...]:
         """The change feeds that it reads, the first source first; none for a landing flow."""
         return self.sources or ((self.source,) if isinstance(self.source, ChangeFeed) else ())
+
+    @property
+    def landed_source(self) -> LandingSource | None:
+        """The source whose records it keeps as they arrive; None for a flow that reads tables."""
+        return None if isinstance(self.source, ChangeFeed) else self.source
 
     @property
     def source_tables(self) -> tuple[str, ...]:

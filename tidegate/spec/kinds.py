@@ -121,7 +121,7 @@ def kind_of(flow: Flow) -> FlowKind:
     Raises:
         FieldError: No kind does; the message says which field does not fit the others.
     """
-    owner, landing = f"Flow {flow.name!r}", not isinstance(flow.source, ChangeFeed)
+    owner, landing = f"Flow {flow.name!r}", not flow.feeds
     shape = (flow.target.write_mode, flow.transform is not None)
     _check_compared(owner, flow)
     of_source = [kind for kind in KINDS.values() if type(flow.source) is kind.source]
@@ -182,7 +182,7 @@ def _check_statistics(owner: str, flow: Flow, kind: FlowKind) -> None:
 
 def _check_state(owner: str, flow: Flow) -> None:
     """Check what a flow with state declares besides it."""
-    if not isinstance(flow.source, ChangeFeed) or flow.sources:
+    if len(flow.feeds) != 1:
         allowed = "None, or one ChangeFeed of a table whose flow declares a watermark as the source"
         raise FieldError(owner, "state", flow.state, allowed)
     if flow.transform is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
+from tidegate.formatting import count
 from tidegate.json_codec import changed_fields
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import Column, parse_ddl
@@ -122,6 +123,14 @@ class FileSource:
         """The fields that the checkpoint's sidecar stores."""
         return {"kind": "files", "path": self.path, "format": self.format, "glob": self.glob}
 
+    def summary(self) -> str:
+        """For pages."""
+        return f"{self.format} files in {self.path}/"
+
+    def describe(self) -> str:
+        """For the documentation of DAGs, as Markdown, with the limit of a batch."""
+        return f"{self.format} files `{self.path}/{self.glob}`, at most {self.max_files_per_trigger:,} a batch"
+
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSource:
@@ -163,6 +172,14 @@ class KafkaSource:
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""
         return {"kind": "kafka", "topic": self.topic}
+
+    def summary(self) -> str:
+        """For pages."""
+        return f"topic {self.topic}"
+
+    def describe(self) -> str:
+        """For the documentation of DAGs, as Markdown, with the limit of a batch."""
+        return f"topic `{self.topic}`, at most {count(self.max_offsets_per_trigger, 'offset')} a batch"
 
 
 def in_bytes(size: str) -> int:
@@ -233,6 +250,16 @@ class ChangeFeed:
         """The fields that the checkpoint's sidecar stores."""
         return {"kind": "change_feed", "table": self.table, **({"on": dict(self.on)} if self.on else {})}
 
+    def summary(self) -> str:
+        """For pages."""
+        return f"changes of {self.table}"
+
+    def describe(self) -> str:
+        """For the documentation of DAGs, as Markdown, with the limit of a batch."""
+        pairs = ", ".join(f"`{ours}` = `{theirs}`" for ours, theirs in self.on.items())
+        joined = f", joined by {pairs}" if pairs else ""
+        return f"changes of `{self.table}`, about {self.max_bytes_per_trigger} a batch{joined}"
+
     @property
     def name(self) -> str:
         """The table without its layer: the parameter of a transform that takes several sources."""
@@ -258,8 +285,18 @@ class SnapshotFeed(ChangeFeed):
         """The fields that the checkpoint's sidecar stores."""
         return {"kind": "snapshots", "table": self.table}
 
+    def summary(self) -> str:
+        """For pages."""
+        return f"snapshots of {self.table}"
 
-Source = FileSource | KafkaSource | ChangeFeed
+    def describe(self) -> str:
+        """For the documentation of DAGs, as Markdown."""
+        return f"the newest complete snapshot of `{self.table}`"
+
+
+LandingSource = FileSource | KafkaSource
+"""What a landing flow reads: records that no flow of the project writes."""
+Source = LandingSource | ChangeFeed
 
 
 def check_sources(owner: str, sources: object) -> None:

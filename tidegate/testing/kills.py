@@ -16,7 +16,7 @@ from tidegate.formatting import count
 from tidegate.processes import end_group
 from tidegate.report import RunReport
 from tidegate.request import fresh_id
-from tidegate.spec import ChangeFeed, Pipeline
+from tidegate.spec import Pipeline
 from tidegate.testing.lake import Lake, read
 
 FIRST_SPAN_SECONDS = 6.0
@@ -83,7 +83,7 @@ def expect_equal(lake: Lake, other: Lake, pipeline: Pipeline, what: str) -> None
         AssertionError: Names the table, and says how many rows are in only one lake; ``what`` was done to the first.
     """
     for flow in pipeline.flows:
-        by_id = not isinstance(flow.source, ChangeFeed) or not _keyed(flow.source.table)
+        by_id = not any(_keyed(table) for table in flow.source_tables)
         for path in (lake.layout.table(flow.target.name), lake.layout.quarantine(pipeline.name, flow.name)):
             place = path.relative_to(lake.environment.lake)
             rows, expected = _rows(path, by_id=by_id), _rows(other.environment.lake / place, by_id=by_id)
