@@ -35,7 +35,7 @@ from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
-from tidegate.status import backlog
+from tidegate.status.sources.tables import of_table
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_changes_removed_by_vacuum_are_an_error_and_the_next_version_derives_the
     with pytest.raises(
         OffsetsExpiredError, match=r"versions 1 to 2 were removed by VACUUM .* raise checkpoint_version"
     ):
-        backlog.of_table(bronze.live, orders.SILVER.source, read)
+        of_table(bronze.live, orders.SILVER.source, read)
     with pytest.raises(OffsetsExpiredError, match="raise checkpoint_version"):
         run(spark, tmp_path, orders.SILVER)
     run(spark, tmp_path, in_version_two(orders.SILVER))

@@ -13,9 +13,10 @@ from tidegate.cli.run import execute, print_report
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
 from tidegate.ops import metrics
-from tidegate.planning.extent import Extent, with_size
+from tidegate.planning.extent import with_size
 from tidegate.report import now
 from tidegate.request import RunRequest
+from tidegate.status.sources.source import Extent
 from tidegate.stored_state import StateTable, StoredState
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -12,10 +12,12 @@ from tidegate.cli.run import execute, print_report
 from tidegate.environment import Environment
 from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError
 from tidegate.layout import Layout
-from tidegate.planning.extent import Extent, rows_and_bytes, with_size
+from tidegate.planning.extent import with_size
 from tidegate.report import FlowReport, RunReport, now
 from tidegate.request import RunRequest
 from tidegate.spec import Flow, Pipeline
+from tidegate.status.sources.source import Extent
+from tidegate.status.sources.tables import rows_and_bytes
 from tidegate.verification import DifferingRow
 
 

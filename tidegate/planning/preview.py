@@ -16,11 +16,13 @@ from tidegate.layout import Layout
 from tidegate.planning import rewrites
 from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.estimate import Estimate, estimate
-from tidegate.planning.extent import Extent, rows_and_bytes, source_extent
 from tidegate.runs import RUNS, event_time, event_time_table
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.downstream import Downstream, downstream_of
 from tidegate.status.lag import Lag, measure
+from tidegate.status.sources import source
+from tidegate.status.sources.source import Extent
+from tidegate.status.sources.tables import rows_and_bytes
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
@@ -182,7 +184,7 @@ def _of_mode(
     environment: Environment, layout: Layout, resolved: ResolvedPipeline, flow: Flow, request: RunRequest
 ) -> FlowPreview:
     pipeline = resolved.pipeline
-    reads = source_extent(environment, layout, pipeline, flow, request)
+    reads = source.load(flow).extent(environment, pipeline, flow, request)
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
     keys, rows, quantity, words = None, reads.rows, "", RUNS[request.mode].rewrites
     if "{keys}" in words and request.window is not None:

@@ -17,6 +17,7 @@ import pendulum
 
 from tidegate.errors import SourceUnavailableError, TidegateError, UnexpectedError
 from tidegate.states import Facts, Status, status_of
+from tidegate.status.sources import source
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -262,7 +263,6 @@ def exit_code(statuses: Sequence[FlowStatus]) -> int:
 
 
 def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, now: datetime) -> _Reading:
-    from tidegate.spec import KafkaSource
 
     pipeline, flow = resolved.pipeline, resolved.flow
     status = FlowStatus(
@@ -296,7 +296,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         checkpoint.check_compatible(layout, resolved)
         status.lag = measure(environment, resolved)
 
-    return _Reading(status, read, local=not isinstance(flow.source, KafkaSource))
+    return _Reading(status, read, local=source.load(flow).is_local)
 
 
 def _read_all(readings: Sequence[_Reading], patience: float) -> list[FlowStatus]:

@@ -8,7 +8,8 @@ from tidegate import lateness
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
-from tidegate.status import backlog, freshness
+from tidegate.status import freshness
+from tidegate.status.sources import tables
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +40,7 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, no
     if state.last_committed is None or state.pending_batch is not None:
         return None
     committed = progress.planned_batch(ref.path(layout), state.last_committed)
-    if backlog.of_table(bronze, flow.feeds[0], committed).has_data:
+    if tables.of_table(bronze, flow.feeds[0], committed).has_data:
         return None
     newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(layout, ref)
     if newest is None:

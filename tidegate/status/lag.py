@@ -13,28 +13,27 @@ import pendulum
 
 from tidegate import dates
 from tidegate.alerting import expiry
-from tidegate.checkpoints import checkpoint, overrides, progress, rewrite, vector
+from tidegate.checkpoints import checkpoint, overrides, progress, rewrite
 from tidegate.errors import SourceUnavailableError, TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import plans
 from tidegate.probes import delta
 from tidegate.report import describe_error
-from tidegate.spec import ChangeFeed, FileSource, KafkaSource, SnapshotFeed
 from tidegate.states import Facts, RefusedBy
-from tidegate.status import backlog, idle, intervals, snapshots, topic_backlog, unfinished, wait
+from tidegate.status import idle, intervals, unfinished, wait
 from tidegate.status.interval import interval_of
+from tidegate.status.sources import source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
-    from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow
-    from tidegate.status.backlog import Backlog
     from tidegate.status.intervals import Completeness
+    from tidegate.status.sources.source import Backlog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +143,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     if state.last_committed is None:
         checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
-    pending = _backlog(environment, layout, resolved, ref, committed)
+    pending = source.load(flow).backlog(environment, resolved, ref, committed)
     # A newer snapshot takes the place of a refused one.
     waiting = None if flow.kind.snapshots and pending.has_data else state.pending_batch
     judged = rewrite.refused(layout, pipeline.name, flow.name)
@@ -200,26 +199,6 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         unread_until_ms=pending.unread_until_ms,
         unread_since_ms=pending.unread_since_ms,
     )
-
-
-def _backlog(
-    environment: Environment, layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
-) -> Backlog:
-    flow = resolved.flow
-    match flow.source:
-        case FileSource():
-            folder, reingests = layout.landing(flow.source.path), layout.reprocessing(ref.dag_id, ref.flow)
-            return backlog.of_files(folder, flow.source, ref.path(layout), committed, reingests)
-        case KafkaSource():
-            table = layout.table(flow.target.name)
-            return topic_backlog.of_topic(environment.kafka, flow.source, table, layout, ref, committed)
-        case SnapshotFeed():
-            return snapshots.backlog(layout, resolved.pipeline, flow, ref)
-        case ChangeFeed():
-            if flow.state is not None and resolved.writer is not None:
-                beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
-                return backlog.of_stateful(layout, flow.feeds[0], beats, committed)
-            return backlog.of_tables(layout, flow.feeds, committed, vector.starts(layout, ref))
 
 
 def _sentences(*parts: str) -> str:

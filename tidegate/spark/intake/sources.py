@@ -12,7 +12,7 @@ from tidegate.spark.intake import batch_bounds
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS, in_bytes
-from tidegate.status import topic_backlog
+from tidegate.status.sources import topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,12 +86,12 @@ def max_offsets_per_batch(context: FlowContext, source: KafkaSource, starts: Map
 
     Args:
         starts: Partition to the offset of its next message, for partitions that have one. The size of a message is estimated
-            from these messages; if they cannot be read, from the rows of bronze; else `topic_backlog.BYTES_PER_MESSAGE`.
+            from these messages; if they cannot be read, from the rows of bronze; else `topics.BYTES_PER_MESSAGE`.
     """
     size = (
         kafka.message_bytes(context.stores.kafka, source.topic, starts, isolation=source.isolation) if starts else None
     )
-    size = size or delta.row_bytes(context.live) or topic_backlog.BYTES_PER_MESSAGE
+    size = size or delta.row_bytes(context.live) or topics.BYTES_PER_MESSAGE
     return max(1, min(source.max_offsets_per_trigger, int(in_bytes(source.max_bytes_per_trigger) / size)))
 
 
@@ -170,8 +170,8 @@ def needs_refresh_for_gap(context: FlowContext, source: KafkaSource) -> bool:
     else:
         read = progress.planned_batch(context.checkpoint, state.last_committed).kafka_offsets(source.topic)
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
-    topic_backlog.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.live)
-    return bool(topic_backlog.unaccepted_gap(read, first_offsets, checkpoint_topic, context.live))
+    topics.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.live)
+    return bool(topics.unaccepted_gap(read, first_offsets, checkpoint_topic, context.live))
 
 
 def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
@@ -184,13 +184,11 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     if progress.read(context.checkpoint).last_planned is not None:
         return "earliest"
     read = topic.next_offsets(context.layout, context.ref, checkpoint_topic)
-    for partition, next_offset in topic_backlog.next_offsets_in_table(context.target, checkpoint_topic).items():
+    for partition, next_offset in topics.next_offsets_in_table(context.target, checkpoint_topic).items():
         read[partition] = max(next_offset, read.get(partition, 0))
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
-    topic_backlog.check_not_truncated(
-        source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()}
-    )
-    topic_backlog.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.target)
+    topics.check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()})
+    topics.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.target)
     if not read or checkpoint.refresh_origin(context.layout, context.ref).get("mode") == "reingest":
         return "earliest"
     starts = {

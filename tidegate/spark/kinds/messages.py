@@ -12,7 +12,7 @@ from tidegate.spark.batch import raw
 from tidegate.spark.intake import sources
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
-from tidegate.status.topic_backlog import format_offsets
+from tidegate.status.sources.topics import format_offsets
 from tidegate.window import Window
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tidegate.spark.batch.snapshots import compare, kept_rows, records, split_ne
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
-from tidegate.status.snapshots import find
+from tidegate.status.sources.snapshots import find
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

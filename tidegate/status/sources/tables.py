@@ -1,123 +1,38 @@
-"""The backlog of a flow: what it has still to read of its source, from its checkpoint and a probe. Needs no JVM.
-
-Only committed batches count as read: a batch that was planned and not committed is run again. `tidegate.status.lag`
-derives the lag and the plan from it.
-"""
+"""The changes of tables: those in no committed batch, and the whole tables, which a manual run reads. Needs no JVM."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import progress, reingested
+from tidegate.checkpoints import vector
 from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
-from tidegate.probes import delta, files
+from tidegate.layout import Layout
+from tidegate.probes import delta
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
-    from tidegate.layout import Layout
-    from tidegate.spec import ChangeFeed, FileSource
-
-_NAMES_SHOWN = 3
-"""How many files are listed by name; the others are only counted."""
-NOTHING_READ = "nothing read"
+    from tidegate.environment import Environment
+    from tidegate.request import RunRequest
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backlog:
-    """What is still to read."""
-
-    summary: str
-    """``3 new files in flights``, or ``nothing new in flights``."""
-    behind: int
-    """How many files, messages or versions of a table."""
-    rows: int | None
-    size: int | None
-    """Bytes."""
-    rows_exact: bool
-    size_exact: bool
-    position: str
-    """The position up to which everything is read and committed."""
-    has_data: bool
-    """Whether a run would find something to read."""
-    ahead: str = ""
-    """What is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
-    rewritten: int = 0
-    """Files that changed after they were read; Spark's file source does not notice. A reingest reads them."""
-    ignored: int = 0
-    """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
-    skipped: str = ""
-    """Describes the ignored files that were probably meant to be read; empty if there are none."""
-    first_offsets: Mapping[int, int] = field(default_factory=dict)
-    """For a topic: partition to the first offset that the broker still has."""
-    unread: Mapping[int, int] = field(default_factory=dict)
-    """For a topic: partition to the offset that is read next, for partitions with unread messages."""
-    unread_until_ms: int | None = None
-    """For a topic: up to when its retention keeps all unread messages (`tidegate.probes.kafka.unread_until`)."""
-    unread_since_ms: int | None = None
-    """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
-
-
-def of_files(
-    folder: Path, source: FileSource, checkpoint: Path, committed: PlannedBatch | None, reingests: Path
+def _backlog(
+    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
 ) -> Backlog:
-    """Files of a landing folder that are in no committed batch.
-
-    Args:
-        reingests: `tidegate.layout.Layout.reprocessing` of the flow.
-
-    Raises:
-        SourceError: The folder is missing or cannot be read.
-        CheckpointCorruptError: The checkpoint's log of files cannot be read.
-    """
-    up_to = -1 if committed is None else committed.log_offset
-    read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
-    listing = files.list_files(folder, source.glob)
-    new = tuple(file for file in listing.files if file.path not in read)
-    changed = [file for file in listing.files if file.modified_ms != read.get(file.path, file.modified_ms)]
-    return Backlog(
-        summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
-        behind=len(new),
-        rows=_rows_of_files(new, source) if new else 0,
-        size=sum(file.size for file in new),
-        rows_exact=not new,
-        size_exact=True,
-        position=NOTHING_READ if committed is None else f"{count(len(read), 'file')} read",
-        # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
-        has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
-        ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(reingested.unread(reingests, ((file.path, file.modified_ms) for file in changed))),
-        ignored=listing.ignored,
-        skipped=_skipped_files(listing, source.glob),
-    )
-
-
-def _skipped_files(listing: files.Listing, glob: str) -> str:
-    skipped = []
-    if listing.unmatched:
-        verb = "does" if listing.unmatched == 1 else "do"
-        skipped.append(f"{count(listing.unmatched, 'file')} in the folder that {verb} not fit {glob}")
-    if listing.special:
-        verb = "is" if listing.special == 1 else "are"
-        skipped.append(f"{listing.special:,} in the folder that {verb} no regular file (a pipe, a socket or a device)")
-    return f"not read: {', '.join(skipped)}" if skipped else ""
-
-
-def _shortened(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(sorted(names)[:_NAMES_SHOWN]) + more
-
-
-def _rows_of_files(new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
-    # Rows of Parquet and Avro files cannot be estimated from line lengths at the beginning of the file.
-    if source.format in ("parquet", "avro"):
-        return None
-    return files.estimate_rows(new, has_header=source.format == "csv" and source.dialect.header)
+    layout, flow = Layout.of(environment), resolved.flow
+    if flow.state is not None and resolved.writer is not None:
+        beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
+        return of_stateful(layout, flow.feeds[0], beats, committed)
+    return of_tables(layout, flow.feeds, committed, vector.starts(layout, ref))
 
 
 def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:
@@ -308,3 +223,31 @@ def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
         f"table {table} no longer has the changes that the checkpoint reads next: {why}. Restore the table, or raise "
         "checkpoint_version so that the flow rebuilds its target from the table's current contents."
     )
+
+
+def extent(environment: Environment, _pipeline: Pipeline, flow: Flow, _request: RunRequest) -> Extent:
+    """The source tables, which a manual run reads completely, whatever its window."""
+    layout, tables = Layout.of(environment), flow.source_tables
+    whats, sizes = [], [rows_and_bytes(layout.table(table)) for table in tables]
+    for table in tables:
+        version = delta.current_version(layout.table(table))
+        whats.append(f"{table}, which does not exist yet" if version is None else f"{table} at version {version}")
+    rows, size = ([each for each in counts if each is not None] for counts in zip(*sizes, strict=True))
+    known = len(tables)
+    return Extent(
+        what="; ".join(whats),
+        rows=sum(rows) if len(rows) == known else None,
+        size=sum(size) if len(size) == known else None,
+    )
+
+
+def rows_and_bytes(path: Path) -> tuple[int | None, int | None]:
+    """Rows and bytes of a table by its log; None without the table, or if a file has no statistics."""
+    if delta.current_version(path) is None:
+        return None, None
+    data_files = delta.snapshot_files(path)
+    rows = None if any(file.rows is None for file in data_files) else sum(file.rows or 0 for file in data_files)
+    return rows, sum(file.size for file in data_files)
+
+
+SOURCE = MeasuredSource(backlog=_backlog, extent=extent)

@@ -1,4 +1,4 @@
-"""The backlog of a flow that reads a topic, and whether the broker still has the next messages. Needs no JVM.
+"""The messages of a topic: the unread ones, whether the broker still has them, and those of a window. Needs no JVM.
 
 Offsets are only valid for one topic id: a topic that is deleted and created again starts at 0. See
 `tidegate.checkpoints.topic`.
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import checkpoint, gap, topic
 from tidegate.errors import GapError, OffsetsExpiredError
 from tidegate.formatting import count
+from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, kafka
-from tidegate.status.backlog import NOTHING_READ, Backlog
+from tidegate.spec import KafkaSource
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,27 +24,21 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch
-    from tidegate.layout import Layout
-    from tidegate.spec import KafkaSource
+    from tidegate.environment import Environment
+    from tidegate.request import RunRequest
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import Flow, Pipeline
 
 BYTES_PER_MESSAGE = 1024
 """Assumed size while no message of a topic has been read: the broker does not report sizes."""
 
 
-def of_topic(
-    bootstrap: str,
-    source: KafkaSource,
-    target: Path,
-    layout: Layout,
-    ref: CheckpointRef,
-    committed: PlannedBatch | None,
+def _backlog(
+    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
 ) -> Backlog:
     """Messages of a topic that are in no committed batch.
 
     Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
-
-    Args:
-        target: The flow's table; the size of its rows estimates the size of a message.
 
     Raises:
         SourceError: The topic does not exist.
@@ -52,6 +48,8 @@ def of_topic(
         GapError: The broker deleted messages before they were read, and the gap was not accepted.
         OffsetsExpiredError: The topic ends before the next offset of the checkpoint.
     """
+    layout, source, bootstrap = Layout.of(environment), _source(resolved.flow), environment.kafka
+    target = layout.table(resolved.flow.target.name)
     description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
     ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
     topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
@@ -176,3 +174,45 @@ def format_offsets(ranges: Mapping[int, tuple[int, int]]) -> str:
         ranges: Partition to the first offset and the offset after the last one.
     """
     return " ".join(f"{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin)
+
+
+def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
+    layout, source, window = Layout.of(environment), _source(flow), request.window
+    bootstrap, bronze = environment.kafka, layout.table(flow.target.name)
+    recorded = topic.recorded(layout, pipeline.name, flow.name, flow.checkpoint_version)
+    if window is None:
+        ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
+    else:
+        ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
+    offsets = sum(end - begin for begin, end in ranges.values())
+    # Compaction and transactions leave offsets without a message, which never arrive in bronze.
+    missing = max(0, offsets - _ingested_messages(bronze, source.topic, ranges, recorded))
+    return Extent(
+        what=f"offsets {format_offsets(ranges) or 'none'} of {source.topic}, at most {missing:,} of which are not in bronze",
+        rows=offsets,
+        size=round(offsets * (delta.row_bytes(bronze) or BYTES_PER_MESSAGE)),
+        rows_exact=not offsets,
+        size_exact=not offsets,
+    )
+
+
+def _ingested_messages(
+    bronze: Path, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
+) -> int:
+    if "_topic_id" not in query.columns(bronze) or not ranges:
+        return 0
+    within = " OR ".join(
+        f"(_partition = {partition} AND _offset >= {begin} AND _offset < {end})"
+        for partition, (begin, end) in ranges.items()
+    )
+    of_topic = f"_topic = '{name}'" if recorded is None else topic_condition(recorded)
+    counts = store.select(bronze, f"SELECT count(*) AS messages FROM delta_table WHERE {of_topic} AND ({within})")
+    return sum(int(row["messages"]) for row in counts)
+
+
+def _source(flow: Flow) -> KafkaSource:
+    assert isinstance(flow.source, KafkaSource)
+    return flow.source
+
+
+SOURCE = MeasuredSource(backlog=_backlog, extent=_extent, is_local=False)

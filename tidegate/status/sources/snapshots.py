@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 import pendulum
 
 from tidegate.checkpoints import progress, snapshots
+from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.status import intervals
-from tidegate.status.backlog import NOTHING_READ, Backlog
+from tidegate.status.sources.source import NOTHING_READ, Backlog, MeasuredSource
+from tidegate.status.sources.tables import extent
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
-    from tidegate.layout import Layout
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.environment import Environment
+    from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.intervals import Completeness, Interval
 
@@ -84,11 +88,14 @@ def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interv
     )
 
 
-def backlog(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> Backlog:
+def _backlog(
+    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
+) -> Backlog:
     """The snapshot that the flow compares next, if there is one; raises as `find`.
 
     A batch that was refused waits for a newer snapshot too, which takes its place.
     """
+    layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     table, candidates = flow.source_tables[0], find(layout, pipeline, flow)
     newest_announced, chosen = snapshots.announced(layout, ref.dag_id, ref.flow), snapshots.compared(layout, ref)
     done = None if chosen is None else chosen.by(progress.read(ref.path(layout)).last_committed)
@@ -117,3 +124,6 @@ def _waiting(waiting: Sequence[Interval]) -> str:
 
 
 _WHY = {"complete": "a file of it was refused, or it has none"}
+
+
+SOURCE = MeasuredSource(backlog=_backlog, extent=extent)

@@ -1,0 +1,159 @@
+"""The files of a landing folder: those in no committed batch, and those that a reingest or a full refresh reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pendulum
+
+from tidegate import dates
+from tidegate.checkpoints import progress, reingested
+from tidegate.formatting import count
+from tidegate.layout import Layout
+from tidegate.ops import query, store
+from tidegate.probes import files
+from tidegate.spec import FileSource
+from tidegate.status import intervals
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.environment import Environment
+    from tidegate.request import RunRequest
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import Flow, Pipeline
+    from tidegate.window import Window
+
+_NAMES_SHOWN = 3
+"""How many files are listed by name; the others are only counted."""
+_GAPS_NAMED = 31
+"""How many intervals of a state a plan names: the days of a month."""
+
+
+def _backlog(
+    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
+) -> Backlog:
+    """Files that are in no committed batch.
+
+    Raises:
+        SourceError: The folder is missing or cannot be read.
+        CheckpointCorruptError: The checkpoint's log of files cannot be read.
+    """
+    layout, source = Layout.of(environment), _source(resolved.flow)
+    folder, checkpoint = layout.landing(source.path), ref.path(layout)
+    reingests = layout.reprocessing(ref.dag_id, ref.flow)
+    up_to = -1 if committed is None else committed.log_offset
+    read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
+    listing = files.list_files(folder, source.glob)
+    new = tuple(file for file in listing.files if file.path not in read)
+    changed = [file for file in listing.files if file.modified_ms != read.get(file.path, file.modified_ms)]
+    return Backlog(
+        summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
+        behind=len(new),
+        rows=_rows(new, source),
+        size=sum(file.size for file in new),
+        rows_exact=not new,
+        size_exact=True,
+        position=NOTHING_READ if committed is None else f"{count(len(read), 'file')} read",
+        # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
+        has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
+        ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
+        rewritten=len(reingested.unread(reingests, ((file.path, file.modified_ms) for file in changed))),
+        ignored=listing.ignored,
+        skipped=_skipped_files(listing, source.glob),
+    )
+
+
+def _skipped_files(listing: files.Listing, glob: str) -> str:
+    skipped = []
+    if listing.unmatched:
+        verb = "does" if listing.unmatched == 1 else "do"
+        skipped.append(f"{count(listing.unmatched, 'file')} in the folder that {verb} not fit {glob}")
+    if listing.special:
+        verb = "is" if listing.special == 1 else "are"
+        skipped.append(f"{listing.special:,} in the folder that {verb} no regular file (a pipe, a socket or a device)")
+    return f"not read: {', '.join(skipped)}" if skipped else ""
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(sorted(names)[:_NAMES_SHOWN]) + more
+
+
+def _rows(new: Sequence[files.LandedFile], source: FileSource) -> int | None:
+    """An estimate; None for Parquet and Avro, whose rows the lengths of their first lines do not tell."""
+    if not new:
+        return 0
+    if source.format in ("parquet", "avro"):
+        return None
+    return files.estimate_rows(new, has_header=source.format == "csv" and source.dialect.header)
+
+
+def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
+    layout = Layout.of(environment)
+    of_what = _of_gaps if request.gaps else _of_landed
+    what, missing = of_what(layout, pipeline, flow, request.window)
+    size = sum(file.size for file in missing)
+    return Extent(what=what, rows=_rows(missing, _source(flow)), size=size, rows_exact=not missing)
+
+
+def _of_landed(
+    layout: Layout, pipeline: Pipeline, flow: Flow, window: Window | None
+) -> tuple[str, Sequence[files.LandedFile]]:
+    """The landed files, of the window, that are not in bronze."""
+    source = _source(flow)
+    landed = files.list_files(layout.landing(source.path), source.glob).files
+    if window is not None:
+        landed = files.modified_within(landed, window)
+    ingested = _ingested_files(layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name), window)
+    missing = tuple(file for file in landed if (file.path, file.modified_ms) not in ingested)
+    when = f" of {window.summary()}" if window is not None else ""
+    what = f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze"
+    return what, missing
+
+
+def _of_gaps(
+    layout: Layout, pipeline: Pipeline, flow: Flow, window: Window | None
+) -> tuple[str, Sequence[files.LandedFile]]:
+    """The unread files of intervals that are not complete."""
+    completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
+    assert completeness is not None
+    gaps = completeness.gaps(window)
+    missing = tuple(file for gap in gaps for file in gap.to_read)
+    when = f" of {window.summary()}" if window is not None else ""
+    if not gaps:
+        return f"no file: each {completeness.unit}{when} is complete", missing
+    named = ", ".join(intervals.described(gaps, _GAPS_NAMED))
+    verb = "is" if len(gaps) == 1 else "are"
+    intervals_told = f"{count(len(gaps), completeness.unit)}{when} that {verb} not complete"
+    what = f"{count(len(missing), 'file')} of {intervals_told}: {named}"
+    return what, missing
+
+
+def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:
+    """Path and modification time (milliseconds) of the files in bronze (of the window) and in its quarantine."""
+    ingested: set[tuple[str, int]] = set()
+    if {"_path", "_modified_at"} <= set(query.columns(bronze)):
+        where = "true"
+        if window is not None:
+            # With this condition, files of the table are skipped by their statistics.
+            since, until = (dates.literal(moment) for moment in (window.since, window.until))
+            where = f"_modified_at >= {since} AND _modified_at < {until}"
+        for row in store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM delta_table WHERE {where}"):
+            ingested.add((row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)))
+    for row in store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'"):
+        path, _, modified_ms = row["_row_id"].rpartition("@")
+        ingested.add((path, int(modified_ms)))
+    return ingested
+
+
+def _source(flow: Flow) -> FileSource:
+    assert isinstance(flow.source, FileSource)
+    return flow.source
+
+
+SOURCE = MeasuredSource(backlog=_backlog, extent=_extent)

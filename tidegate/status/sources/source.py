@@ -1,0 +1,98 @@
+"""What the planning of a run asks of a source: how much is still to read, and how much a manual run would read. Needs no JVM."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.formatting import approximate, count
+from tidegate.formatting import size as size_told
+from tidegate.spec.source_kinds import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.environment import Environment
+    from tidegate.request import RunRequest
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import Flow, Pipeline
+
+NOTHING_READ = "nothing read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """What is still to read."""
+
+    summary: str
+    """``3 new files in flights``, or ``nothing new in flights``."""
+    behind: int
+    """How many files, messages or versions of a table."""
+    rows: int | None
+    size: int | None
+    """Bytes."""
+    rows_exact: bool
+    size_exact: bool
+    position: str
+    """The position up to which everything is read and committed."""
+    has_data: bool
+    """Whether a run would find something to read."""
+    ahead: str = ""
+    """What is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
+    rewritten: int = 0
+    """Files that changed after they were read; Spark's file source does not notice. A reingest reads them."""
+    ignored: int = 0
+    """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
+    skipped: str = ""
+    """Describes the ignored files that were probably meant to be read; empty if there are none."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """For a topic: partition to the first offset that the broker still has."""
+    unread: Mapping[int, int] = field(default_factory=dict)
+    """For a topic: partition to the offset that is read next, for partitions with unread messages."""
+    unread_until_ms: int | None = None
+    """For a topic: up to when its retention keeps all unread messages (`tidegate.probes.kafka.unread_until`)."""
+    unread_since_ms: int | None = None
+    """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """What a flow would read of its source."""
+
+    what: str
+    """For messages, for example ``bronze.flights at version 12``."""
+    rows: int | None
+    """None if unknown."""
+    size: int | None
+    """Bytes; None if unknown."""
+    rows_exact: bool = True
+    size_exact: bool = True
+
+    def summary(self) -> str:
+        """For messages, with rows and bytes; estimates are marked with ``~``."""
+        rows = "" if self.rows is None else f", {approximate(count(self.rows, 'row'), self.rows_exact)}"
+        return (
+            self.what + rows + ("" if self.size is None else f", {approximate(size_told(self.size), self.size_exact)}")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSource:
+    """What a kind of source provides."""
+
+    backlog: Callable[[Environment, ResolvedFlow, CheckpointRef, PlannedBatch | None], Backlog]
+    """What is in no committed batch, from the checkpoint, its last committed batch and a probe. A batch that was planned and not
+    committed is run again, so it does not count as read. Raises a `SourceError` if the source has lost what is to be read."""
+    extent: Callable[[Environment, Pipeline, Flow, RunRequest], Extent]
+    """What a backfill, a reingest or a full refresh reads. Raises a `SourceError` if the source does not exist."""
+    is_local: bool = True
+    """Whether only files are read for it; a broker may take long to answer."""
+
+
+def load(flow: Flow) -> MeasuredSource:
+    """The kind of source that a flow reads; several sources are of one kind."""
+    source: MeasuredSource = importlib.import_module(SOURCES[type(flow.source)].measured).SOURCE
+    return source
