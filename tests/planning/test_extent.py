@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.planning.extent import Extent, with_size
+from tidegate.planning.extent import with_size
 from tidegate.request import RunRequest
+from tidegate.status.sources.source import Extent
 
 
 @pytest.fixture

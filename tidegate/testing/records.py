@@ -6,12 +6,12 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate import json_codec
-from tidegate.spec import Dialect, FileSource, KafkaSource
+from tidegate.spec import Dialect, FileSource, KafkaSource, LandingSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,27 +31,23 @@ _OF_MESSAGES = (
 )
 
 
-def readable(source: FileSource | KafkaSource) -> FileSource | KafkaSource:
+def readable(source: LandingSource) -> LandingSource:
     """The source, with JSON in place of Parquet and Avro, whose values bronze keeps as JSON or the parser reads in the same way."""
-    if source.format in ("csv", "json"):
-        return source
-    if isinstance(source, KafkaSource):
-        return dataclasses.replace(source, format="json")
-    return dataclasses.replace(source, format="json", glob="*.json")
+    return source if source.format in ("csv", "json") else dataclasses.replace(source, format="json")
 
 
-def feed(spark: SparkSession, source: FileSource | KafkaSource, records: Sequence[Record]) -> DataFrame:
+def feed(spark: SparkSession, source: LandingSource, records: Sequence[Record]) -> DataFrame:
     """The records as new rows of bronze, with the ids ``r0``, ``r1`` and so on.
 
     Args:
         records: Values by field, as text or as Python's values; None, or no such key, is no value. Of records of files
             ``_path`` and ``_modified_at``, of messages ``_key`` and ``_timestamp`` may be given too.
     """
-    rows = []
-    for number, record in enumerate(records):
-        landed = _line(source, record, number) if isinstance(source, FileSource) else _message(record, number)
-        rows.append((f"r{number}", *landed, LANDED_AT, "insert"))
-    return spark.createDataFrame(rows, _OF_FILES if isinstance(source, FileSource) else _OF_MESSAGES)
+    landed, columns = _LANDED[type(source)]
+    rows = [
+        (f"r{number}", *landed(source, record, number), LANDED_AT, "insert") for number, record in enumerate(records)
+    ]
+    return spark.createDataFrame(rows, columns)
 
 
 def _line(source: FileSource, record: Record, number: int) -> tuple[Any, ...]:
@@ -72,9 +68,16 @@ _NOT_STORED = ("encoding", "header")
 """What bronze has no use for: text is decoded, and the names of the fields are known."""
 
 
-def _message(record: Record, number: int) -> tuple[Any, ...]:
+def _message(_source: KafkaSource, record: Record, number: int) -> tuple[Any, ...]:
     key, at = str(record.get("_key", f"k{number}")).encode(), record.get("_timestamp", LANDED_AT)
     return (bytearray(key), bytearray(_json(_fields(record)).encode()), "sample", 0, number, at)
+
+
+_LANDED: Mapping[type, tuple[Callable[[Any, Record, int], tuple[Any, ...]], str]] = {
+    FileSource: (_line, _OF_FILES),
+    KafkaSource: (_message, _OF_MESSAGES),
+}
+"""By the type of the source: how a record lands, and the columns of its bronze table."""
 
 
 def _fields(record: Record) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import pytest
 
 from tidegate.schema.contract import Contract, Terms
 from tidegate.spark.intake import parse
+from tidegate.spark.intake.bronze import HEADER
+from tidegate.spark.intake.bronze_files import BRONZE
 from tidegate.spec import ChangeRecords, FileSource, KafkaSource, debezium
 
 if TYPE_CHECKING:
@@ -59,8 +61,8 @@ def read(parsed: parse.Parsed) -> list[dict[str, Any]]:
 
 def writers_in(feed: DataFrame, landing: FileSource) -> dict[int, tuple[Column, ...]]:
     """The fields in the headers of the files."""
-    headers = feed.select(*parse.header_of(feed, landing)).distinct().collect()
-    return parse.writers_in([row[parse.HEADER] for row in headers], landing)
+    headers = feed.select(*BRONZE.header_of(feed, landing)).distinct().collect()
+    return BRONZE.writers_in([row[HEADER] for row in headers], landing)
 
 
 def fields(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -169,7 +171,7 @@ def test_json_fields_are_assigned_by_name_and_an_unreadable_line_keeps_its_rule(
     assert [row["broken"] for row in rows] == [[], ["malformed_json"], ["malformed_json"], []]
     assert rows[0]["_rescued"] == {"gate": '{"no":5}'}, "an undeclared field without a value is ignored"
     assert [row["_origin"]["raw"] for row in rows] == list(lines)
-    assert (parse.header_of(feed, source("json")), parsed.writers_cover_all) == ([], False)
+    assert (BRONZE.header_of(feed, source("json")), parsed.writers_cover_all) == ([], False)
 
 
 def test_the_header_of_a_parquet_file_has_the_types_of_its_writer(spark: SparkSession) -> None:

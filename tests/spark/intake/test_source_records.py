@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.spark.intake import source_records
+from tidegate.spark.intake import bronze_files
 from tidegate.spark.lake import writes
 from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import ChangeFeed, Flow, Table
@@ -67,7 +67,7 @@ def test_lines_are_read_from_bronze_by_id_as_inserts(spark: SparkSession, tmp_pa
 def test_records_of_many_files_are_read_without_listing_their_paths(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_records, "_MAX_PATHS", 1)
+    monkeypatch.setattr(bronze_files, "_MAX_PATHS", 1)
     context = context_of_replay(spark, tmp_path, orders.SILVER, *((f"{n}#1", {"path": f"file:///{n}"}) for n in "ab"))
     rows = [(f"{n}#1", f"file:///{n}") for n in "abc"]
     append(context, spark.createDataFrame(rows, "_row_id string, _path string"))

@@ -25,7 +25,7 @@ from tidegate.formatting import count
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
 from tidegate.spark.driver.failures import value_error
-from tidegate.spec import FileSource
+from tidegate.spark.intake import bronze
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -294,18 +294,11 @@ def _examples(context: FlowContext, numbered: DataFrame, numbers: Sequence[int])
     """Where some records are; empty for a keyed source, whose coordinates have the values of its keys."""
     from pyspark.sql import functions as F
 
-    if context.resolved.landing is None:
+    landing = context.resolved.landing
+    if landing is None:
         return ""
     source = F.to_json("_origin.source").alias("source")
     rows = numbered.where(F.col(_NUMBER).isin(list(numbers))).orderBy(_NUMBER).select(source).collect()
-    return "".join(
-        f"{', ' if number else '; for example '}{_place(context, row['source'])}" for number, row in enumerate(rows)
-    )
-
-
-def _place(context: FlowContext, source: str) -> str:
-    at = json.loads(source)
-    if isinstance(context.resolved.landing, FileSource):
-        path = str(at["path"]).removeprefix("file://").removeprefix(f"{context.layout.landing_root}/")
-        return f"{path} line {at['line']}"
-    return f"topic {at['topic']} partition {at['partition']} offset {at['offset']}"
+    place = bronze.load(landing).place
+    places = [place(json.loads(row["source"]), context.layout.landing_root) for row in rows]
+    return f"; for example {', '.join(places)}" if places else ""

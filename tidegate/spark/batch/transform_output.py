@@ -12,7 +12,7 @@ from tidegate.spark.batch import late_rows, scopes, transform_errors
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
-from tidegate.spark.intake import contracts, parse
+from tidegate.spark.intake import bronze, contracts, parse
 from tidegate.spark.lake import tables
 from tidegate.window import Window
 
@@ -61,11 +61,8 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
             f"flow {context.flow.name!r}: transform {name!r} does not return {', '.join(missing)}; "
             "it must return _row_id, _origin, the target's keys and its sequence columns"
         )
-    reserved = [
-        column
-        for column in output.columns
-        if column.startswith("_") and column not in (*_ALLOWED, "_rescued", *parse.OF_FILES, *parse.OF_MESSAGES)
-    ]
+    known = {*_ALLOWED, "_rescued", *bronze.columns()}
+    reserved = [column for column in output.columns if column.startswith("_") and column not in known]
     if reserved:
         raise SpecError(
             f"flow {context.flow.name!r}: transform {name!r} returns {', '.join(reserved)}; names that begin with '_' are reserved"
@@ -203,7 +200,7 @@ def measure(records: DataFrame, output: DataFrame, schema_changes: contracts.Sch
         }
         for side in sides
     ]
-    of_files = [row[parse.HEADER] for row in sides[0]] if headers else []
+    of_files = [row[bronze.HEADER] for row in sides[0]] if headers else []
     return {**totals[0], "_headers": of_files}, {**sides[1][0].asDict(), **totals[1]}
 
 

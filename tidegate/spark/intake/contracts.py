@@ -20,10 +20,10 @@ from tidegate.schema import registry_schemas
 from tidegate.schema.changes import Change, compare, fingerprint, normal
 from tidegate.schema.contract import Action
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spark.intake import parse
+from tidegate.spark.intake import bronze, parse
 from tidegate.spark.intake.casts import cast
 from tidegate.spark.intake.typed_values import MASK_BITS
-from tidegate.spec import Formats, KafkaSource
+from tidegate.spec import Formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,6 +72,7 @@ class SchemaChanges:
         assert context.resolved.landing is not None
         self.context = context
         self.source = context.resolved.landing
+        self.bronze = bronze.load(self.source)
         self.columns = parse_ddl("schema", self.source.schema)
         self.terms = evolution.terms(context.layout, context.pipeline.name, context.flow.name, self.source)
         self.lines: list[evolution.Line] = []
@@ -81,15 +82,13 @@ class SchemaChanges:
         folder = self.context.layout.ops(self.context.pipeline.name, "schemas")
         lookup = functools.partial(registry_schemas.fetch, self.context.stores.registry, folder)
         # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
-        uses_schema_ids = self.context.stores.registry or (
-            isinstance(self.source, KafkaSource) and self.source.format == "avro"
-        )
+        uses_schema_ids = self.context.stores.registry or self.bronze.needs_registry(self.source)
         self.parsed = parse.parse(feed, self.source, self.terms, lookup if uses_schema_ids else None)
         return self.parsed.rows
 
     def header_of(self, feed: DataFrame) -> list[SparkColumn]:
         """The header of a bronze row, if its format has headers."""
-        return parse.header_of(feed, self.source)
+        return self.bronze.header_of(feed, self.source)
 
     def measures(self) -> list[SparkColumn]:
         """Aggregates over the output of the transform for `apply_contract`: undeclared fields, and the masks of each field."""
@@ -133,7 +132,7 @@ class SchemaChanges:
         Raises:
             ContractRefusedError: The contract is frozen and the schema change has no answer. It was recorded in the history.
         """
-        headers = parse.writers_in(of_feed["_headers"], self.source)
+        headers = self.bronze.writers_in(of_feed["_headers"], self.source)
         changes = self._detect(output, {**self.parsed.writers, **headers}, measures)
         used_names = {name.lower() for name in output.columns}
         evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in used_names}

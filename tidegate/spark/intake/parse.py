@@ -7,24 +7,23 @@ micro-batch quarantines it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spark.intake import envelopes, messages
-from tidegate.spark.intake.raw_fields import Field, dialect_of, header_names, header_problem, json_reader
+from tidegate.spark.intake import bronze, envelopes
+from tidegate.spark.intake.bronze import Lookup, Records
+from tidegate.spark.intake.raw_fields import Field, json_reader
 from tidegate.spark.intake.typed_values import cast_fields, text_column
-from tidegate.spec import FileSource, KafkaSource, ValueFormat
+from tidegate.spec import LandingSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
-    from tidegate.schema.registry_schemas import WriterSchema
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 """Size of each integer type."""
@@ -36,24 +35,12 @@ class Parsed:
 
     rows: DataFrame
     writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)
-    """The fields of registered schemas, by ``_origin.writer``. For the fields of file headers see `writers_in`."""
+    """The fields of registered schemas, by ``_origin.writer``. Those of file headers: `bronze.Bronze.writers_in`."""
     writers_cover_all: bool = True
     """Whether every record has a writer's schema. Fields of JSON without a schema are only known from the rows."""
 
 
-OF_FILES = ("_path", "_modified_at", "_partitions")
-"""Columns of a file's records that a transform may use, beside the fields."""
-OF_MESSAGES = ("_key", "_timestamp")
-"""The same of messages."""
-HEADER = "_file_header"
-"""The column that `header_of` returns."""
-Lookup = Callable[[int], "WriterSchema | None"]
-"""Returns a writer's schema by its id in messages; None if the registry does not have it."""
-
-
-def parse(
-    feed: DataFrame, source: FileSource | KafkaSource, terms: Terms | None = None, lookup: Lookup | None = None
-) -> Parsed:
+def parse(feed: DataFrame, source: LandingSource, terms: Terms | None = None, lookup: Lookup | None = None) -> Parsed:
     """Parse bronze rows by their landing source's schema.
 
     Args:
@@ -66,145 +53,21 @@ def parse(
         ``_row_id`` and ``_origin``. The fields of ``_origin``: ``at`` (the position that orders records), ``raw`` (the record
         as text), ``source`` (path and line, or topic, partition and offset), ``broken`` (rules broken so far),
         ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
-        ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Records of
-        topics also have `OF_MESSAGES`, those of files `OF_FILES`. A NULL value gives NULL fields; a transform can treat it as
-        a delete. Change records also have ``_deleted``, and in ``_origin`` the same as ``deletes``, and ``filters``: the rule
+        ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Each kind of source adds
+        columns (`tidegate.spark.intake.bronze.Bronze.columns`). A NULL value gives NULL fields; a transform can treat it as a
+        delete. Change records also have ``_deleted``, and in ``_origin`` the same as ``deletes``, and ``filters``: the rule
         that filters the record, or NULL.
     """
     columns = parse_ddl("schema", source.schema)
     terms = terms if terms is not None else Terms(contract=source.contract)
-    if isinstance(source, KafkaSource):
-        schemas = messages.referenced_schemas(feed, source.format, lookup) if lookup is not None else {}
-        texts = _split_fields(_kafka_records(feed, source.format, schemas), source, columns, ("",), terms)
-        rows = cast_fields(texts, columns, ("",), terms, OF_MESSAGES, source.formats, source.changes)
-        writers = messages.fields_of(schemas, source.changes)
-        return Parsed(rows=rows, writers=writers, writers_cover_all=source.format == "avro")
-    records = _file_records(feed)
-    texts = _split_fields(records, source, columns, source.null_values, terms)
-    rows = cast_fields(texts, columns, source.null_values, terms, OF_FILES, source.formats, source.changes)
-    return Parsed(rows=rows, writers_cover_all=source.format != "json")
+    kind = bronze.load(source)
+    records = kind.records(feed, source, lookup)
+    texts = _split_fields(records, source, columns, terms)
+    rows = cast_fields(texts, columns, records.null_values, terms, kind.columns, source.formats, source.changes)
+    return Parsed(rows=rows, writers=records.writers, writers_cover_all=records.writers_cover_all)
 
 
-def header_of(feed: DataFrame, source: FileSource | KafkaSource) -> list[SparkColumn]:
-    """The header of a bronze row, as `writers_in` reads it; empty for formats without headers."""
-    from pyspark.sql import functions as F
-
-    if isinstance(source, KafkaSource) or source.format == "json":
-        return []
-    header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
-    return [header.alias(HEADER)]
-
-
-def writers_in(headers: Iterable[Row], source: FileSource | KafkaSource) -> dict[int, tuple[Column, ...]]:
-    """The fields of each file header in a batch, by ``_origin.writer``; fields of CSV headers have an empty type.
-
-    Args:
-        headers: The values of `header_of`, each once.
-    """
-    rows = sorted(headers, key=lambda row: (row["header"] or "", row["dialect"] or ""))
-    if source.format != "csv":
-        return {row["writer"]: tuple(Column(*pair) for pair in json.loads(row["header"])) for row in rows}
-    names = {column.name for column in parse_ddl("schema", source.schema)}
-    parts = [(row["writer"], row["header"] or "", dialect_of(row["dialect"])) for row in rows]
-    return {
-        writer: tuple(Column(name, "") for name in header_names(header, dialect))
-        for writer, header, dialect in parts
-        if header_problem(header, dialect, names) is None
-    }
-
-
-def _dialect(feed: DataFrame) -> SparkColumn:
-    """The dialect of a record's file; NULL in older tables without this column."""
-    from pyspark.sql import functions as F
-
-    return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
-
-
-def _writer(feed: DataFrame) -> SparkColumn:
-    """The id of a record's header: a hash of header and dialect; NULL where the file has no header."""
-    from pyspark.sql import functions as F
-
-    return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
-
-
-def _file_records(feed: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
-    coordinates = F.struct(
-        F.col("_path").alias("path"),
-        F.col("_line_number").alias("line"),
-        F.col("_modified_at").alias("modified_at"),
-    )
-    return feed.select(
-        "_row_id",
-        _writer(feed).alias("_writer"),
-        "_header",
-        _dialect(feed).alias("_dialect"),
-        F.col("line").alias("_raw"),
-        at.alias("_at"),
-        coordinates.alias("_source"),
-        "_ingested_at",
-        F.regexp_replace("_path", "^file://", "").alias("_path"),
-        "_modified_at",
-        _partitions().alias("_partitions"),
-    )
-
-
-def _partitions() -> SparkColumn:
-    """The folders ``name=value`` in a file's path, as a map; of a name that occurs twice, the inner folder.
-
-    Values are percent-decoded, where a plus sign is itself; Hive's name for NULL is NULL.
-    """
-    from pyspark.sql import functions as F
-
-    return F.expr(
-        """aggregate(
-            regexp_extract_all(_path, '([^/]+=[^/]*)/', 1),
-            CAST(map() AS MAP<STRING, STRING>),
-            (found, folder) -> map_concat(
-                map_filter(found, (name, value) -> name <> split_part(folder, '=', 1)),
-                transform_values(
-                    map(split_part(folder, '=', 1), substring(folder, instr(folder, '=') + 1)),
-                    (name, value) -> coalesce(
-                        try_url_decode(replace(nullif(value, '__HIVE_DEFAULT_PARTITION__'), '+', '%2B')),
-                        nullif(value, '__HIVE_DEFAULT_PARTITION__')
-                    )
-                )
-            )
-        )"""
-    )
-
-
-def _kafka_records(feed: DataFrame, kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
-    coordinates = F.struct(
-        F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
-    )
-    text, problem = messages.as_text(kind, schemas)
-    read = feed.withColumn("_text", text).withColumn("_problem", problem)
-    return read.select(
-        "_row_id",
-        messages.schema_id().alias("_writer"),
-        F.coalesce("_text", F.base64("value")).alias("_raw"),
-        at.alias("_at"),
-        coordinates.alias("_source"),
-        "_ingested_at",
-        F.make_valid_utf8(F.col("key").cast("string")).alias("_key"),
-        "_timestamp",
-        "_problem",
-    )
-
-
-def _split_fields(
-    records: DataFrame,
-    source: FileSource | KafkaSource,
-    columns: Sequence[Column],
-    null_values: tuple[str, ...],
-    terms: Terms,
-) -> DataFrame:
+def _split_fields(records: Records, source: LandingSource, columns: Sequence[Column], terms: Terms) -> DataFrame:
     """Add one text per declared field (named by `text_column`), ``_unknown map<string,string>`` and ``_malformed``.
 
     Of change records also what `tidegate.spark.intake.envelopes.with_changes` adds.
@@ -220,9 +83,12 @@ def _split_fields(
     fields = [
         Field(name=column.name, is_text=column.is_text, bits=_BITS.get(normal(column.type), 0)) for column in columns
     ]
-    is_csv, changes, envelope = source.format == "csv", source.changes, None
+    changes, envelope = source.changes, None
     if changes is not None and changes.has_envelope:
         envelope = envelopes.Envelope(changes, [column.name for column in columns], terms.becomes_column)
+
+    # The function is sent to the executors, which must not get the rows with it.
+    rows, is_csv, null_values = records.rows, records.is_csv, records.null_values
 
     def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:
         if is_csv:
@@ -231,15 +97,15 @@ def _split_fields(
 
     kinds = [*["string"] * len(fields), "map<string,string>", "string"]
     schema = ", ".join(f"_{index}: {kind}" for index, kind in enumerate(kinds))
-    file = [F.col(name) if name in records.columns else F.lit(None).cast("string") for name in ("_header", "_dialect")]
+    file = [F.col(name) if name in rows.columns else F.lit(None).cast("string") for name in ("_header", "_dialect")]
     # arrow_udf infers from the annotations that the columns are Arrow arrays.
     read.__annotations__ = dict.fromkeys(("raw", "header", "dialect", "return"), pa.Array)
     split = arrow_udf(read, f"struct<{schema}>")  # type: ignore[call-overload]  # its stubs lack this form
-    texts = records.withColumn("_texts", split("_raw", *file))
+    texts = rows.withColumn("_texts", split("_raw", *file))
     malformed = F.col(f"_texts._{len(fields) + 1}")
-    if "_problem" in records.columns:
+    if "_problem" in rows.columns:
         malformed = F.coalesce("_problem", malformed)
-    metadata = [name for name in records.columns if name not in ("_problem", "_header", "_dialect")]
+    metadata = [name for name in rows.columns if name not in ("_problem", "_header", "_dialect")]
     split_records = texts.select(
         *metadata,
         *[F.col(f"_texts._{index}").alias(text_column(column)) for index, column in enumerate(columns)],

@@ -10,19 +10,15 @@ import json
 from typing import TYPE_CHECKING
 
 from tidegate.probes import delta
-from tidegate.spark.intake import parse
+from tidegate.spark.intake import bronze, parse
 from tidegate.spark.lake import local, tables
-from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext
-
-_MAX_PATHS = 500
-"""Up to this number of landed files, the condition lists their paths, so that Delta can skip files of bronze."""
 
 
 def read(context: FlowContext, session: SparkSession, entries: Sequence[Mapping[str, str]]) -> DataFrame:
@@ -38,26 +34,16 @@ def read(context: FlowContext, session: SparkSession, entries: Sequence[Mapping[
 
     assert context.source_table is not None
     ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
-    if context.resolved.landing is None:
+    landing = context.resolved.landing
+    if landing is None:
         rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
     else:
-        bronze = tables.read(session, context.source_table).where(_skipping_condition(context, entries))
-        rows = bronze.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
+        skipping = bronze.load(landing).skipping([json.loads(entry["source"]) for entry in entries])
+        records = tables.read(session, context.source_table).where(skipping)
+        rows = records.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
     rows = rows.persist()
     context.persisted.append(rows)
     return rows
-
-
-def _skipping_condition(context: FlowContext, entries: Sequence[Mapping[str, str]]) -> Column:
-    """A condition with which Delta skips files of bronze by their statistics."""
-    from pyspark.sql import functions as F
-
-    sources = [json.loads(entry["source"]) for entry in entries]
-    if isinstance(context.resolved.landing, FileSource):
-        paths = sorted({source["path"] for source in sources})
-        return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
-    offsets = [source["offset"] for source in sources]
-    return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
 
 
 def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:

@@ -84,7 +84,7 @@ def _shortened(names: Sequence[str]) -> str:
     return ", ".join(sorted(names)[:_NAMES_SHOWN]) + more
 
 
-def _rows(new: Sequence[files.LandedFile], source: FileSource) -> int | None:
+def _rows(new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
     """An estimate; None for Parquet and Avro, whose rows the lengths of their first lines do not tell."""
     if not new:
         return 0
@@ -103,7 +103,7 @@ def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: R
 
 def _of_landed(
     layout: Layout, pipeline: Pipeline, flow: Flow, window: Window | None
-) -> tuple[str, Sequence[files.LandedFile]]:
+) -> tuple[str, tuple[files.LandedFile, ...]]:
     """The landed files, of the window, that are not in bronze."""
     source = _source(flow)
     landed = files.list_files(layout.landing(source.path), source.glob).files
@@ -118,7 +118,7 @@ def _of_landed(
 
 def _of_gaps(
     layout: Layout, pipeline: Pipeline, flow: Flow, window: Window | None
-) -> tuple[str, Sequence[files.LandedFile]]:
+) -> tuple[str, tuple[files.LandedFile, ...]]:
     """The unread files of intervals that are not complete."""
     completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
     assert completeness is not None

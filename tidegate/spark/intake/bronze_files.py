@@ -1,0 +1,131 @@
+"""Rows of the bronze table of a landing folder: lines of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records
+from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, Row
+
+    from tidegate.spec import FileSource
+
+_MAX_PATHS = 500
+"""Up to this number of landed files, the condition lists their paths, so that Delta can skip files of bronze."""
+
+
+def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Records:
+    from pyspark.sql import functions as F
+
+    at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
+    coordinates = F.struct(
+        F.col("_path").alias("path"),
+        F.col("_line_number").alias("line"),
+        F.col("_modified_at").alias("modified_at"),
+    )
+    rows = feed.select(
+        "_row_id",
+        _writer(feed).alias("_writer"),
+        "_header",
+        _dialect(feed).alias("_dialect"),
+        F.col("line").alias("_raw"),
+        at.alias("_at"),
+        coordinates.alias("_source"),
+        "_ingested_at",
+        F.regexp_replace("_path", "^file://", "").alias("_path"),
+        "_modified_at",
+        _partitions().alias("_partitions"),
+    )
+    is_csv, covers_all = source.format == "csv", source.format != "json"
+    return Records(rows=rows, is_csv=is_csv, null_values=source.null_values, writers_cover_all=covers_all)
+
+
+def _partitions() -> SparkColumn:
+    """The folders ``name=value`` in a file's path, as a map; of a name that occurs twice, the inner folder.
+
+    Values are percent-decoded, where a plus sign is itself; Hive's name for NULL is NULL.
+    """
+    from pyspark.sql import functions as F
+
+    return F.expr(
+        """aggregate(
+            regexp_extract_all(_path, '([^/]+=[^/]*)/', 1),
+            CAST(map() AS MAP<STRING, STRING>),
+            (found, folder) -> map_concat(
+                map_filter(found, (name, value) -> name <> split_part(folder, '=', 1)),
+                transform_values(
+                    map(split_part(folder, '=', 1), substring(folder, instr(folder, '=') + 1)),
+                    (name, value) -> coalesce(
+                        try_url_decode(replace(nullif(value, '__HIVE_DEFAULT_PARTITION__'), '+', '%2B')),
+                        nullif(value, '__HIVE_DEFAULT_PARTITION__')
+                    )
+                )
+            )
+        )"""
+    )
+
+
+def _header_of(feed: DataFrame, source: FileSource) -> list[SparkColumn]:
+    from pyspark.sql import functions as F
+
+    if source.format == "json":
+        return []
+    header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
+    return [header.alias(HEADER)]
+
+
+def _writers_in(headers: Iterable[Row], source: FileSource) -> dict[int, tuple[Column, ...]]:
+    rows = sorted(headers, key=lambda row: (row["header"] or "", row["dialect"] or ""))
+    if source.format != "csv":
+        return {row["writer"]: tuple(Column(*pair) for pair in json.loads(row["header"])) for row in rows}
+    names = {column.name for column in parse_ddl("schema", source.schema)}
+    parts = [(row["writer"], row["header"] or "", dialect_of(row["dialect"])) for row in rows]
+    return {
+        writer: tuple(Column(name, "") for name in header_names(header, dialect))
+        for writer, header, dialect in parts
+        if header_problem(header, dialect, names) is None
+    }
+
+
+def _dialect(feed: DataFrame) -> SparkColumn:
+    """The dialect of a record's file; NULL in older tables without this column."""
+    from pyspark.sql import functions as F
+
+    return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
+
+
+def _writer(feed: DataFrame) -> SparkColumn:
+    """The id of a record's header: a hash of header and dialect; NULL where the file has no header."""
+    from pyspark.sql import functions as F
+
+    return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
+
+
+def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    paths = sorted({source["path"] for source in sources})
+    return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
+
+
+def _place(source: Mapping[str, Any], landing_zone: Path) -> str:
+    path = str(source["path"]).removeprefix("file://").removeprefix(f"{landing_zone}/")
+    return f"{path} line {source['line']}"
+
+
+BRONZE = Bronze(
+    columns=("_path", "_modified_at", "_partitions"),
+    records=_records,
+    header_of=_header_of,
+    writers_in=_writers_in,
+    skipping=_skipping,
+    place=_place,
+)
