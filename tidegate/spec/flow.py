@@ -12,6 +12,7 @@ from tidegate.spec.intervals import Intervals
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sinks import Sink
+from tidegate.spec.source_kinds import SOURCES
 from tidegate.spec.sources import ChangeFeed, FileSource, LandingSource, Source, check_sources
 from tidegate.spec.state import State
 from tidegate.spec.statistics import Statistic
@@ -114,7 +115,7 @@ class Flow:
             if self.source not in (None, self.sources[0]):
                 raise FieldError(owner, "source", self.source, "none beside sources")
             object.__setattr__(self, "source", self.sources[0])
-        if not isinstance(self.source, Source):
+        if type(self.source) not in SOURCES:
             raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
         if isinstance(self.source, ChangeFeed) and self.source.on:
             raise FieldError(owner, "source", self.source, "without on: only the sources after the first have it")

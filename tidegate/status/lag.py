@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pendulum
 
@@ -41,7 +41,8 @@ class Lag:
     """How far one flow is behind its source."""
 
     flow: str
-    kind: Literal["files", "kafka", "change_feed", "snapshots"]
+    kind: str
+    """Of the source: ``files``, ``kafka``, ``change_feed``, ``snapshots``."""
     rows: int | None
     """Records still to read; None if unknown."""
     bytes: int | None

@@ -1,0 +1,33 @@
+"""Every kind of source names the modules that measure it and read its bronze table."""
+
+from __future__ import annotations
+
+import importlib
+from typing import get_args
+
+import pytest
+
+from tidegate.spark.intake.bronze import Bronze, columns
+from tidegate.spec import LandingSource, Source
+from tidegate.spec.source_kinds import SOURCES
+from tidegate.status.sources.source import MeasuredSource
+
+
+def test_every_type_that_a_flow_may_declare_is_a_kind_of_source() -> None:
+    assert {kind for kind in SOURCES if not issubclass(kind, get_args(Source))} == set()
+    assert set(get_args(Source)) <= set(SOURCES)
+
+
+@pytest.mark.parametrize("declared", SOURCES, ids=lambda kind: kind.__name__)
+def test_a_kind_of_source_is_measured_and_read_by_its_modules(declared: type) -> None:
+    kind = SOURCES[declared]
+    assert isinstance(importlib.import_module(kind.measured).SOURCE, MeasuredSource)
+    assert bool(kind.bronze) == (declared in get_args(LandingSource)), (
+        "only records that no flow writes have a bronze table"
+    )
+    if kind.bronze:
+        assert isinstance(importlib.import_module(kind.bronze).BRONZE, Bronze)
+
+
+def test_a_transform_may_use_the_columns_of_every_kind() -> None:
+    assert columns() == {"_path", "_modified_at", "_partitions", "_key", "_timestamp"}
