@@ -47,17 +47,17 @@ class Unfinished:
         if self.quarantined_whole:
             parts.append(f"batch {self.batch} was refused and goes to quarantine whole")
         elif self.written:
-            parts.append(f"batch {self.batch} is self.written and not recorded yet; its next run records it")
+            parts.append(f"batch {self.batch} is written and not recorded yet; its next run records it")
         elif self.batch is not None:
             parts.append(f"batch {self.batch} was planned and not committed")
         if self.swap_pending:
             parts.append("a full refresh waits to be swapped in")
         if self.backfill is not None:
-            parts.append(f"self.backfill or reingest {self.backfill} is half-self.written and will be finished first")
+            parts.append(f"backfill or reingest {self.backfill} is half-written and will be finished first")
         if self.claimed:
             parts.append("a replay of its quarantine was interrupted and will be finished or released first")
         if self.undoing:
-            parts.append("an undo was interrupted and will be finished first if it has self.written anything")
+            parts.append("an undo was interrupted and will be finished first if it has written anything")
         return "; ".join(parts)
 
 

@@ -1,0 +1,41 @@
+"""What earlier runs left unfinished, in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tidegate.status.unfinished import Unfinished
+
+NOTHING = Unfinished(
+    batch=None,
+    quarantined_whole=False,
+    written=False,
+    swap_pending=False,
+    backfill=None,
+    claimed=False,
+    undoing=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("left", "sentence"),
+    [
+        ({"batch": 3}, "batch 3 was planned and not committed"),
+        ({"batch": 3, "written": True}, "batch 3 is written and not recorded yet; its next run records it"),
+        ({"batch": 3, "quarantined_whole": True}, "batch 3 was refused and goes to quarantine whole"),
+        ({"swap_pending": True}, "a full refresh waits to be swapped in"),
+        ({"backfill": 0}, "backfill or reingest 0 is half-written and will be finished first"),
+        ({"claimed": True}, "a replay of its quarantine was interrupted and will be finished or released first"),
+        ({"undoing": True}, "an undo was interrupted and will be finished first if it has written anything"),
+    ],
+)
+def test_what_is_unfinished_is_a_sentence(left: dict[str, Any], sentence: str) -> None:
+    unfinished = dataclasses.replace(NOTHING, **left)
+    assert (unfinished.exists, unfinished.summary()) == (True, sentence)
+
+
+def test_nothing_unfinished_has_no_words() -> None:
+    assert (NOTHING.exists, NOTHING.summary()) == (False, "")
