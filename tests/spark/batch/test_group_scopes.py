@@ -170,7 +170,7 @@ def test_a_late_click_joins_two_sessions_and_a_deleted_one_takes_them_apart(gold
 
 def test_a_click_is_in_each_window_that_contains_it_and_counts_once(gold: Make) -> None:
     first: Clicks = {1: ("ada", at(0)), 2: ("ada", at(59)), 3: ("bob", at(600)), 4: ("bob", None)}
-    second = {**first, 2: ("ada", at(120))}
+    second = {**first, 2: ("ada", at(134))}
     read: list[int] = []
 
     def recording(rows: DataFrame) -> DataFrame:

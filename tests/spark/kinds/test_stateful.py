@@ -48,6 +48,11 @@ def test_windows_close_once_in_increments_that_crash_between_state_table_and_com
     payments.add(("d", "c1", 8, 25))
     payments.run_and_crash("after:write_target")
     assert payments.plan().has_work
+    payments.code = tmp_path / "edited.py"
+    payments.code.write_text("other code would not make the state of the results in the table")
+    with pytest.raises(StateCodeChangedError):
+        payments.run()
+    payments.code = None
     payments.run()
     assert payments.table() == sums(payments.rows, 15) != []
     assert not payments.plan().has_work
@@ -92,12 +97,14 @@ def test_the_clock_closes_the_last_window_by_a_heartbeat(spark: SparkSession, tm
     payments = Payments(spark, tmp_path)
     payments.add(("a", "c1", 1, 1))
     payments.run()
+    payments.add(("b", "c1", 2, 3))
+    payments.add(("c", "c2", 4, 4))
     assert payments.table() == []
     payments.beat(21)
     assert payments.plan().has_work
     payments.run()
 
-    assert payments.table() == sums(payments.rows, 11) != []
+    assert payments.table() == sums(payments.rows, 11) != [], "it overtook no row that was there before it"
 
 
 def test_batches_are_bounded_and_hold_whole_commits(spark: SparkSession, tmp_path: Path) -> None:

@@ -262,6 +262,17 @@ def test_batches_that_changed_no_row_count_as_read(place: Path) -> None:
     assert [(row.effect, row.key) for row in rows] == [("unexpected", '{"id":6}')]
 
 
+def test_an_entry_keeps_its_row_out_of_the_table_although_the_present_code_would_let_it_in(place: Path) -> None:
+    land(place, "later.json", (None, 2, 90))
+    for each in (context_of(place, orders.BRONZE), silver(place)):
+        run_flow(each)
+    assert [entry["rules"] for entry in orders.table(silver(place).quarantine)] == [["null_key(id)"]]
+
+    result, _ = verified(silver(place, numbered))
+
+    assert counts(result) == (6, 0, 0, 0)
+
+
 def test_a_lost_checkpoint_of_an_earlier_refresh_does_not_stop_the_verification_of_bronze(place: Path) -> None:
     bronze = context_of(place, orders.BRONZE, mode="reingest")
     run_flow(bronze, before=refresh_once)

@@ -108,14 +108,14 @@ def _may_be_integer(text: SparkColumn, formats: Formats) -> SparkColumn:
     """Whether a text that `try_cast` accepts is an integer of the grammar.
 
     Without grouped digits there is no need for a regular expression, which takes longer than the cast: `try_cast` also accepts
-    only blanks and control characters around the number, and a fraction.
+    only blanks and control characters around the number.
     """
     from pyspark.sql import functions as F
 
     if formats.decimal_comma:
         return _matches(text, rf"[+-]?{_integer_pattern(formats)}")
     begins = (text >= F.lit("+")) & (text < F.lit(":"))
-    return begins & F.substring(text, -1, 1).between("0", "9") & ~F.contains(text, F.lit("."))
+    return begins & F.substring(text, -1, 1).between("0", "9")
 
 
 def _number_pattern(formats: Formats, integer: str, fraction: str) -> str:
