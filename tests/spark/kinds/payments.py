@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
+from tidegate.checkpoints import checkpoint
 from tidegate.ops import heartbeats
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
@@ -155,7 +156,9 @@ class Payments:
         import pyarrow as pa
         from deltalake import write_deltalake
 
-        at = START + timedelta(minutes=minutes)
+        at, context = START + timedelta(minutes=minutes), self.context()
+        # As the row flow does: a table whose first version has a line would count as read.
+        heartbeats.create(context.layout, checkpoint.current(context.layout, context.pipeline, SILVER))
         line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
         write_deltalake(str(self.beats), pa.Table.from_pylist([line], schema=heartbeats.schema()), mode="append")
 
