@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.fault_points import fault
 from tests.spark.kinds.large_state import BOUND_MB, CARDS
 from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, Row, sums, windows
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import (
     LateRowsDroppedError,
     SourceRewrittenError,
@@ -274,6 +275,47 @@ def test_lost_or_changed_state_is_named_and_a_new_version_makes_it_again(spark: 
 
 
 @pytest.mark.nightly
+def test_a_lost_file_of_a_snapshot_is_replaced_by_the_changes_and_without_them_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payments = Payments(spark, tmp_path)
+    state = payments.context().checkpoint / "state"
+
+    def snapshot_is_stored(_context: object) -> None:
+        wait_until(lambda: len(list(state.rglob("*.zip"))) == 2, "maintenance stores a snapshot of both partitions")
+
+    def lose(names: str) -> None:
+        # A process that runs on has the state in memory, the next one has not.
+        jvm: Any = spark._jvm
+        jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+        lost = list(state.rglob(names))
+        assert lost
+        for file in lost:
+            file.unlink()
+
+    deltas = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+    spark.conf.set(deltas, "2")
+    try:
+        payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2))
+        with fault("after:evaluate_batch:windows", snapshot_is_stored, batch=1):
+            payments.run()
+    finally:
+        spark.conf.unset(deltas)
+    lose("*.sst")
+    payments.add(("c", "c1", 4, 9))
+    payments.run()
+    lose("*.changelog")
+    payments.add(("d", "c1", 8, 31))
+    with pytest.raises(StateLostError, match="Restore the checkpoint"):
+        payments.run()
+    assert payments.table() == []
+    payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
+    payments.run()
+
+    assert payments.table() == sums(payments.rows, 21) != []
+
+
+@pytest.mark.nightly
 def test_a_deleted_row_of_the_source_cannot_be_taken_back_from_state(spark: SparkSession, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
@@ -311,4 +353,9 @@ def test_state_larger_than_its_memory_gives_the_same_windows(tmp_path: Path) -> 
     counted = json.loads(ended.stdout.splitlines()[-1])
 
     assert (counted["windows"], counted["amount"]) == (CARDS, CARDS * (CARDS - 1) // 2)
-    assert counted["stored"] > 2 * BOUND_MB * 1024 * 1024
+    batches, bound = counted["batches"], BOUND_MB * 1024 * 1024
+    assert min(batch["tables"] for batch in batches if batch["rows"] >= CARDS) > 4 * bound
+    assert max(batch["memory"] for batch in batches) < 2 * bound
+    closing = batches[-1]
+    assert closing["rows"] == 1
+    assert closing["blocks_read"] > 0, "the windows came from the disk"
