@@ -1,4 +1,8 @@
-"""A driver process that runs one attempt and, at one step of one micro-batch, SIGKILLs itself and its JVM or waits."""
+"""A driver process that runs one attempt and, at one step of one micro-batch, SIGKILLs itself and its JVM or waits.
+
+``<before|after>:<step>:<flow>`` kills at the step, ``hold:<step>:<flow>`` waits before it. ``storing:<step>:<flow>`` kills while the
+step stores the state of a stateful flow, when the first of its partitions is on the disk.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +30,41 @@ def main() -> None:
     when, _, step = at.partition(":")
 
     def act(context: Any) -> None:
+        jvm = int(context.spark._jvm.java.lang.ProcessHandle.current().pid())
+        if when == "storing":
+            threading.Thread(target=kill_while_storing, args=(context.checkpoint / "state", jvm)).start()
+            return
         Path(marker).write_text(at)
         if when == "hold":
             # The process that waits for the marker file ends this one.
             threading.Event().wait()
-        kill(context)
+        kill(jvm)
+
+    def kill_while_storing(state: Path, jvm: int) -> None:
+        wait_for_a_partition(state)
+        Path(marker).write_text(at)
+        kill(jvm)
 
     environment = Environment.read()
     # The settings of a small run (AppCDS archive, C1 only) start faster.
     project = dataclasses.replace(environment, project=Path(__file__).parents[2])
     build_session(project, "tidegate chaos", submit_conf(project, small=True) | SMALL_DATA_CONF)
     request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
-    with fault(f"before:{step}" if when == "hold" else at, act, batch=int(batch)):
+    with fault(f"before:{step}" if when in ("hold", "storing") else at, act, batch=int(batch)):
         run_job(environment, request, fresh_id("a"))
 
 
-def kill(context: Any) -> None:
+def kill(jvm: int) -> None:
     """SIGKILL the JVM first, because it makes the commits, then this process."""
-    jvm = int(context.spark._jvm.java.lang.ProcessHandle.current().pid())
     os.kill(jvm, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_a_partition(state: Path) -> None:
+    """Wait until Spark has stored the changes of one more partition of the state."""
+    before = len(list(state.glob("*/*/*.changelog")))
+    while len(list(state.glob("*/*/*.changelog"))) == before:
+        time.sleep(0.001)
 
 
 if __name__ == "__main__":
