@@ -146,6 +146,8 @@ def _declarations() -> Iterator[str]:
             spec.Contract,
             spec.Formats,
             spec.ChangeRecords,
+            spec.Intervals,
+            spec.TopicIntervals,
             spec.ChangeFeed,
             spec.Table,
             spec.KafkaSink,

@@ -14,7 +14,18 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, SnapshotFeed, State, Table
+from tidegate.spec import (
+    ChangeFeed,
+    FileSource,
+    Flow,
+    Intervals,
+    KafkaSink,
+    KafkaSource,
+    SnapshotFeed,
+    State,
+    Table,
+    TopicIntervals,
+)
 from tidegate.window import Window
 
 FLIGHTS = registry.load("flights")
@@ -57,7 +68,10 @@ def test_selected_flows_are_in_graph_order() -> None:
         ({"dry_run": "yes"}, "dry_run='yes' is not allowed; allowed: true, false"),
         ({"gaps": "yes"}, "gaps='yes' is not allowed; allowed: true, false"),
         ({"gaps": True}, "gaps cannot be used with mode='incremental'; allowed with: reingest"),
-        ({"mode": "reingest", "gaps": True}, "pipeline 'flights' has no gaps: none of its sources declares intervals"),
+        (
+            {"mode": "reingest", "gaps": True},
+            "pipeline 'flights' has no gaps: none of its sources of files declares intervals",
+        ),
         ({"accept": "silver:deleted=355"}, "accept='silver:deleted=355' is not a list"),
         ({"accept": ["355"]}, "accept='355' is not allowed; allowed: <flow>:deleted=<number>"),
         ({"accept": ["silver:deleted=all"]}, "accept='silver:deleted=all' is not allowed"),
@@ -88,11 +102,12 @@ def test_invalid_parameters_are_refused_with_what_is_allowed(params: dict[str, A
     assert raised.value.exit_code == 64
 
 
-def test_only_sources_with_intervals_have_gaps_and_other_flows_run_an_increment(layout: Layout) -> None:
+def test_only_files_with_intervals_have_gaps_and_other_flows_run_an_increment(layout: Layout) -> None:
     bronze = FLIGHTS.flow("bronze")
     assert isinstance(bronze.source, FileSource)
     own = dataclasses.replace(bronze.source, intervals=Intervals("dt=%Y-%m-%d", files=1))
-    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="id INT"), target=Table("bronze.clicks"))
+    topic = KafkaSource(topic="clicks", schema="id INT", intervals=TopicIntervals(quiet_hours=6))
+    clicks = Flow(name="clicks", source=topic, target=Table("bronze.clicks"))
     flows = (dataclasses.replace(bronze, source=own), clicks, *FLIGHTS.flows[1:])
     pipeline = dataclasses.replace(FLIGHTS, flows=flows)
     days = {"from_date": "2013-01-01", "to_date": "2013-01-31"}

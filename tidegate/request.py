@@ -17,7 +17,7 @@ from tidegate.impact import accepting_flow
 from tidegate.layout import Layout, run_key
 from tidegate.quarantine.selection import Selection
 from tidegate.runs import RUNS, modes
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import Flow, Intervals, Pipeline
 from tidegate.window import Window
 
 KEYS = ("mode", "flows", "from_date", "to_date", "gaps", "undo_run", "dry_run", "accept")
@@ -41,7 +41,7 @@ class RunRequest:
     """Of a backfill: event time. Of a reingest: modification times of files, or timestamps of messages; with ``gaps``, days of the
     source's intervals."""
     gaps: bool = False
-    """Only the intervals of the sources that are not complete; flows without intervals run an ordinary increment."""
+    """Only the intervals of sources of files that are not complete; other flows run an ordinary increment."""
     undoes: str | None = None
     """Of an undo: the run whose commits are put back, by its id, or by its key once `tidegate.planning.undo.plan` found it."""
     dry_run: bool = False
@@ -210,7 +210,7 @@ class RunRequest:
 
     def applies_to(self, flow: Flow) -> bool:
         """Whether the mode applies to this flow; other flows run an ordinary increment."""
-        return RUNS[self.mode].applies_to(flow) and (not self.gaps or flow.intervals is not None)
+        return RUNS[self.mode].applies_to(flow) and (not self.gaps or isinstance(flow.intervals, Intervals))
 
     def write(self, layout: Layout) -> str:
         """Store the request and return its id."""
@@ -319,7 +319,7 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
         return
     if request.gaps and not any(request.applies_to(flow) for flow in pipeline.flows):
         raise RequestError(
-            f"pipeline {pipeline.name!r} has no gaps: none of its sources declares intervals. Write "
+            f"pipeline {pipeline.name!r} has no gaps: none of its sources of files declares intervals. Write "
             "FileSource(…, intervals=Intervals(…)), or name the days with from_date and to_date"
         )
     for flow in request.selected(pipeline):

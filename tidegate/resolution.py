@@ -218,10 +218,11 @@ def _check_intervals(pipeline: Pipeline, declared: Mapping[str, Pipeline | Tideg
     for table in pipeline.schedule.tables:
         writers = [each.writer_of(table) for each in declared.values() if isinstance(each, Pipeline)]
         for writer in filter(None, writers):
-            if not isinstance(writer.source, FileSource) or writer.source.intervals is None:
+            if writer.intervals is None:
                 raise SpecError(
                     f"pipelines/{pipeline.name}.py: its schedule waits for intervals of {table!r}, but flow {writer.name!r}, which "
-                    "writes it, declares none: declare FileSource(…, intervals=Intervals(…)), or wait for its rows"
+                    "writes it, declares none: declare FileSource(…, intervals=Intervals(…)) or "
+                    "KafkaSource(…, intervals=TopicIntervals(…)), or wait for its rows"
                 )
 
 

@@ -18,7 +18,18 @@ from tidegate.airflow.dag import _schedule
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.airflow.retry import RETRIES, ReportRetryPolicy
 from tidegate.errors import SpecError
-from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Gate, Intervals, Pipeline, Table
+from tidegate.spec import (
+    AfterTables,
+    ChangeFeed,
+    FileSource,
+    Flow,
+    Gate,
+    Intervals,
+    KafkaSource,
+    Pipeline,
+    Table,
+    TopicIntervals,
+)
 from tidegate.spec.pipeline import SHARED_DAGS, SHARED_TASKS
 
 pytestmark = pytest.mark.airflow
@@ -128,13 +139,15 @@ def test_a_pipeline_that_follows_tables_is_scheduled_by_any_of_their_assets() ->
 def test_a_pipeline_can_wait_for_complete_intervals() -> None:
     bronze = flights.flow("bronze")
     assert isinstance(bronze.source, FileSource)
-    days = Intervals("%Y-%m-%d", quiet_hours=6)
-    own = dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, intervals=days))
-    measured = dataclasses.replace(flights, flows=(own, *flights.flows[1:]))
+    days = dataclasses.replace(bronze.source, intervals=Intervals("%Y-%m-%d", quiet_hours=6))
+    topic = KafkaSource(topic="flights", schema=days.schema, intervals=TopicIntervals(quiet_hours=6))
     name = "bronze.flights/intervals"
-    for task in (build_dag(measured).task_dict[each] for each in ("plan", "bronze")):
-        assert name in [asset.name for asset in task.inlets if isinstance(asset, Asset)]
-        assert name in [asset.name for asset in task.outlets if isinstance(asset, AssetAlias)]
+    for source in (days, topic):
+        own = dataclasses.replace(bronze, source=source)
+        measured = dataclasses.replace(flights, flows=(own, *flights.flows[1:]))
+        for task in (build_dag(measured).task_dict[each] for each in ("plan", "bronze")):
+            assert name in [asset.name for asset in task.inlets if isinstance(asset, Asset)]
+            assert name in [asset.name for asset in task.outlets if isinstance(asset, AssetAlias)]
     assert all(isinstance(asset, Asset) for asset in build_dag(measured).task_dict["silver"].outlets)
 
     schedule = AfterTables("bronze.clicks", intervals=True)

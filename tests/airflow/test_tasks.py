@@ -428,6 +428,8 @@ def test_each_complete_interval_has_one_event_also_without_new_rows(lake: Lake) 
     (folder / "2013-01-02.done").touch()
     assert InProcessRun(dag, events=events).execute("plan") == "short circuit"
     assert InProcessRun(dag, events=events).execute("plan") == "short circuit"
+    folder.rename(folder.with_name("moved"))
+    assert attempted(dag, lake, events).execute("bronze") == "skipped", "the flow is done"
 
     assert [event["interval"] for event in events[name]] == ["2013-01-01", "2013-01-02"]
     assert events[name][0]["attempt"] == "a1"

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pendulum
 import pytest
 
 from devstack.broker import Broker
@@ -25,8 +26,8 @@ from tidegate.runtime.jars import class_path
 from tidegate.spark import runs
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.intake import sources
-from tidegate.spec import Flow, KafkaSource, Pipeline
-from tidegate.status import lag, lost_messages
+from tidegate.spec import Flow, KafkaSource, Pipeline, TopicIntervals
+from tidegate.status import lag, lost_messages, topic_intervals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,6 +159,47 @@ def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read
         ("append", 10),
         ("gap", 5),
     ]
+
+
+def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_one_holds_back_nothing(
+    spark: SparkSession, tmp_path: Path, broker: Broker, topic: str
+) -> None:
+    broker.create_topic(topic, 3)
+    clicks = Clicks(spark, tmp_path, broker, topic, intervals=TopicIntervals(quiet_hours=6))
+    # Not longer ago than the broker keeps messages.
+    first = pendulum.now("UTC").start_of("day").subtract(days=3)
+    now = first.add(days=2, hours=12)
+
+    def send(partition: int, *hours: int) -> None:
+        for each in hours:
+            topics.send(broker, topic, [each], partition, sent_ms=int(first.add(hours=each).timestamp() * 1000))
+
+    def states() -> list[str]:
+        """Of the first day, the next, and that of ``now``."""
+        context = clicks.context()
+        result = topic_intervals.read(broker.bootstrap, context.layout, context.pipeline, context.flow, now)
+        assert result is not None
+        assert result.intervals == () or result.intervals[0].name == first.to_date_string()
+        return [f"{each.state} {each.why}".split(" from")[0].strip() for each in result.intervals]
+
+    assert states() == [], "nothing is read"
+    send(0, 22, 40)
+    send(1, 23)
+    assert counts(clicks.run()) == (3, 3, 0)
+    assert states() == ["complete", "complete", "incomplete quiet"]
+    send(0, 55)
+    assert states()[:2] == ["complete", "complete"], "what is next is of the third day"
+    send(1, 31)
+    assert states()[:2] == ["complete", "not read 1 partition to read"]
+    send(2, 29)
+    assert states()[:2] == ["not read 1 partition to read", "not read 2 partitions to read"], (
+        "it may precede a late one"
+    )
+    assert clicks.measure().completeness is not None
+    assert counts(clicks.run()) == (3, 3, 0)
+    assert states()[:2] == ["complete", "complete"]
+    send(2, 61)
+    assert states()[:2] == ["not read 1 partition to read"] * 2, "a time after the present says nothing"
 
 
 @pytest.mark.nightly

@@ -25,6 +25,7 @@ from tidegate.spec import (
     Statistic,
     Table,
     TimeWindows,
+    TopicIntervals,
     Watermark,
 )
 
@@ -97,6 +98,9 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(TOPIC), "format", ("csv", None)),
     (variant_of(TOPIC), "max_offsets_per_trigger", (0, "5", True)),
     (variant_of(TOPIC), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
+    (variant_of(TOPIC), "intervals", (DAYS, "day", 6)),
+    (variant_of(TopicIntervals(quiet_hours=6)), "unit", ("week", "", None)),
+    (variant_of(TopicIntervals(quiet_hours=6)), "quiet_hours", (0, -1, True, "6", None, 100_001)),
     (variant_of(TOPIC), "isolation", ("dirty", "", None, True)),
     (variant_of(FEED), "table", ("trips", "iron.trips", "bronze.", "bronze.Trips", "bronze.a.b", 5, None)),
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),

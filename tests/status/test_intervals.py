@@ -16,7 +16,7 @@ from tidegate import json_codec
 from tidegate.errors import SpecError
 from tidegate.probes import files
 from tidegate.resolution import resolve
-from tidegate.spec import AfterTables, FileSource, Flow, Intervals, Pipeline
+from tidegate.spec import AfterTables, FileSource, Flow, Intervals, KafkaSource, Pipeline, TopicIntervals
 from tidegate.status import intervals
 from tidegate.status.intervals import Completeness
 from tidegate.window import Window
@@ -307,11 +307,12 @@ def test_a_marker_that_lands_during_the_listing_completes_nothing_yet(
     assert completeness(project, MARKED).complete == ()
 
 
-@pytest.mark.parametrize(("declared", "refused"), [(None, True), (MARKED, False)])
-def test_a_schedule_waits_only_for_intervals_that_are_declared(declared: Any, refused: bool) -> None:
-    assert isinstance(BRONZE.source, FileSource)
-    source = replace(BRONZE.source, intervals=declared)
-    trips = Pipeline(name="trips", flows=(replace(BRONZE, source=source),))
+@pytest.mark.parametrize("source", [BRONZE.source, KafkaSource(topic="trips", schema="a INT")])
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_schedule_waits_only_for_intervals_that_are_declared(source: Any, refused: bool) -> None:
+    declared = MARKED if isinstance(source, FileSource) else TopicIntervals(quiet_hours=6)
+    own = replace(source, intervals=None if refused else declared)
+    trips = Pipeline(name="trips", flows=(replace(BRONZE, source=own),))
     waiting = Pipeline(
         name="report",
         flows=(replace(SILVER, gate=None, transform=None),),

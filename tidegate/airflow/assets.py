@@ -10,6 +10,7 @@ The events that Airflow has say which were sent. They are sent through an alias,
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,9 +18,13 @@ import pendulum
 from airflow.sdk import Asset, AssetAlias, Context
 
 from tidegate.airflow.attempt import attempt_id
+from tidegate.environment import Environment
+from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.spec import Flow, Pipeline
-from tidegate.status import intervals
+from tidegate.status import topic_intervals
+
+log = logging.getLogger(__name__)
 
 
 def table_asset(table: str) -> Asset:
@@ -110,7 +115,7 @@ def interval_alias(table: str) -> AssetAlias:
 def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows: Iterable[Flow]) -> list[AssetAlias]:
     """Attach an event for each complete interval of the flows' sources for which Airflow has none.
 
-    An interval that gets another file later is read, and has no second event.
+    An interval that gets another file or message later is read, and has no second event.
 
     Args:
         context: The task's context; its inlets must contain the Assets, and its outlets the aliases.
@@ -120,7 +125,12 @@ def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows
     """
     attached = []
     for flow in flows:
-        completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
+        try:
+            completeness = topic_intervals.read(Environment.read().kafka, layout, pipeline, flow, pendulum.now("UTC"))
+        except TidegateError as error:
+            # The flow is done, or switched off. The next task that looks sends what is complete.
+            log.warning("No events for intervals of %s: %s", flow.target.name, error.message)
+            continue
         if completeness is None or not completeness.complete:
             continue
         asset, alias = interval_asset(flow.target.name), interval_alias(flow.target.name)

@@ -24,6 +24,14 @@ _LONGEST_RETENTION_MS = 10 * 366 * 86_400_000
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero id in Kafka's notation: brokers before 2.8 have no topic ids."""
 
+_CONSUMER: Mapping[str, Any] = {
+    "group.id": "tidegate-look",
+    "enable.auto.commit": False,
+    "log_level": 0,
+    "error_cb": lambda _error: None,
+}
+"""Settings of consumers that only look; the last two stop librdkafka from logging each refused connection to standard error."""
+
 T = TypeVar("T")
 
 
@@ -207,6 +215,56 @@ def message_bytes(
     return sum(sizes) / len(sizes) if sizes else None
 
 
+def next_timestamps(
+    bootstrap: str, topic: str, starts: Mapping[int, int], timeout: float = 5.0
+) -> dict[int, datetime | None]:
+    """The timestamp of the first message at or after an offset of each partition, of open transactions too; None at the partition's end.
+
+    A partition that does not answer in time is left out, and so is one whose message has no timestamp. Commits nothing and joins no
+    consumer group.
+
+    Args:
+        bootstrap: ``host:port``, or several with commas.
+        starts: Partition to offset.
+        timeout: Seconds for everything.
+    """
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    settings: dict[str, Any] = {
+        "isolation.level": "read_uncommitted",
+        "enable.partition.eof": True,
+        # An offset that was deleted meanwhile must not count as the end.
+        "auto.offset.reset": "error",
+        # One message of each partition is enough: not more is fetched ahead.
+        "queued.min.messages": 1,
+        "fetch.message.max.bytes": 65_536,
+    }
+    consumer = Consumer({"bootstrap.servers": bootstrap, **_CONSUMER, **settings})
+    moments: dict[int, datetime | None] = {}
+    deadline, waiting = time.monotonic() + timeout, set(starts)
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+        while waiting and time.monotonic() < deadline:
+            message = consumer.poll(_POLL_SECONDS)
+            partition = None if message is None else message.partition()
+            if message is None or partition is None or partition not in waiting:
+                continue
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                continue
+            waiting.discard(partition)
+            consumer.incremental_unassign([TopicPartition(topic, partition)])
+            if error is not None:
+                moments[partition] = None
+            elif (sent_ms := message.timestamp()[1]) > 0:
+                moments[partition] = datetime.fromtimestamp(sent_ms / 1000, UTC)
+    except KafkaException:
+        return moments
+    finally:
+        consumer.close()
+    return moments
+
+
 def newest_values(
     bootstrap: str, topic: str, limit: int, timeout: float = 10.0, isolation: str = "read_committed"
 ) -> list[bytes | None]:
@@ -229,9 +287,7 @@ def _consume(
     """Up to so many messages from given offsets; fewer if they do not arrive in time."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
-    group = {"group.id": "tidegate-look", "enable.auto.commit": False, "isolation.level": isolation}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **group, **quiet})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **_CONSUMER, "isolation.level": isolation})
     messages: list[Any] = []
     deadline = time.monotonic() + timeout
     try:

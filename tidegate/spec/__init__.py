@@ -16,6 +16,7 @@ from tidegate.spec.flow import Gate as Gate
 from tidegate.spec.flow import Target as Target
 from tidegate.spec.formats import Formats as Formats
 from tidegate.spec.intervals import Intervals as Intervals
+from tidegate.spec.intervals import TopicIntervals as TopicIntervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
 from tidegate.spec.pipeline import Pipeline as Pipeline
 from tidegate.spec.schedule import AfterTables as AfterTables

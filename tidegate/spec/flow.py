@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
-from tidegate.spec.intervals import Intervals
+from tidegate.spec.intervals import Intervals, TopicIntervals
 from tidegate.spec.kinds import FlowKind, kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sinks import Sink
 from tidegate.spec.source_kinds import SOURCES
-from tidegate.spec.sources import ChangeFeed, FileSource, LandingSource, Source, check_sources
+from tidegate.spec.sources import ChangeFeed, LandingSource, Source, check_sources
 from tidegate.spec.state import State
 from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
@@ -136,9 +136,9 @@ class Flow:
         return tuple(feed.table for feed in self.feeds)
 
     @property
-    def intervals(self) -> Intervals | None:
+    def intervals(self) -> Intervals | TopicIntervals | None:
         """The days or hours that its source declares."""
-        return self.source.intervals if isinstance(self.source, FileSource) else None
+        return None if isinstance(self.source, ChangeFeed) else self.source.intervals
 
     @property
     def kind(self) -> FlowKind:

@@ -1,14 +1,16 @@
-"""Declaration of the intervals of a file source, and of what makes one complete."""
+"""Declarations of the intervals of a source, and of what makes one complete."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tidegate.errors import FieldError
+from tidegate.spec.checks import check_choice
 
+IntervalUnit = Literal["day", "hour"]
 _CODES = {"%Y": r"[0-9]{4}", "%m": r"[0-9]{2}", "%d": r"[0-9]{2}", "%H": r"[0-9]{2}"}
 _CODE = re.compile(r"%.?")
 _TEMPLATE = "a path below the source's folder with %Y, %m and %d once each, and %H for hours, as in 'dt=%Y-%m-%d'"
@@ -57,14 +59,11 @@ class Intervals:
             isinstance(self.files, bool) or not isinstance(self.files, int) or self.files < 1
         ):
             raise FieldError("Intervals", "files", self.files, "a whole number from 1")
-        quiet = self.quiet_hours
-        if quiet is not None and (
-            isinstance(quiet, bool) or not isinstance(quiet, int | float) or not 0 < quiet <= 100_000
-        ):
-            raise FieldError("Intervals", "quiet_hours", quiet, "hours above 0")
+        if self.quiet_hours is not None:
+            _check_quiet_hours(self, self.quiet_hours)
 
     @property
-    def unit(self) -> Literal["day", "hour"]:
+    def unit(self) -> IntervalUnit:
         """The length of an interval."""
         return "hour" if "%H" in self.path else "day"
 
@@ -75,3 +74,26 @@ class Intervals:
         return re.compile(
             "".join(f"(?P<{part[1]}>{_CODES[part]})" if part in _CODES else re.escape(part) for part in parts)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicIntervals:
+    """The days or hours of a topic, by the timestamps of its messages, in the pipeline's time zone.
+
+    One is complete when the quiet hours after its end are over and, in each partition, the message that bronze reads next is from after
+    them, or bronze has read all messages.
+    """
+
+    unit: IntervalUnit = "day"
+    """``day`` or ``hour``: the length of an interval."""
+    quiet_hours: float
+    """So many hours after its end. By less than this a message may come late, or after one with a later timestamp in its partition."""
+
+    def __post_init__(self) -> None:
+        check_choice(self, "unit", self.unit, get_args(IntervalUnit))
+        _check_quiet_hours(self, self.quiet_hours)
+
+
+def _check_quiet_hours(declared: object, hours: object) -> None:
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 < hours <= 100_000:
+        raise FieldError(type(declared).__name__, "quiet_hours", hours, "hours above 0")

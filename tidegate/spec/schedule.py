@@ -23,8 +23,8 @@ class AfterTables:
     tables: tuple[str, ...]
     """Each as ``<layer>.<table>``."""
     intervals: bool = False
-    """A run not for new rows, but for each complete interval of the files from which one of the tables was read. They are bronze
-    tables whose `FileSource` declares ``intervals``."""
+    """A run not for new rows, but for each complete interval of the source from which one of the tables was read. They are bronze
+    tables whose source declares ``intervals``."""
 
     def __init__(self, *tables: str, intervals: bool = False) -> None:
         object.__setattr__(self, "tables", tables)

@@ -27,7 +27,7 @@ from tidegate.spec.checks import (
 )
 from tidegate.spec.dialect import RFC_4180, Dialect
 from tidegate.spec.formats import DEFAULT_FORMATS, Formats
-from tidegate.spec.intervals import Intervals
+from tidegate.spec.intervals import Intervals, TopicIntervals
 from tidegate.spec.sinks import TOPIC
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
@@ -156,6 +156,8 @@ class KafkaSource:
     isolation: Isolation = "read_committed"
     """``read_committed`` skips messages of aborted transactions and waits for open ones, as Kafka's own
     ``isolation.level``. ``read_uncommitted`` reads all messages."""
+    intervals: TopicIntervals | None = None
+    """The days or hours of the messages, and when one is complete. Messages are read as they arrive nevertheless."""
 
     def __post_init__(self) -> None:
         if not fits(TOPIC, self.topic) or self.topic in (".", ".."):
@@ -167,6 +169,8 @@ class KafkaSource:
         _check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
+        if self.intervals is not None and not isinstance(self.intervals, TopicIntervals):
+            raise FieldError("KafkaSource", "intervals", self.intervals, "TopicIntervals(…) or None")
         _check_size(self, self.max_bytes_per_trigger)
 
     def identity(self) -> dict[str, Any]:

@@ -49,6 +49,21 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
     return _instant(best) if best is not None else None
 
 
+def oldest(path: Path, column: str) -> datetime | None:
+    """The oldest value of a timestamp column by the log's statistics, after 1970 began; None if they have none."""
+    table = store.open_table(path)
+    if table is None:
+        return None
+    actions = table.get_add_actions(flatten=True)
+    field = f"min.{column}"
+    if field not in actions.schema.names:
+        return None
+    values = (file[field] for file in actions.select([field]).to_struct_array().to_pylist())
+    instants = [_instant(value) for value in values if value is not None]
+    # Kafka's time of a message without timestamp is one millisecond before 1970.
+    return min((instant for instant in instants if instant.timestamp() > 0), default=None)
+
+
 def _by_statistics(table: Any, column: str, latest: date) -> tuple[Any, bool]:
     """The newest value in the statistics, and whether a file without usable statistics may have a newer one."""
     actions = table.get_add_actions(flatten=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pendulum
 
 from tidegate.errors import TidegateError
-from tidegate.spec import AfterTables, FileSource
+from tidegate.spec import AfterTables
 
 if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
@@ -47,10 +47,9 @@ def interval_of(
 
 def _of_source(writer: Flow | None) -> float | None:
     """The length of the intervals that the source of a landing flow declares, in seconds; None without any."""
-    source = None if writer is None else writer.source
-    if not isinstance(source, FileSource) or source.intervals is None:
+    if writer is None or writer.intervals is None:
         return None
-    return 86_400.0 if source.intervals.unit == "day" else 3600.0
+    return 86_400.0 if writer.intervals.unit == "day" else 3600.0
 
 
 def _of_cron(schedule: str, timezone: str, now: datetime) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow, Intervals, Pipeline
+    from tidegate.spec.intervals import IntervalUnit
     from tidegate.window import Window
 
 State = Literal["missing", "incomplete", "not read", "complete"]
@@ -45,7 +46,8 @@ class Interval:
     name: str
     """``2013-01-05``, or ``2013-01-05T13``."""
     state: State
-    files: int
+    files: int | None
+    """None for a topic."""
     why: str = ""
     """Why it is not complete, as a phrase."""
     to_read: tuple[LandedFile, ...] = ()
@@ -58,9 +60,9 @@ class Interval:
 class Completeness:
     """The intervals of a source at one time."""
 
-    unit: Literal["day", "hour"]
+    unit: IntervalUnit
     intervals: tuple[Interval, ...]
-    """From the first to the last that has a file, without a gap."""
+    """From the first to the last that has a file, or from that of a topic's first message to the present one, without a gap."""
     other_files: int = 0
     """Files whose path names no interval."""
 
@@ -140,9 +142,39 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     statuses = tuple(
         _interval(declared, start, landed.get(start, ()), bronze)
         for start in _range(rule, landed, local_now)
-        if start in landed or declared.exists(start)
+        if start in landed or exists(rule.unit, zone, start)
     )
     return Completeness(unit=rule.unit, intervals=statuses, other_files=others)
+
+
+def exists(unit: IntervalUnit, zone: ZoneInfo, start: datetime) -> bool:
+    """Whether the clocks of the zone do not skip the interval: an hour in spring.
+
+    Args:
+        start: The local time at which it begins, without a zone.
+    """
+    return unit == "day" or start.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == start
+
+
+def end_of(unit: IntervalUnit, zone: ZoneInfo, start: datetime) -> pendulum.DateTime:
+    """The instant at which it ends; of an hour that clocks repeat, the second end. Arguments as for `exists`."""
+    end = start + step(unit)
+    return pendulum.datetime(end.year, end.month, end.day, end.hour, tz=zone.key)
+
+
+def step(unit: IntervalUnit) -> timedelta:
+    """From the local time at which an interval begins to that of the next."""
+    return timedelta(hours=1) if unit == "hour" else timedelta(days=1)
+
+
+def name_of(unit: IntervalUnit, start: datetime) -> str:
+    """The name of an interval, as in `Interval`."""
+    return start.isoformat()[: len("2013-01-05T13" if unit == "hour" else "2013-01-05")]
+
+
+def quiet_from(moment: pendulum.DateTime) -> str:
+    """Why an interval is not complete before its quiet hours are over, as a phrase."""
+    return f"quiet from {moment.in_timezone('UTC').format('YYYY-MM-DD HH:mm')} UTC on"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +188,6 @@ class _Declared:
 
     def file(self, template: str, start: datetime) -> Path:
         return self.folder / start.strftime(template)
-
-    def exists(self, start: datetime) -> bool:
-        """Whether the clocks of the zone do not skip the interval: an hour in spring."""
-        if self.intervals.unit == "day":
-            return True
-        return start.replace(tzinfo=self.zone).astimezone(UTC).astimezone(self.zone).replace(tzinfo=None) == start
-
-    def end(self, start: datetime) -> pendulum.DateTime:
-        """The instant at which it ends; of an hour that clocks repeat, the second end."""
-        end = start + _step(self.intervals)
-        return pendulum.datetime(end.year, end.month, end.day, end.hour, tz=self.zone.key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,26 +274,22 @@ def _start(parts: Mapping[str, str], rule: Intervals) -> datetime | None:
     """The beginning of the interval; None for a date that does not exist, and for the last one of the calendar, which has no end."""
     try:
         start = datetime(int(parts["Y"]), int(parts["m"]), int(parts["d"]), int(parts.get("H", 0)))  # noqa: DTZ001
-        return start if start + _step(rule) > start else None
+        return start if start + step(rule.unit) > start else None
     except (ValueError, OverflowError):
         return None
 
 
-def _step(rule: Intervals) -> timedelta:
-    return timedelta(hours=1) if rule.unit == "hour" else timedelta(days=1)
-
-
 def _range(rule: Intervals, landed: Iterable[datetime], now: datetime) -> list[datetime]:
     """The intervals with a file, and those between them: `_MOST`, up to the last one that `_SOON` allows."""
-    step, starts = _step(rule), set(landed)
+    length, starts = step(rule.unit), set(landed)
     if between := [start for start in starts if start <= now + _SOON]:
         last = max(between)
-        starts.update(last - number * step for number in range(min((last - min(between)) // step, _MOST)))
+        starts.update(last - number * length for number in range(min((last - min(between)) // length, _MOST)))
     return sorted(starts)
 
 
 def _interval(declared: _Declared, start: datetime, landed: Sequence[LandedFile], bronze: _Bronze) -> Interval:
-    name = start.isoformat()[: len("2013-01-05T13" if declared.intervals.unit == "hour" else "2013-01-05")]
+    name = name_of(declared.intervals.unit, start)
     why = bronze.missing(landed)
     interval = Interval(name=name, state="complete", files=len(landed), to_read=bronze.to_read(landed))
     lacks = _lacks(declared, start, landed, unread=bool(why))
@@ -312,12 +329,8 @@ def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *
     if not landed:
         return "no file"
     newest = pendulum.from_timestamp(max(file.modified_ms for file in landed) / 1000)
-    quiet_at = max(declared.end(start), newest).add(seconds=rule.quiet_hours * 3600)
-    return (
-        ""
-        if declared.now >= quiet_at
-        else f"quiet from {quiet_at.in_timezone('UTC').format('YYYY-MM-DD HH:mm')} UTC on"
-    )
+    quiet_at = max(end_of(rule.unit, declared.zone, start), newest).add(seconds=rule.quiet_hours * 3600)
+    return "" if declared.now >= quiet_at else quiet_from(quiet_at)
 
 
 def _lacks_of_manifest(manifest: Path, landed: Sequence[LandedFile]) -> str:

@@ -21,7 +21,7 @@ from tidegate.ops import plans
 from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
-from tidegate.status import idle, intervals, unfinished, wait
+from tidegate.status import idle, topic_intervals, unfinished, wait
 from tidegate.status.interval import interval_of
 from tidegate.status.sources import source
 
@@ -153,7 +153,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     if refused is None:
         refused = wait.of_limits(resolved, ref, judged, swap_pending=left.swap_pending, batch=waiting)
     beat = idle.heartbeat_due(layout, resolved, ref, pendulum.now("UTC"))
-    completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
+    completeness = topic_intervals.read(environment.kafka, layout, pipeline, flow, pendulum.now("UTC"))
     remarks = _sentences(
         completeness.summary() if completeness is not None else "",
         pending.skipped,

@@ -50,25 +50,8 @@ def _backlog(
     """
     layout, source, bootstrap = Layout.of(environment), _source(resolved.flow), environment.kafka
     target = layout.table(resolved.flow.target.name)
-    description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
-    ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
-    topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
-    checkpoint_topic = topic.of_version(layout, ref, source.topic, **ids)
-    if committed is not None:
-        read = positions = committed.kafka_offsets(source.topic)
-    else:
-        # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
-        read = topic.next_offsets(layout, ref, checkpoint_topic)
-        positions = {} if checkpoint.refresh_origin(layout, ref).get("mode") == "reingest" else read
-    check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
+    description, positions, ranges = unread_ranges(bootstrap, source, target, layout, ref, committed)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
-    check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
-    # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
-    # at its first offset.
-    ranges = {
-        partition: (min(max(positions.get(partition, begin), begin), end), end)
-        for partition, (begin, end) in sorted(description.bounds.items())
-    }
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
     until = kafka.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
@@ -88,6 +71,44 @@ def _backlog(
         first_offsets=first_offsets,
         unread=unread,
         unread_until_ms=None if until is None else round(until.timestamp() * 1000),
+    )
+
+
+def unread_ranges(
+    bootstrap: str,
+    source: KafkaSource,
+    target: Path,
+    layout: Layout,
+    ref: CheckpointRef,
+    committed: PlannedBatch | None,
+) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
+    """The topic, the committed positions, and each partition with the offset that is read next and its end.
+
+    Raises:
+        TidegateError: As for the backlog.
+    """
+    description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
+    ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
+    topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
+    checkpoint_topic = topic.of_version(layout, ref, source.topic, **ids)
+    if committed is not None:
+        read = positions = committed.kafka_offsets(source.topic)
+    else:
+        # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
+        read = topic.next_offsets(layout, ref, checkpoint_topic)
+        positions = {} if checkpoint.refresh_origin(layout, ref).get("mode") == "reingest" else read
+    check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
+    first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
+    check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
+    # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
+    # at its first offset.
+    return (
+        description,
+        positions,
+        {
+            partition: (min(max(positions.get(partition, begin), begin), end), end)
+            for partition, (begin, end) in sorted(description.bounds.items())
+        },
     )
 
 

@@ -1,0 +1,90 @@
+"""Which intervals of a topic are complete, from the broker, the checkpoint and Delta's log. Starts no JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from tidegate.checkpoints import checkpoint, progress
+from tidegate.formatting import count
+from tidegate.probes import kafka
+from tidegate.spec import KafkaSource
+from tidegate.status import freshness, intervals
+from tidegate.status.intervals import Completeness, Interval
+from tidegate.status.sources import topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.layout import Layout
+    from tidegate.spec import Flow, Pipeline, TopicIntervals
+
+_MOST = 1000
+"""Intervals that are looked at, the newest: a message with a wrong time must not add thousands that are complete without one."""
+
+
+def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Completeness | None:
+    """The intervals of a flow's source, a topic or files; None if it declares none.
+
+    Args:
+        now: With a time zone, from before the call.
+
+    Raises:
+        TidegateError: As `tidegate.status.intervals.read` and the backlog of a topic.
+    """
+    source = flow.source
+    if not isinstance(source, KafkaSource):
+        return intervals.read(layout, pipeline, flow, now)
+    if source.intervals is None:
+        return None
+    table, ref = layout.table(flow.target.name), checkpoint.current(layout, pipeline, flow)
+    first = freshness.oldest(table, "_timestamp")
+    if first is None:
+        return Completeness(unit=source.intervals.unit, intervals=())
+    last_committed = progress.read(ref.path(layout)).last_committed
+    committed = None if last_committed is None else progress.planned_batch(ref.path(layout), last_committed)
+    _, _, ranges = topics.unread_ranges(bootstrap, source, table, layout, ref, committed)
+    starts = {partition: begin for partition, (begin, _) in ranges.items()}
+    answers = kafka.next_timestamps(bootstrap, source.topic, starts)
+    # What did not answer, or has a time that cannot be right, may be of any interval.
+    never, latest = datetime.fromtimestamp(0, UTC), now + freshness.SKEW
+    moments = [moment for each in starts if (moment := answers.get(each, never)) is not None]
+    unread = [moment if moment <= latest else never for moment in moments]
+    return Completeness(
+        unit=source.intervals.unit,
+        intervals=tuple(states(source.intervals, ZoneInfo(pipeline.timezone), first, unread, now)),
+    )
+
+
+def states(
+    rule: TopicIntervals, zone: ZoneInfo, first: datetime, unread: Iterable[datetime], now: datetime
+) -> Iterable[Interval]:
+    """The intervals from that of a first message to the present one.
+
+    Args:
+        first: The time of the message.
+        unread: For each partition with messages that bronze lacks, the time of the first of these.
+        now: Like the other times, with a time zone.
+    """
+    length, moments = intervals.step(rule.unit), sorted(unread)
+    begin, last = (_start(rule, zone, moment) for moment in (first, now))
+    number = min((last - begin) // length + 1, _MOST)
+    for start in (last - each * length for each in reversed(range(number))):
+        if not intervals.exists(rule.unit, zone, start):
+            continue
+        due = intervals.end_of(rule.unit, zone, start).add(seconds=rule.quiet_hours * 3600)
+        behind = sum(moment < due for moment in moments)
+        name = intervals.name_of(rule.unit, start)
+        if now < due:
+            yield Interval(name=name, state="incomplete", files=None, why=intervals.quiet_from(due))
+        elif behind:
+            yield Interval(name=name, state="not read", files=None, why=f"{count(behind, 'partition')} to read")
+        else:
+            yield Interval(name=name, state="complete", files=None)
+
+
+def _start(rule: TopicIntervals, zone: ZoneInfo, moment: datetime) -> datetime:
+    """The local time, without a zone, at which the interval of a moment begins."""
+    local = moment.astimezone(zone)
+    return datetime(local.year, local.month, local.day, local.hour if rule.unit == "hour" else 0)  # noqa: DTZ001
