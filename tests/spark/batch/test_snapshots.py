@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +22,9 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spec import SnapshotFeed, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.report import BatchRecord
     from tidegate.spark.context import FlowContext
@@ -165,19 +168,146 @@ def test_a_held_batch_that_a_person_accepted_keeps_its_snapshot(compared: Snapsh
     assert compared.orders() == {}
 
 
-def test_a_batch_that_has_written_its_entries_keeps_its_snapshot(compared: Snapshots) -> None:
+@pytest.mark.nightly
+def test_a_batch_that_has_written_its_entries_keeps_its_snapshot_and_deletes_what_that_lacks(
+    compared: Snapshots,
+) -> None:
+    compared.land(lines({1: 9, 4: 40}))
+    compared.process(0)
     compared.land(['{"id": 1, "amount": "many"}', *lines({2: 20, 3: 30})])
 
     def stop(_context: Any) -> None:
         raise InterruptedError
 
     with fault("after:write_quarantine:silver", stop), pytest.raises(InterruptedError):
-        compared.process(0)
+        compared.process(1)
     compared.land(lines({1: 11, 3: 30}))
 
-    line = compared.process(0)
+    line = compared.process(1)
 
     assert line is not None
-    assert (line.written, line.quarantined, compared.orders()) == (2, 1, {2: 20, 3: 30})
-    assert keys(compared.process(1)) == (3, 1, 1, 1)
+    assert (line.written, line.quarantined, compared.orders()) == (2, 1, {1: 9, 2: 20, 3: 30})
+    assert keys(compared.process(2)) == (3, 1, 1, 1)
     assert compared.orders() == {1: 11, 3: 30}
+
+
+Record = tuple[int | None, int | str]
+"""A key, or None for a record whose key cannot be read, and an amount: 0 is filtered, a text goes to quarantine."""
+STEPS = (
+    "before:write_quarantine",
+    "after:write_quarantine",
+    "before:write_target",
+    "after:write_target",
+    "after:record_batch",
+)
+ENTRIES_ARE_WRITTEN, TABLE_IS_WRITTEN = STEPS[1:3], STEPS[3:]
+
+
+class Crash(BaseException):
+    """Simulates the end of the driver."""
+
+
+def without_zero(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr("*", "CASE WHEN amount = 0 THEN 'zero' END AS _filtered")
+
+
+def exports(seed: int) -> Iterator[list[Record]]:
+    """Snapshots of a table that changes: with repeated and broken records, and with exports that stopped halfway."""
+    rng = random.Random(seed)
+    rows: dict[int, int] = {}
+    while True:
+        rows |= {key: rng.randrange(4) for key in rng.sample(range(30), 12 if rows else 30)}
+        for key in rng.sample(sorted(rows), min(len(rows), 3)):
+            del rows[key]
+        records: list[Record] = [*rows.items()]
+        if rng.random() < 0.3:
+            records = records[: rng.randrange(12)]
+        records += [(key, rng.randrange(4)) for key in rng.sample(range(30), 2)]
+        if rng.random() < 0.5:
+            broken = rng.sample(range(34), 3)
+            records = [(key, amount) for key, amount in records if key not in broken]
+            records += [(key, "many") for key in broken] + [(None, 1)] * (rng.random() < 0.3)
+        rng.shuffle(records)
+        yield records
+
+
+def export_lines(records: Sequence[Record]) -> list[str]:
+    return [
+        '{"id": 1, "amou' if key is None else json.dumps({"id": key, "at": 1, "amount": amount})
+        for key, amount in records
+    ]
+
+
+def after(rows: dict[int, int], snapshot: Sequence[Record]) -> tuple[dict[int, int], int]:
+    """What plain Python makes of a table and a snapshot, and how many rows it deletes."""
+    good = {key: amount for key, amount in snapshot if key is not None and isinstance(amount, int) and amount}
+    refused = {key for key, amount in snapshot if amount == "many"}
+    stay = rows.keys() if any(key is None for key, _ in snapshot) else refused
+    kept = {key: amount for key, amount in rows.items() if key in good or key in stay}
+    return kept | good, len(rows) - len(kept)
+
+
+@pytest.mark.parametrize(
+    ("seed", "events"), [(623, 3), *[pytest.param(seed, 12, marks=pytest.mark.nightly) for seed in range(2, 10)]]
+)
+def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_crashes(
+    compared: Snapshots, seed: int, events: int
+) -> None:
+    """Of seed 623, a newer snapshot lands between a crash that has written entries and the rerun, and is refused."""
+    rng, landing = random.Random(seed), exports(seed)
+    rows: dict[int, int] = {}
+    newest: list[Record] | None = None
+    bound: list[Record] | None = None
+    batch, accepted, refusals, crashes = 0, False, 0, 0
+
+    def process(at: str | None, **options: Any) -> bool:
+        """Whether it crashed at a step."""
+
+        def crash(_context: Any) -> None:
+            raise Crash
+
+        try:
+            with fault(f"{at}:silver", crash) if at else contextlib.nullcontext():
+                compared.process(batch, transform=without_zero, **options)
+        except Crash:
+            return True
+        return False
+
+    for event in range(events + 8):
+        settling = event >= events
+        if newest is None and settling:
+            break
+        if newest is None or (not settling and rng.random() < 0.4):
+            newest = next(landing)
+            compared.land(export_lines(newest))
+            accepted = accepted and bound is not None
+        snapshot = newest if bound is None else bound
+        expected, deleted = after(rows, snapshot)
+        options: dict[str, Any] = {}
+        if not accepted and deleted and (deleted > 10 or deleted == len(rows)):
+            with pytest.raises(RewriteRefusedError, match=f"delete {deleted} of {len(rows)} rows"):
+                process(None)
+            assert compared.orders() == rows
+            refusals += 1
+            accepted = settling or rng.random() < 0.5
+            options = {"accept": (f"silver:deleted={deleted}",)}
+            if not accepted:
+                continue
+        at = None if settling else rng.choice((None, *STEPS))
+        if process(at, **options):
+            crashes += 1
+            if at in TABLE_IS_WRITTEN:
+                rows = expected
+            has_entries = any(key is None or amount == "many" for key, amount in snapshot)
+            if at in TABLE_IS_WRITTEN or (at in ENTRIES_ARE_WRITTEN and has_entries):
+                bound = snapshot
+        else:
+            rows, batch, accepted = expected, batch + 1, False
+            newest, bound = (None if snapshot is newest else newest), None
+        assert compared.orders() == rows
+
+    assert newest is None
+    assert compared.process(batch, transform=without_zero) is None, "every snapshot was compared"
+    lines = table(compared.context().layout.ops("orders", "ledger"))
+    assert sorted(line["batch_id"] for line in lines) == list(range(batch))
+    assert crashes and (refusals or seed != 623)

@@ -9,7 +9,7 @@ from tidegate.checkpoints import snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import groups, rewrite, rows
+from tidegate.spark.batch import groups, rewrite, rows, transform_errors
 from tidegate.spark.batch.dispositions import QUARANTINED
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import local, tables, writes
@@ -62,7 +62,8 @@ def compare(context: FlowContext, snapshot: Snapshot, batch_id: int, decision: D
 
     The row of a quarantined record stays as it is. If the key of one is unknown, all rows stay that the snapshot lacks.
     """
-    judged = rows.judge_rows(context, records(context, snapshot, batch_id), batch_id, decision, replaces=True)
+    own = records(context, snapshot, batch_id)
+    judged = rows.judge_rows(context, own, batch_id, decision, replaces=True)
     keys, stored = context.flow.target.keys, None
     if tables.exists(context.target):
         stored = tables.read(context.spark, context.target)
@@ -77,7 +78,8 @@ def compare(context: FlowContext, snapshot: Snapshot, batch_id: int, decision: D
     affected, kept, unknown = written.select(*keys), None, 0
     if stored is not None:
         missing = groups.join_on_keys(stored.select(*keys), written, keys, "left_anti")
-        kept, unknown = kept_rows(context, missing, judged)
+        refused = None if judged is None else refused_keys(context, own, judged, batch_id, decision)
+        kept, unknown = kept_rows(context, missing, refused)
         affected = affected.unionByName(groups.join_on_keys(missing, kept, keys, "left_anti"))
     merged = groups.merge_source(context, written, affected)
     counts = {row["_op"]: row["count"] for row in merged.groupBy("_op").count().collect()}
@@ -102,21 +104,51 @@ def written_rows(judged: rows.JudgedRows) -> DataFrame:
     return judged.written.where("NOT _deleted").drop(*_NOT_OF_RECORDS)
 
 
-def kept_rows(context: FlowContext, missing: DataFrame, judged: rows.JudgedRows | None) -> tuple[DataFrame, int]:
-    """Of the rows that a snapshot lacks, those that stay, and the number of records without a readable key.
+def refused_keys(
+    context: FlowContext, own: DataFrame, judged: rows.JudgedRows, batch_id: int, decision: Decision
+) -> DataFrame | None:
+    """The keys of the quarantined records of a snapshot, NULL for one that cannot be read; None if no record is quarantined.
 
     Args:
-        missing: These rows, with the keys.
-        judged: The rows of the snapshot; None if it has none.
+        own: Its raw records.
+        judged: The same, judged.
     """
     from pyspark.sql import functions as F
 
     keys = context.flow.target.keys
-    if judged is None or not judged.prepared.quarantined:
+    quarantined = judged.assigned.where(f"_disposition = {QUARANTINED}")
+    if not judged.prepared.quarantined:
+        return None
+    if not decision.quarantined:
+        return quarantined.select(*keys)
+    # What an earlier attempt refused has bypassed the transform, so that `judged` has no key of it.
+    entries = F.broadcast(context.work.refused_ids(context, own.sparkSession, batch_id))
+    raising = F.exists("rules", lambda rule: rule.startswith(f"{transform_errors.RULE}("))
+    refused = own.join(entries, "_row_id")
+    readable = rows.transform_records(context, refused.where(~raising).select(*own.columns)).select(*keys).persist()
+    context.persisted.append(readable)
+    no_keys = [F.lit(None).cast(readable.schema[key].dataType).alias(key) for key in keys]
+    if transform_errors.raised_by(readable.count) is not None:
+        # It was edited since: no key is known, and so no row is deleted.
+        return refused.select(*no_keys)
+    others = quarantined.join(entries, "_row_id", "left_anti").select(*keys)
+    return readable.unionByName(refused.where(raising).select(*no_keys)).unionByName(others)
+
+
+def kept_rows(context: FlowContext, missing: DataFrame, refused: DataFrame | None) -> tuple[DataFrame, int]:
+    """Of the rows that a snapshot lacks, those that stay, and the number of records without a readable key.
+
+    Args:
+        missing: These rows, with the keys.
+        refused: What `refused_keys` returns.
+    """
+    from pyspark.sql import functions as F
+
+    keys = context.flow.target.keys
+    if refused is None:
         return missing.limit(0), 0
-    quarantined = judged.assigned.where(f"_disposition = {QUARANTINED}").select(*keys)
-    unknown = quarantined.where(F.expr(" OR ".join(f"`{key}` IS NULL" for key in keys))).count()
-    return missing if unknown else groups.join_on_keys(missing, quarantined.distinct(), keys, "left_semi"), unknown
+    unknown = refused.where(F.expr(" OR ".join(f"`{key}` IS NULL" for key in keys))).count()
+    return missing if unknown else groups.join_on_keys(missing, refused.distinct(), keys, "left_semi"), unknown
 
 
 def split_of(context: FlowContext, changes: Changes) -> Split:

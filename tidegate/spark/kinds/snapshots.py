@@ -9,7 +9,15 @@ from tidegate.checkpoints.snapshots import Snapshot
 from tidegate.errors import RequestError
 from tidegate.quarantine import decision as decisions
 from tidegate.spark.batch import groups, rows
-from tidegate.spark.batch.snapshots import compare, kept_rows, records, split_newest, split_of, written_rows
+from tidegate.spark.batch.snapshots import (
+    compare,
+    kept_rows,
+    records,
+    refused_keys,
+    split_newest,
+    split_of,
+    written_rows,
+)
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
@@ -77,10 +85,12 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
             f"flow {context.flow.name!r} cannot be verified: it is not known which snapshot its table has"
         )
     own = records(context, snapshot, _NO_BATCH)
-    judged = rows.judge_rows(context, own, _NO_BATCH, Decision(quarantined=True, written=False), replaces=True)
+    decision = Decision(quarantined=True, written=False)
+    judged = rows.judge_rows(context, own, _NO_BATCH, decision, replaces=True)
     keys, actual = context.flow.target.keys, tables.read(context.spark, context.live, pins.version)
     expected = actual.limit(0) if judged is None else written_rows(judged)
-    kept, _ = kept_rows(context, groups.join_on_keys(actual, expected, keys, "left_anti"), judged)
+    refused = None if judged is None else refused_keys(context, own, judged, _NO_BATCH, decision)
+    kept, _ = kept_rows(context, groups.join_on_keys(actual, expected, keys, "left_anti"), refused)
     return Sides(
         expected=expected,
         actual=groups.join_on_keys(actual, kept, keys, "left_anti"),
