@@ -256,9 +256,12 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
     """Check that one row of the source can make all rows of a scope, and that the source of a history has every record."""
     target = flow.target
     if writer is not None and target.history and writer.target.keys:
+        # Bronze has the records of all snapshots, and none of a row that was deleted.
+        of_snapshots = "no table has the versions between snapshots, so remove history"
+        instead = of_snapshots if writer.kind.snapshots else "read the bronze table"
         raise SpecError(
             f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has only the newest "
-            "row of a key, so that a full refresh would lose the versions: read the bronze table"
+            f"row of a key, so that a full refresh would lose the versions: {instead}"
         )
     parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
     if writer is not None and target.replace_by and target.sequence_by and parts:
