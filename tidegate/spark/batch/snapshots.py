@@ -9,7 +9,7 @@ from tidegate.checkpoints import snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import groups, rewrite, rows, transform_errors
+from tidegate.spark.batch import groups, rewrite, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import QUARANTINED
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import local, tables, writes
@@ -125,7 +125,11 @@ def refused_keys(
     entries = F.broadcast(context.work.refused_ids(context, own.sparkSession, batch_id))
     raising = F.exists("rules", lambda rule: rule.startswith(f"{transform_errors.RULE}("))
     refused = own.join(entries, "_row_id")
-    readable = rows.transform_records(context, refused.where(~raising).select(*own.columns)).select(*keys).persist()
+    readable = (
+        transform_output.transform_records(context, refused.where(~raising).select(*own.columns))
+        .select(*keys)
+        .persist()
+    )
     context.persisted.append(readable)
     no_keys = [F.lit(None).cast(readable.schema[key].dataType).alias(key) for key in keys]
     if transform_errors.raised_by(readable.count) is not None:
