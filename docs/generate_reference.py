@@ -281,10 +281,11 @@ def _fields(declared: type) -> list[tuple[str, str, str, str]]:
 
 
 def _errors_under(error: type[TidegateError]) -> Iterator[type[TidegateError]]:
-    """An error, then those derived from it, by their names."""
+    """An error, then those of the platform that are derived from it, by their names."""
     yield error
     for derived in sorted(error.__subclasses__(), key=lambda each: each.__name__):
-        yield from _errors_under(derived)
+        if derived.__module__.startswith(errors.__name__):
+            yield from _errors_under(derived)
 
 
 def _prose(docstring: str | None) -> Iterator[str]:
