@@ -84,6 +84,7 @@ def test_airflow_finds_the_dags_from_any_folder(database: Path) -> None:
     assert errors == []
 
 
+@pytest.mark.nightly
 def test_an_edited_declaration_creates_a_new_dag_version(database: Path, tmp_path: Path) -> None:
     for name in ("dags", "pipelines"):
         shutil.copytree(PROJECT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

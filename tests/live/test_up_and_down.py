@@ -54,9 +54,10 @@ def test_all_components_listen_on_loopback_and_files_are_private(live: Live, ref
     "killed",
     [
         pytest.param(("feeder", "triggerer"), id="two"),
-        pytest.param(("feeder", "api-server", "scheduler", "broker"), id="most", marks=pytest.mark.nightly),
+        pytest.param(("feeder", "api-server", "scheduler", "broker"), id="most"),
     ],
 )
+@pytest.mark.nightly
 def test_up_restarts_killed_components_and_down_stops_all(live: Live, killed: tuple[str, ...]) -> None:
     console = live.console
     for name in killed:

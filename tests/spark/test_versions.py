@@ -115,6 +115,7 @@ def test_with_a_new_version_silver_and_gold_are_derived_by_the_new_code(
     assert not flights.layout.staging("flights", "silver", 2, 0).exists()
 
 
+@pytest.mark.nightly
 def test_without_a_new_version_a_changed_declaration_is_refused_and_the_error_names_the_fields(
     flights: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

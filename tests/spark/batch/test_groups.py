@@ -135,6 +135,7 @@ def test_the_group_of_a_date_in_the_first_year_is_recomputed(gold: Callable[...,
 
 
 @BOTH
+@pytest.mark.nightly
 def test_the_group_null_is_compared_with_the_table_and_can_be_deleted(gold: Callable[..., FlowContext]) -> None:
     context = gold()
     set_source(context, (3, 1, 30), (4, None, 40))

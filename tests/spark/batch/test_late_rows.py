@@ -173,6 +173,7 @@ def test_of_a_source_row_with_a_late_output_row_all_output_rows_are_late_unless_
     assert written(context) == [1, 1, 4, 4]
 
 
+@pytest.mark.nightly
 def test_a_rerun_after_a_crash_puts_each_row_where_the_first_attempt_did(timed: Callable[..., FlowContext]) -> None:
     """A refused row that is newer than the others does not move the watermark: the rerun leaves it out before the transform."""
     context = timed(

@@ -154,6 +154,7 @@ def test_results_with_keys_replace_the_earlier_ones(spark: SparkSession, tmp_pat
     ]
 
 
+@pytest.mark.nightly
 def test_a_processor_of_python_decides_about_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path, DECISIONS)
     payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2))

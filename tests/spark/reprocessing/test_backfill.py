@@ -279,6 +279,7 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
     assert amounts(accepted) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
 
 
+@pytest.mark.nightly
 def test_a_backfill_derives_every_row_of_the_scopes_of_the_window(place: Path) -> None:
     from pyspark.sql import functions as F
 
@@ -345,6 +346,7 @@ def without(*numbers: int) -> Transform:
     return lambda rows: clean(rows).withColumn("_origin", F.col("_origin").withField("broken", broken))
 
 
+@pytest.mark.nightly
 def test_a_decided_split_is_kept_and_a_later_backfill_closes_the_entries_of_rows_that_pass(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

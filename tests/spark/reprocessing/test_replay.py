@@ -126,6 +126,7 @@ def test_rows_that_pass_are_written_and_rows_that_fail_keep_their_entry(place: P
     expect_every_order_in_one_place(context)
 
 
+@pytest.mark.nightly
 def test_claims_are_bounded_and_numbered_and_do_not_claim_returned_entries_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def fail(*_: Any) -> None:
     raise SourceUnavailableError("simulated crash")
 
 
+@pytest.mark.nightly
 def test_a_retry_of_a_replay_continues_where_the_first_attempt_stopped(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +317,7 @@ def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_its_chang
     assert open_ids(context) == [3]
 
 
+@pytest.mark.nightly
 def test_entries_older_than_the_log_of_their_keyed_table_are_returned_and_do_not_stop_others(
     start_state: StartState,
 ) -> None:

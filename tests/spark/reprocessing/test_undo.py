@@ -312,6 +312,7 @@ def test_an_interrupted_undo_is_finished_once_by_the_next_run_if_it_has_written(
         assert (retried.report.batches, retried.report.notes) == ([], [undo.ALREADY_DONE])
 
 
+@pytest.mark.nightly
 def test_removed_change_files_are_told_before_the_job_starts(place: Path) -> None:
     backfill_as("b1", silver(place, new_code))
     shutil.rmtree(silver(place).live / "_change_data")

@@ -391,6 +391,7 @@ def test_a_flow_that_has_written_nothing_or_a_part_of_an_undo_is_refused(place: 
         verified(silver(place))
 
 
+@pytest.mark.nightly
 def test_a_flow_with_several_sources_is_compared_at_the_versions_that_it_has_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
