@@ -11,7 +11,7 @@ import pytest
 from tests.spec.trips import BRONZE, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
 from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
-from tidegate.spec import ChangeFeed, Flow, Gate, Table, TimeWindows
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Table, TimeWindows
 
 TRIP_FEED, WEATHER = ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})
 CARRIERS = ChangeFeed("silver.carriers", on={"carrier": "code"})
@@ -55,6 +55,12 @@ def test_incompatible_parts_are_refused(field: str, value: Any, make: Callable[[
     with pytest.raises(FieldError) as raised:
         make()
     assert (raised.value.field, raised.value.value) == (field, repr(value))
+
+
+@pytest.mark.parametrize("source", [None, "trips", FileSource])
+def test_a_source_that_is_none_is_refused_with_the_names_of_those_that_are(source: Any) -> None:
+    with pytest.raises(FieldError, match=r"allowed: FileSource, KafkaSource, ChangeFeed, SnapshotFeed$"):
+        replace(BRONZE, source=source)
 
 
 @pytest.mark.parametrize("changed", IN_THE_SIDECAR)

@@ -116,7 +116,7 @@ class Flow:
                 raise FieldError(owner, "source", self.source, "none beside sources")
             object.__setattr__(self, "source", self.sources[0])
         if type(self.source) not in SOURCES:
-            raise FieldError(owner, "source", self.source, "a FileSource, a KafkaSource or a ChangeFeed")
+            raise FieldError(owner, "source", self.source, ", ".join(kind.__name__ for kind in SOURCES))
         if isinstance(self.source, ChangeFeed) and self.source.on:
             raise FieldError(owner, "source", self.source, "without on: only the sources after the first have it")
 
