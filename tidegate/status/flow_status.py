@@ -263,7 +263,6 @@ def exit_code(statuses: Sequence[FlowStatus]) -> int:
 
 
 def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, now: datetime) -> _Reading:
-
     pipeline, flow = resolved.pipeline, resolved.flow
     status = FlowStatus(
         pipeline=pipeline.name,
