@@ -132,7 +132,8 @@ class BatchRecord:
         "emit",
     ]
     """``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
-    ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far.
+    ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far; ``read`` the rows since the last
+    batch with results.
     ``snapshot``: ``written`` counts the rows of the snapshot that pass, and ``groups`` the keys that were compared, of its rows and
     of those that it lacks. ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again.
     ``waive``, ``expire``, ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they

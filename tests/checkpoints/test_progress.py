@@ -180,6 +180,12 @@ def test_the_error_for_a_damaged_commit_or_metadata_file_names_it(tmp_path: Path
     assert caught.value.path == str(tmp_path / name)
 
 
+def test_the_first_batch_from_a_number_on_is_one_whose_offsets_are_still_there(tmp_path: Path) -> None:
+    for batch in (4, 5, 8):
+        plan(tmp_path, batch, {"logOffset": 0})
+    assert [progress.oldest_planned(tmp_path, since) for since in (0, 5, 6, 9)] == [4, 5, 8, 9]
+
+
 def test_a_commit_without_its_offsets_is_corrupt(tmp_path: Path) -> None:
     commit(tmp_path, 4)
     with pytest.raises(CheckpointCorruptError, match="commits go up to 4"):

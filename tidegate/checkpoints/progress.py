@@ -185,9 +185,13 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     )
 
 
-def oldest_planned(checkpoint: Path) -> int:
-    """The oldest batch whose offsets Spark still keeps; it keeps those of the last 100 batches. 0 when none was planned."""
-    return min((int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal()), default=0)
+def oldest_planned(checkpoint: Path, since: int) -> int:
+    """The first batch from ``since`` on whose offsets are still there: Spark keeps those of the last 100 batches.
+
+    ``since`` itself if there is none.
+    """
+    kept = (int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal())
+    return min((number for number in kept if number >= since), default=since)
 
 
 def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:

@@ -6,6 +6,7 @@ for a commit follow Delta's ``CDCReader``: change files if there are any, else t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -174,16 +175,22 @@ def commits_since(path: Path, version: int) -> list[Commit]:
 def rows_added(path: Path, after: int, until: int) -> int:
     """Rows that the versions behind ``after`` up to ``until`` added to a table that is only appended to.
 
+    Those of versions that the log no longer has are not counted.
+
     Args:
         path: The table.
         after: -1 for all rows of version ``until``.
-
-    Raises:
-        FileNotFoundError: The log no longer has one of them.
     """
-    if after < 0:
-        return sum(file.rows or 0 for file in snapshot_files(path, until))
-    return sum(read_commit(path, version).rows or 0 for version in range(after + 1, until + 1))
+    from deltalake.exceptions import DeltaError
+
+    if after < 0 <= until:
+        with contextlib.suppress(DeltaError):
+            return sum(file.rows or 0 for file in snapshot_files(path, until))
+    rows = 0
+    for version in range(after + 1, until + 1):
+        with contextlib.suppress(FileNotFoundError):
+            rows += read_commit(path, version).rows or 0
+    return rows
 
 
 def row_bytes(path: Path) -> float | None:

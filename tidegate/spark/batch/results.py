@@ -84,7 +84,7 @@ def _rows_read(context: FlowContext, batch_id: int) -> int:
         return 0
     after = None
     if recorded is not None:
-        after = _position(context, max(recorded, progress.oldest_planned(context.checkpoint)))
+        after = _position(context, progress.oldest_planned(context.checkpoint, recorded))
     return delta.rows_added(context.query_paths[-1], -1 if after is None else after.pin, until.pin)
 
 
