@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +15,27 @@ from tests.trace.test_lineage import PIPELINE
 from tidegate import json_codec, resolution
 from tidegate.layout import Layout
 from tidegate.report import BatchRecord
+from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
 from tidegate.trace.changes import Ledger
 from tidegate.trace.reading import Reading
 
+STATEFUL = dataclasses.replace(
+    PIPELINE,
+    flows=(
+        *PIPELINE.flows,
+        Flow(
+            name="first",
+            source=ChangeFeed("silver.visits"),
+            transform="shop:first",
+            target=Table("gold.first"),
+            state=State(partitions=2),
+        ),
+    ),
+)
 
-def reading(layout: Layout, flow: str, table: str) -> Reading:
-    position = Reading.of(layout, resolution.resolve(PIPELINE, layout.lake, {}).flow(flow), table)
+
+def reading(layout: Layout, flow: str, table: str, pipeline: Pipeline = PIPELINE) -> Reading:
+    position = Reading.of(layout, resolution.resolve(pipeline, layout.lake, {}).flow(flow), table)
     assert position is not None
     return position
 
@@ -78,3 +94,28 @@ def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project
     (of_users,) = reading(project.layout, "pages", "silver.users").explain(8, ledger)
     assert of_clicks == "batch 0 read it; the transform made no row of its group, or a later change removed it"
     assert of_users.startswith("batch 1 read it")
+
+
+def test_a_stateful_flow_has_read_its_source_whatever_it_has_read_of_the_heartbeats_before_it(project: Project) -> None:
+    checkpoint = project.checkpoint(STATEFUL, STATEFUL.flow("first"))
+    ledger = Ledger(project.layout, "shop", "first")
+
+    def explained(version: int) -> tuple[str, ...]:
+        return reading(project.layout, "first", "silver.visits", STATEFUL).explain(version, ledger)
+
+    checkpoint.plan(0, offset(1), None).commit(0)
+    assert explained(0) == ("shop/first has not read version 0 yet",)
+    checkpoint.plan(1, offset(2), offset(9)).commit(1)
+    positions = [([None, None], [offset(1), None]), ([offset(1), None], [offset(2), offset(9)])]
+    shared = {"flow": "first", "app_id": "shop/first/v1/0", "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    append(
+        project.layout.ops("shop", "progress"),
+        [
+            {**shared, "batch_id": number, "start_offset": json.dumps(start), "end_offset": json.dumps(end)}
+            for number, (start, end) in enumerate(positions)
+        ],
+    )
+
+    result = "no result has its _row_id: a result may be of several rows, or not be made yet"
+    assert explained(8) == (f"batch 1 read it; {result}",)
+    assert explained(9) == ("shop/first has not read version 9 yet",)

@@ -28,7 +28,7 @@ class Reading:
     flow: ResolvedFlow
     ref: CheckpointRef
     number: int
-    """Of the source among those of the flow."""
+    """Of the source among those of the flow's query."""
     next_version: int
     """The first version of which nothing, or not all, has been read."""
 
@@ -40,7 +40,8 @@ class Reading:
             next_version = _next_version(layout, flow, ref, table)
         except CheckpointError:
             return None
-        number = flow.flow.source_tables.index(table)
+        # The query of a stateful flow reads heartbeats before its source.
+        number = flow.flow.source_tables.index(table) + flow.flow.kind.stateful
         return cls(layout=layout, flow=flow, ref=ref, number=number, next_version=next_version)
 
     def explain(self, version: int, ledger: Ledger) -> tuple[str, ...]:
@@ -52,6 +53,10 @@ class Reading:
         if self.next_version <= version:
             return (self._waiting(version),)
         numbers = self._batches(version)
+        if self.flow.flow.kind.stateful:
+            # A batch without results has no line in the ledger.
+            by = f"batch {numbers[-1]}" if numbers else self._name
+            return (f"{by} read it; no result has its _row_id: a result may be of several rows, or not be made yet",)
         lines = [line for number in numbers for line in ledger.lines(self.app_id, number)]
         if not lines:
             return (f"{self._name} has read version {version}, and which batch did is no longer known",)
@@ -93,7 +98,9 @@ def _next_version(layout: Layout, flow: ResolvedFlow, ref: CheckpointRef, table:
         return 0
     if flow.flow.sources:
         return vector.of_batch(layout, ref, committed, flow.flow.source_tables)[table] + 1
-    return progress.planned_batch(folder, committed).delta.pin + 1
+    planned = progress.planned_batch(folder, committed)
+    position = planned.delta_positions(2)[1] if flow.flow.kind.stateful else planned.delta
+    return 0 if position is None else position.pin + 1
 
 
 def _includes(row: dict[str, Any], version: int, number: int) -> bool:
