@@ -13,6 +13,7 @@ import pytest
 
 from tests.spark.flow_context import SILVER, flow_context, landed, reading, table, transaction
 from tests.spark.orders import Declare, Orders
+from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch.rows import split_rows
@@ -111,6 +112,19 @@ def test_the_history_records_a_type_change_whose_rows_are_quarantined(declared: 
 
     assert refused == [["wrong_type(amount)"], ["wrong_type(amount)"]]
     assert [(kind, decision) for kind, _, decision in history(context)] == [("type_change", "quarantine")]
+
+
+def test_a_schema_change_that_a_person_answers_with_quarantine_refuses_the_rows_that_have_it(
+    declared: Declared,
+) -> None:
+    context = declared(AMOUNT, Contract(mode="freeze"))
+    records = {"id": 1, "amount": 1.5}, {"id": 2, "amount": 2.5, "gate": "B12"}
+    with pytest.raises(ContractRefusedError) as caught:
+        write_batch(context, *records)
+    evolution.answer(context.layout, "orders", caught.value.schema_change_id, "quarantine", "ada")
+
+    assert write_batch(context, *records) == [["schema_change(gate)"]]
+    assert stored(context, "id", "amount") == [(1, 1.5)]
 
 
 def test_after_a_wider_type_is_accepted_values_that_are_too_large_are_rescued(orders: Orders, declare: Declare) -> None:
