@@ -59,7 +59,6 @@ def measure(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Co
     """Run a command to its end. Its Spark applications write temporary event logs for the counts.
 
     Args:
-        command: The command with its arguments.
         environ: The command's environment variables.
         log: Its output is appended to this file.
 

@@ -45,7 +45,6 @@ class Feed(threading.Thread):
     """Sends payments at an even rate, from when it is started.
 
     Args:
-        bootstrap: The broker.
         number: Payments in total.
         seconds: For how long.
     """

@@ -114,7 +114,6 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
     """Whether each table holds exactly the rows that DuckDB computes from the input.
 
     Args:
-        layout: The lake.
         pipeline: Flights or clickstream: the flows bronze and silver, then those whose tables the answer has by their name.
         answer: From `demo.recompute`.
     """
@@ -146,7 +145,6 @@ def payments(
     """Whether the tables of payments hold exactly what plain Python computes from the topic, and the alerts were sent.
 
     Args:
-        layout: The lake.
         pipeline: Payments.
         messages: All messages of its topic.
         sent: All messages of the topic of the alerts.

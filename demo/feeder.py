@@ -69,8 +69,6 @@ def land_messages(bootstrap: str, topic: str, make: Callable[[int, datetime], li
     """Send the messages of the last seconds, and return their number.
 
     Args:
-        bootstrap: The broker's address.
-        topic: The topic.
         make: Makes the messages, from the number of the first event and the time of the last.
         now: The time of the last event.
 

@@ -101,9 +101,6 @@ def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> N
     """Print rows of a gold table, read without a JVM.
 
     Args:
-        console: For the output.
-        layout: The lake.
-        name: The table.
         sql: A query of the view ``gold``.
         title: A description of the rows.
     """

@@ -103,8 +103,6 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
     """Read all messages of a topic, with a consumer that commits nothing.
 
     Args:
-        bootstrap: The broker's address.
-        topic: The topic's name.
         patience: Seconds to wait for the broker.
 
     Raises:
@@ -150,7 +148,6 @@ def differences(answer: DuckDBPyConnection, table: str, columns: Sequence[str], 
     Args:
         answer: From `flights` or `clickstream`.
         table: One of its tables.
-        columns: The columns to compare.
         rows: The lake's rows as an Arrow table.
         where: A condition for both tables.
     """

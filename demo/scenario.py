@@ -290,9 +290,7 @@ def run_demo(project: Path, folder: Path, console: Console, length: Length = FUL
     """Start the services, run the demo, and stop the services.
 
     Args:
-        project: The project's folder.
         folder: The folder for all files of the demo.
-        console: For the output.
         length: The amount of input.
 
     Returns:

@@ -75,7 +75,6 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
     """Start the broker and the processes that run the DAGs, and stop them at the end.
 
     Args:
-        project: The project's folder.
         folder: The folder for all files of the demo.
 
     Raises:

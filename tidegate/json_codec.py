@@ -54,7 +54,6 @@ def read(path: Path, kind: type[T], repair: str | None = None) -> T | None:
 
     Args:
         path: A file that `write` made.
-        kind: The type of the value.
         repair: What to do about a damaged file, as a sentence. Without it, a file that cannot be read counts as missing.
 
     Raises:

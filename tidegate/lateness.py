@@ -40,7 +40,6 @@ def watermarks(arrivals: Iterable[Arrival], delay_seconds: int, start: int | Non
 
     Args:
         arrivals: In any order. Those at the same time do not move each other's watermark.
-        delay_seconds: The declared delay.
         start: The watermark that earlier batches left.
     """
     newest: dict[int, int] = {}
@@ -74,10 +73,8 @@ def due_heartbeat(
     comes no later after its event than ``idle`` and the delay together is not late by a heartbeat.
 
     Args:
-        now: The present time.
         last_arrival: When the newest rows came, or the newest heartbeat was written; None if no row ever came.
         watermark: The present watermark. A heartbeat that would not move it is not due.
-        delay_seconds: The declared delay.
         idle_seconds: How long nothing must have come.
     """
     event_time = now - idle_seconds * _SECOND

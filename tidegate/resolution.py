@@ -122,7 +122,6 @@ def load_all(
     """Every declared pipeline by name, or the error of its file or of its graph.
 
     Args:
-        project: The project's folder.
         get: `registry.load`, or `registry.reload` in a process that runs on while files are edited.
     """
     declared = registry.declarations(get)

@@ -95,7 +95,6 @@ def next_offsets(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> 
 
     Args:
         ref: A checkpoint of the flow; older versions and all refreshes are included.
-        topic: The topic.
     """
     highest: dict[int, int] = {}
     for version, offsets in _committed(layout, ref, topic.topic):

@@ -76,10 +76,7 @@ def watermark(
     before a batch, which a refresh may read again from before they were written.
 
     Args:
-        layout: The lake.
-        ref: The checkpoint.
         lines: All heartbeats of the flow.
-        delay_seconds: The declared delay.
         before: That before the batch with this number; the present one by default.
     """
     recorded = ledger.watermark(layout, ref, before)

@@ -38,7 +38,6 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
     """Execute one query; its rows can be fetched inside the ``with``.
 
     Args:
-        layout: The lake.
         sql: One statement of DuckDB's SQL that only reads.
         versions: The version of a table to read, by the table's name; the newest for all others.
 

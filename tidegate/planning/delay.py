@@ -57,7 +57,6 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
     """Compare delays by the rows that the flow has read so far.
 
     Args:
-        layout: The lake.
         flow: A flow that appends to a table with an event time; a watermark need not be declared.
         share: Which share of the rows may be late.
 

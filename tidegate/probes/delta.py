@@ -178,7 +178,6 @@ def rows_added(path: Path, after: int, until: int) -> int:
     Those of versions that the log no longer has are not counted.
 
     Args:
-        path: The table.
         after: -1 for all rows of version ``until``.
     """
     from deltalake.exceptions import DeltaError

@@ -26,9 +26,6 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, no
     before the heartbeat, and would be late by it. One that is planned after ``now`` comes after the heartbeat.
 
     Args:
-        layout: The lake.
-        resolved: The flow.
-        ref: Its checkpoint.
         now: The present time, taken before the call.
     """
     flow, writer = resolved.flow, resolved.writer

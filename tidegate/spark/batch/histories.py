@@ -30,7 +30,6 @@ def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
     """Add ``valid_from``, ``valid_to`` and ``_change``, and mark records that are no version as ``_deleted``.
 
     Args:
-        context: The flow.
         records: All records of some keys, at most one per key and time; those that delete have ``_deleted``.
 
     Raises:
@@ -58,7 +57,6 @@ def merge_source(context: FlowContext, new: DataFrame) -> DataFrame:
     """The source of a MERGE: the new records, and those of the table that are another version, or end elsewhere, because of them.
 
     Args:
-        context: The flow.
         new: The records of a batch that are newer than those of the table with the same key and time.
     """
     from pyspark.sql import functions as F

@@ -70,9 +70,7 @@ def judge(
     If one output row of a source row is late, the source row is.
 
     Args:
-        context: The flow.
         rows: Output rows of the transform, persisted.
-        batch_id: The number of the batch.
         decision: What earlier attempts wrote.
         one_to_one: Whether the transform returns one row per source row.
 
@@ -133,10 +131,8 @@ def of_batch(context: FlowContext, assigned: DataFrame, columns: Sequence[str | 
     """The rows for the late table.
 
     Args:
-        context: The flow.
         assigned: Rows with ``_disposition``, of which at least one is late.
         columns: The columns of the target.
-        batch_id: The number of the batch.
     """
     from pyspark.sql import functions as F
 
@@ -207,7 +203,6 @@ def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple
     """Add ``_watermark`` and ``_late``.
 
     Args:
-        context: The flow.
         rows: Output rows of the transform.
         steps: The watermark before each batch of bronze, by its time.
     """

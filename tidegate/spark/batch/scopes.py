@@ -50,7 +50,6 @@ def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table
     replaced are added as rows without ``_disposition``, so that the table is read once.
 
     Args:
-        context: The flow.
         ordered: Output rows of the transform with ``_errors``, ``_filtered``, ``_deleted`` and ``_order``.
         against_table: Whether rows are compared with the order of their scope in the table.
     """
@@ -115,7 +114,6 @@ def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> Da
     """The source of a MERGE that replaces all rows of some scopes (`tidegate.spark.lake.writes.replace_groups`).
 
     Args:
-        context: The flow.
         rows: The new rows of the scopes: at most one per key.
         stored: The keys that the table has in the scopes; those without a new row are deleted.
     """

@@ -124,7 +124,6 @@ def refused(
     Args:
         raised: The number of rows by class of exception; None where they are not counted.
         problem: Why the rows do not go to quarantine, as the rest of a sentence about the transform.
-        rows: The rows of the batch.
     """
     flow, share = context.flow, context.pipeline.thresholds_of(context.flow).transform_error_share
     verdict = Verdict(

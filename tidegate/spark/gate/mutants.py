@@ -57,7 +57,6 @@ def make_mutants(schema: T.StructType, keys: Sequence[str] = (), sequence: Seque
     """The mutants of a table: changes of each column by its type, duplicated rows, and rows that share a key.
 
     Args:
-        schema: The table's columns.
         keys: Its key columns, if any.
         sequence: The columns that order the rows of a key.
     """

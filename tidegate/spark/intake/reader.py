@@ -62,7 +62,6 @@ class FileReader:
         Args:
             path: A local path.
             modified_ms: Modification time from the stream's source log.
-            kind: The file format.
             dialect: The dialect of a CSV file. A JSON file uses its encoding and its setting for blank lines.
             names: Field names for a CSV file without a header.
         """

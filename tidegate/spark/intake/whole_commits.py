@@ -30,7 +30,6 @@ def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
     table first: with everything else that there is, in one batch, because the files of a table are in no order of commits.
 
     Args:
-        context: The flow.
         bounded: Whether the declared limits apply; if not, all that is unread is one batch.
     """
     feed, path = context.flow.feeds[0], context.layout.table(context.flow.feeds[0].table)

@@ -241,7 +241,6 @@ def differs(columns: Sequence[str], live: Sequence[str]) -> str:
     """The condition that a new row ``s`` differs from the row ``t`` of the table; empty without columns to compare.
 
     Args:
-        columns: The columns to compare.
         live: The columns of the table; it has NULL in one that it lacks.
     """
     return " OR ".join(
