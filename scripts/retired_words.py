@@ -74,6 +74,8 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.id
             case ast.Attribute():
                 yield node.lineno, node.attr
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield node.lineno, name
 
 
 def check(path: str, source: str) -> Iterator[str]:
