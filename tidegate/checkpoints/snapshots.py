@@ -1,4 +1,4 @@
-"""The complete snapshots that a flow was told of, and the one that its newest batch compares, as files beside its checkpoint.
+"""The complete snapshots that were announced to a flow, and the one that its newest batch compares, as files beside its checkpoint.
 
 A flow that compares snapshots streams the folder of announcements, so that each makes a batch, in which everything else is as
 in other flows. A batch compares the newest announced snapshot, whichever announced it. What a batch compares is recorded

@@ -25,7 +25,7 @@ _shared: ContextVar[DuckDBPyConnection | None] = ContextVar("shared", default=No
 
 
 class Scan:
-    """A Delta table for DuckDB's ``register``: each scan of a query reads it anew, so a query may use it several times.
+    """A Delta table for DuckDB's ``register``: each scan of a query reads it again, so a query may use it several times.
 
     Args:
         columns: Those to read; all by default.

@@ -111,9 +111,9 @@ def compare(old: Sequence[Column], new: Sequence[Column]) -> tuple[Change, ...]:
     clashes = {}
     by_lower = {column.name.lower(): column for column in old}
     for column in added:
-        if (twin := by_lower.get(column.name.lower())) is not None:
-            clashes[column.name] = twin
-            missing = [other for other in missing if other.name != twin.name]
+        if (same_name := by_lower.get(column.name.lower())) is not None:
+            clashes[column.name] = same_name
+            missing = [other for other in missing if other.name != same_name.name]
     renamed = _renamed(missing, [column for column in added if column.name not in clashes])
     changes: list[Change] = []
     for column in new:
@@ -124,8 +124,8 @@ def compare(old: Sequence[Column], new: Sequence[Column]) -> tuple[Change, ...]:
                 changes.append(
                     Change(kind=kind, field=column.name, before=_type_text(old_column), after=_type_text(column))
                 )
-        elif (twin := clashes.get(column.name)) is not None:
-            changes.append(_paired("case_clash", twin, column))
+        elif (same_name := clashes.get(column.name)) is not None:
+            changes.append(_paired("case_clash", same_name, column))
         elif (former := renamed.get(column.name)) is not None:
             changes.append(_paired("rename_suspect", former, column))
         else:
