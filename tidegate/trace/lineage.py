@@ -88,9 +88,9 @@ class Lineage:
         if flow.writer is None:
             return step
         source = flow.writer.target.name
-        below = self._table(source)
-        where = relation.source_rows(flow, below, row)
-        rows, count = self._rows(self._writer(source), below, where)
+        source_table = self._table(source)
+        where = relation.source_rows(flow, source_table, row)
+        rows, count = self._rows(self._writer(source), source_table, where)
         if not count:
             step = noted(step, f"the rows that it was made of are no longer in {source}")
         if flow.flow.target.child_keys and flow.flow.kind.has_groups:
@@ -98,7 +98,7 @@ class Lineage:
                 step, f"it is made of the rows of its scope ({', '.join(flow.flow.target.scope)}): all, or some of them"
             )
         step = noted(step, *self._unread(flow, source, where))
-        following = [self._up(self._writer(source), below, each) for each in rows]
+        following = [self._up(self._writer(source), source_table, each) for each in rows]
         counts = {source: count}
         for feed in flow.flow.sources[1:]:
             joined, counts[feed.table] = self._joined(flow, feed, rows)
@@ -186,11 +186,11 @@ class Lineage:
         )
         return dataclasses.replace(step, next=following)
 
-    def _down(self, flow: ResolvedFlow, below: str, source: Mapping[str, Any], written: Sequence[Change]) -> Step:
+    def _down(self, flow: ResolvedFlow, source_name: str, source: Mapping[str, Any], written: Sequence[Change]) -> Step:
         """What a flow made of a row of a source table.
 
         Args:
-            below: The source table.
+            source_name: The table of that row.
             written: The changes of that row.
         """
         name = flow.flow.target.name
@@ -198,7 +198,7 @@ class Lineage:
         shared: dict[str, Any] = {"table": name, "flow": _name(flow), "key": {}}
         entries: tuple[Mapping[str, Any], ...] = ()
         if table is not None:
-            where = self._made_of(flow, table, below, source)
+            where = self._made_of(flow, table, source_name, source)
             rows, count = self._rows(flow, table, where)
             if rows:
                 step = self._followed(flow, table, rows[0])
@@ -225,20 +225,20 @@ class Lineage:
                 "its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one"
             )
             return Step(state="not there", notes=(note, *self._same_key(flow, table, source)), **shared)
-        reading = Reading.of(self.layout, flow, below)
+        reading = Reading.of(self.layout, flow, source_name)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)
         notes = (*reading.explain(written[-1].version, self._ledger(flow)), *self._same_key(flow, table, source))
         return Step(state="not there", notes=notes, **shared)
 
-    def _made_of(self, flow: ResolvedFlow, table: DeltaTable, below: str, source: Mapping[str, Any]) -> str:
+    def _made_of(self, flow: ResolvedFlow, table: DeltaTable, source_name: str, source: Mapping[str, Any]) -> str:
         """The rows of a flow's table that a row of a source belongs to: of one after the first, by rows of the first."""
         feeds = {feed.table: feed for feed in flow.flow.sources[1:]}
-        if below not in feeds:
+        if source_name not in feeds:
             return relation.target_rows(flow, table, source)
         name = flow.flow.source_tables[0]
         first = self._table(name)
-        driving = relation.driving_rows(feeds[below], first, name, source)
+        driving = relation.driving_rows(feeds[source_name], first, name, source)
         scope = flow.flow.target.scope
         sql = f"SELECT DISTINCT {', '.join(map(query.quoted, scope))} FROM delta_table LIMIT {_MAX_GROUPS}"
         groups = query.query(self.layout.table(name), scope, sql, where=driving)
