@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.probes import delta
+from tidegate.probes import delta, delta_log
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,7 +73,7 @@ class TableCache:
             if (
                 state.log_entry is not None
                 and _log_entry(path, state.version) == state.log_entry
-                and not _log_path(path, state.version + 1).exists()
+                and not delta_log.entry(path, state.version + 1).exists()
             ):
                 return 0
             return self._update(self._kinds[kind], pipeline, path, state)
@@ -131,13 +131,9 @@ class TableCache:
         )
 
 
-def _log_path(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020d}.json"
-
-
 def _log_entry(path: Path, version: int) -> tuple[int, int] | None:
     try:
-        stat = _log_path(path, version).stat()
+        stat = delta_log.entry(path, version).stat()
     except OSError:
         return None
     return stat.st_ino, stat.st_mtime_ns

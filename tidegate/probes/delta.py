@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-_VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
+from tidegate.probes import delta_log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class Commit:
 
 def current_version(path: Path) -> int | None:
     """The newest version of a table; None if there is no table."""
-    return max(_versions_in_log(path), default=None)
+    return max(delta_log.versions(path), default=None)
 
 
 def transaction_version(path: Path, app_id: str) -> int | None:
@@ -71,14 +70,11 @@ def writers(path: Path, app_id: str) -> frozenset[str]:
     none, so those of later commits are missing here, except for ``app_id``.
     """
     own = frozenset({app_id} if transaction_version(path, app_id) is not None else ())
-    for file in sorted((path / "_delta_log").glob("[0-9]*.crc"), reverse=True):
-        try:
-            transactions = json.loads(file.read_text(encoding="utf-8")).get("setTransactions")
-        except (OSError, ValueError):
-            # It was removed with old versions, or is being written.
-            continue
-        if transactions is not None:
-            return own | {str(each["appId"]) for each in transactions}
+    versions = [int(file.stem) for file in (path / "_delta_log").glob("[0-9]*.crc") if file.stem.isdigit()]
+    for version in sorted(versions, reverse=True):
+        # None if the file was removed with old versions, or is being written.
+        if (transactions := delta_log.transactions(path, version)) is not None:
+            return own | set(transactions)
     return own
 
 
@@ -101,10 +97,10 @@ def commit_metadata(path: Path, version: int) -> dict[str, Any]:
     Raises:
         FileNotFoundError: The log no longer has the commit.
     """
-    actions = _actions(path, version)
-    if actions is None:
-        raise FileNotFoundError(path / "_delta_log" / f"{version:020d}.json")
-    return next((user_metadata(action) for kind, action in actions if kind == "commitInfo"), {})
+    info = delta_log.commit_info(path, version)
+    if info is None:
+        raise FileNotFoundError(delta_log.entry(path, version))
+    return user_metadata(info)
 
 
 def is_replacement(path: Path, version: int) -> bool:
@@ -118,9 +114,9 @@ def only_adds(path: Path, version: int) -> bool:
     Raises:
         FileNotFoundError: The log no longer has the commit.
     """
-    actions = _actions(path, version)
+    actions = delta_log.actions(path, version)
     if actions is None:
-        raise FileNotFoundError(path / "_delta_log" / f"{version:020d}.json")
+        raise FileNotFoundError(delta_log.entry(path, version))
     return not any(kind == "cdc" or (kind == "remove" and action.get("dataChange", True)) for kind, action in actions)
 
 
@@ -155,7 +151,7 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
 def commit_ms(path: Path, version: int) -> int | None:
     """When a version was committed, by the clock of the file system, in milliseconds since 1970; None if the log no longer has it."""
     try:
-        return (path / "_delta_log" / f"{version:020d}.json").stat().st_mtime_ns // 1_000_000
+        return delta_log.entry(path, version).stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return None
 
@@ -217,7 +213,7 @@ def read_commit(path: Path, version: int) -> Commit:
     cdc: list[ChangedFile] = []
     changed: list[tuple[str, str, dict[str, Any]]] = []
     table: str | None = None
-    with Path(path / "_delta_log" / f"{version:020d}.json").open(encoding="utf-8") as log:
+    with delta_log.entry(path, version).open(encoding="utf-8") as log:
         for line in log:
             ((kind, action),) = json.loads(line).items() if line.strip() else (("", {}),)
             if kind == "commitInfo":
@@ -242,7 +238,7 @@ def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
     A version cannot be read after log cleanup removed its commit, or VACUUM a file with its changes.
     """
     ranges: list[tuple[int, int]] = []
-    for version in range(max(first, _oldest(path)), last + 1):
+    for version in range(max(first, delta_log.oldest_version(path)), last + 1):
         if not _is_served(path, version):
             continue
         if ranges and ranges[-1][1] == version - 1:
@@ -281,7 +277,7 @@ def newest_files(path: Path, version: int | None = None, files: Iterable[str] = 
         files: The files of that version.
     """
     newest, live = (version, set(files)) if version is not None else _checkpointed_files(path)
-    while (actions := _actions(path, newest + 1)) is not None:
+    while (actions := delta_log.actions(path, newest + 1)) is not None:
         for kind, action in actions:
             if kind in ("add", "remove"):
                 name = str(path / unquote(action["path"]))
@@ -304,43 +300,13 @@ def _checkpointed_files(path: Path) -> tuple[int, set[str]]:
         return version, {str(path / unquote(name)) for (name,) in rows.fetchall() if name is not None}
 
 
-def _oldest(path: Path) -> int:
-    """The oldest version whose snapshot can be reconstructed; Delta needs it to read changes from there on."""
-    names = [entry.name for entry in (path / "_delta_log").iterdir()]
-    commits = {
-        int(name[:20]) for name in names if _VERSION.fullmatch(name) and name.endswith(".json") and len(name) == 25
-    }
-    checkpoints = {int(name[:20]) for name in names if _VERSION.fullmatch(name) and ".checkpoint" in name}
-    oldest = max(commits, default=0)
-    while oldest - 1 in commits:
-        oldest -= 1
-    return oldest if oldest == 0 else min((version for version in checkpoints if version >= oldest), default=oldest)
-
-
 def _is_served(path: Path, version: int) -> bool:
-    actions = _actions(path, version)
+    actions = delta_log.actions(path, version)
     if actions is None:
         return False
     changes = [action for kind, action in actions if kind == "cdc"]
     data = [action for kind, action in actions if kind in ("add", "remove") and action.get("dataChange", True)]
     return all((path / unquote(action["path"])).exists() for action in changes or data)
-
-
-def _actions(path: Path, version: int) -> list[tuple[str, dict[str, Any]]] | None:
-    """Kind and content of the actions of a commit; None if the log does not have it."""
-    try:
-        lines = (path / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return None
-    return [next(iter(json.loads(line).items())) for line in lines if line.strip()]
-
-
-def _versions_in_log(path: Path) -> list[int]:
-    try:
-        names = [entry.name for entry in (path / "_delta_log").iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [int(match[1]) for name in names if (match := _VERSION.fullmatch(name))]
 
 
 def _changed_nothing(operation: str | None, metrics: dict[str, str]) -> bool:

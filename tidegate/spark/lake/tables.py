@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import LedgerImbalanceError, SpecError
-from tidegate.probes import delta
+from tidegate.probes import delta, delta_log
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,7 +35,7 @@ def exists(path: Path) -> bool:
 
 def is_logged(path: Path, number: int) -> bool:
     """Whether the table's log still has the commit of a version."""
-    return (path / "_delta_log" / f"{number:020d}.json").exists()
+    return delta_log.entry(path, number).exists()
 
 
 def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
@@ -149,10 +147,8 @@ def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
         return {}
     snapshot = _snapshot(spark, path)
     # The file is read here and not by the JVM, which would take five calls for each transaction.
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        checksum = json.loads((path / "_delta_log" / f"{int(snapshot.version()):020d}.crc").read_bytes())
-        if (listed := checksum.get("setTransactions")) is not None:
-            return {each["appId"]: int(each["version"]) for each in listed}
+    if (listed := delta_log.transactions(path, int(snapshot.version()))) is not None:
+        return listed
     jvm: Any = spark._jvm
     versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.transactions())
     return {str(app_id): int(versions[app_id]) for app_id in versions}
@@ -200,32 +196,21 @@ def source_versions(spark: SparkSession, path: Path, app_id: str) -> Mapping[str
 def commits(path: Path, first: int, last: int) -> Iterator[Commit]:
     """The commits of versions ``first`` to ``last`` that are still in the log, oldest first."""
     for number in range(first, last + 1):
-        entry = path / "_delta_log" / f"{number:020d}.json"
-        if entry.exists():
-            yield _commit(number, _commit_info(entry))
+        if (info := delta_log.commit_info(path, number)) is not None:
+            yield _commit(number, info)
 
 
 def _backwards(path: Path, newest: int) -> Iterator[Commit]:
     """The commits up to version ``newest``, newest first, to the first that is no longer in the log."""
     for number in range(newest, -1, -1):
-        entry = path / "_delta_log" / f"{number:020d}.json"
-        if not entry.exists():
+        if (info := delta_log.commit_info(path, number)) is None:
             return
-        yield _commit(number, _commit_info(entry))
+        yield _commit(number, info)
 
 
 def _commit(number: int, info: dict[str, Any]) -> Commit:
     metrics = {name: int(value) for name, value in info.get("operationMetrics", {}).items() if str(value).isdigit()}
     return Commit(version=number, metrics=metrics, metadata=delta.user_metadata(info))
-
-
-def _commit_info(entry: Path) -> dict[str, Any]:
-    with entry.open() as lines:
-        for line in lines:
-            if line.startswith('{"commitInfo"'):
-                info: dict[str, Any] = json.loads(line)["commitInfo"]
-                return info
-    return {}
 
 
 def _snapshot(spark: SparkSession, path: Path) -> Any:
