@@ -257,14 +257,30 @@ def test_a_scope_that_a_newer_record_replaced_is_left_as_a_whole(place: Path) ->
     assert (line.unchanged, line.imbalance()) == (1, 0), "leg 2 of order 2 belongs to the older record"
 
 
-def test_a_replay_is_undone_and_later_and_late_rows_are_compared_with_the_order_that_came_back(place: Path) -> None:
-    def strict(rows: DataFrame) -> DataFrame:
-        """Amounts above 1000 have no key."""
-        return clean(rows).selectExpr("* EXCEPT (id)", "CASE WHEN amount < 1000 THEN id END AS id")
+def keyed_below(limit: int) -> Callable[[DataFrame], DataFrame]:
+    """Code that gives rows of higher amounts no key."""
+    return lambda rows: clean(rows).selectExpr("* EXCEPT (id)", f"CASE WHEN amount < {limit} THEN id END AS id")
 
+
+def test_the_undo_of_a_replay_leaves_entries_that_it_returned_and_a_later_backfill_closed(place: Path) -> None:
+    land(place, "high.json", (2, 20, 2000), (3, 30, 3000))
+    run_flow(context_of(place, orders.BRONZE))
+    run_flow(silver(place, keyed_below(1000)))
+    replay.replay_entries(run_as("r1", silver(place, keyed_below(2500)), mode="replay"), Selection.check())
+    assert states(silver(place)) == {2: "replayed", 3: "open"}
+    backfill_as("b1", silver(place), ALL_DAYS)
+    assert (states(silver(place))[3], amounts(silver(place))[3]) == ("replayed", 3000)
+
+    done = undo_as("u1", silver(place), "r1")
+
+    assert states(done) == {2: "open", 3: "replayed"}
+    assert (amounts(done)[2], amounts(done)[3]) == (20, 3000), "a record is in the table or in quarantine"
+
+
+def test_a_replay_is_undone_and_later_and_late_rows_are_compared_with_the_order_that_came_back(place: Path) -> None:
     land(place, "high.json", (2, 20, 2000), (3, 30, 3000), (4, 40, 4000))
     run_flow(context_of(place, orders.BRONZE))
-    run_flow(silver(place, strict))
+    run_flow(silver(place, keyed_below(1000)))
     everything = Selection.check()
     replay.replay_entries(run_as("r1", silver(place), mode="replay"), everything)
     increment(place, "newer.json", (4, 41, 44))

@@ -94,6 +94,8 @@ def apply_backfill(
     own = f"t._checkpoint_version = {context.ref.version} AND t._refresh = {context.ref.refresh}"
     changed_at = F.timestamp_millis(F.lit(planned_ms))
     reason = f"backfill {batch_id}"
+    # An earlier replay may have claimed and returned it: the undo of that replay must not open it again.
+    no_replay = F.lit(None).cast("bigint")
     writes.merge(
         judged,
         context.quarantine,
@@ -105,10 +107,12 @@ def apply_backfill(
                 "changed_by": F.lit(context.request.requested_by),
                 "changed_at": changed_at,
                 "reason": F.lit(reason),
+                "_replay": no_replay,
                 "_in_hand": F.lit(None).cast("string"),
             },
             "s._passed": {
                 "state": F.lit("replayed"),
+                "_replay": no_replay,
                 "reason": F.concat_ws("; ", F.col("t.reason"), F.lit(f"passed in {reason}")),
             },
             "t.state = 'open'": {
