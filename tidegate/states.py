@@ -297,7 +297,8 @@ STATES: Mapping[str, State] = {
         next_step="see the log of the task `run`, then `tidegate run {pipeline}`, or clear the run in Airflow",
     ),
     "failed": State(
-        known="the last run of the flow reported an error; of an increment, as long as the pipeline has work",
+        known="the last run of the flow reported an error, or its backfill was refused by a gate or a transform; of an increment, "
+        "as long as the pipeline has work",
         says=lambda facts: _ended(facts, crashed=False),
         tone="bad",
         blocks=True,

@@ -11,9 +11,9 @@ import pendulum
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.errors import LeaseHeldError, SourceUnavailableError
+from tidegate.errors import GateRefusedError, LeaseHeldError, SourceUnavailableError
 from tidegate.layout import Layout
-from tidegate.report import FlowReport, FlowState, RunReport, describe_error
+from tidegate.report import FlowReport, FlowState, RunReport, Verdict, describe_error
 from tidegate.request import RunRequest
 from tidegate.status import run_ends
 
@@ -140,6 +140,33 @@ def test_a_flow_that_found_its_lease_held_ends_as_the_job_that_held_it(layout: L
     refused.flows[0].error = describe_error(LeaseHeldError("checkpoint:orders/silver", "the run of three hours ago"))
     refused.write(path)
     assert failures(layout) == {"silver": None}
+
+
+@pytest.mark.parametrize("of_backfill", [True, False])
+def test_a_refused_backfill_is_a_failure_and_a_refused_batch_is_an_alert_of_its_own(
+    layout: Layout, of_backfill: bool
+) -> None:
+    path = report(layout, request(layout, 1, mode="backfill").run_key, 1, silver="refused", gold="skipped")
+    refused = RunReport.read(path)
+    assert refused is not None
+    verdict = Verdict(
+        flow="silver",
+        batch_id=0,
+        app_id=f"orders/silver/v1/0{'/window' if of_backfill else ''}",
+        suite="orders/silver",
+        suite_fingerprint="",
+        code_fingerprint="",
+        outcome="refused",
+    )
+    refused.flows[0].verdicts.append(verdict)
+    refused.flows[0].error = describe_error(GateRefusedError(verdict))
+    refused.write(path)
+
+    ends = run_ends.read(layout, PIPELINE, NOW, running=False)
+
+    assert set(ends) == {"silver"}
+    assert ("backfill 0 refused by suite" in (ends["silver"].failure or "")) is of_backfill
+    assert (ends["silver"].failed_runs, ends["silver"].of_increment) == (int(of_backfill), False)
 
 
 def test_a_job_that_has_just_written_its_report_may_be_starting(layout: Layout) -> None:

@@ -70,7 +70,7 @@ RULES: Mapping[str, Rule] = {
         severity="critical",
         meaning=(
             "the last run of the flow failed or crashed: a backfill, a reingest, a full refresh, or an increment as long as the "
-            "pipeline has work"
+            "pipeline has work; also a backfill that a gate or a transform that raises refused"
         ),
         cause=lambda case: known(case.observation.ends).sentence,
         below=BLOCKED,

@@ -176,10 +176,14 @@ def _request(layout: Layout, pipeline: Pipeline, attempt: Path, request_id: str 
 def _failures(
     pipeline: Pipeline, request: RunRequest | None, report: RunReport | None, cause: str | None
 ) -> dict[str, str | None]:
-    """Why each flow of an attempt failed; None for one that did not, also if it was refused: that is an alert of its own."""
+    """Why each flow of an attempt failed; None for one that did not.
+
+    A batch, a swap or a rewrite that was refused is an alert of its own. A backfill that a gate refused, or on which the transform
+    raises, leaves nothing that waits, so it counts as failed.
+    """
     reports = report.flows if report is not None else []
     failures = {
-        each.flow: _described(each.error or {}) if each.state == "failed" else None
+        each.flow: _described(each.error or {}) if each.state == "failed" or _backfill_refused(each) else None
         for each in reports
         # A flow that found its lease held ends as the job that holds it does, which began earlier.
         if each.state in ("done", "idle", "refused", "failed")
@@ -194,6 +198,12 @@ def _failures(
             flow.name: cause for flow in flows if not any(above in flows for above in pipeline.upstream_of(flow))
         }
     return failures
+
+
+def _backfill_refused(report: FlowReport) -> bool:
+    """Whether a verdict refused a backfill."""
+    refused = (verdict for verdict in report.verdicts if verdict.outcome == "refused")
+    return report.state == "refused" and any(not verdict.is_batch for verdict in refused)
 
 
 def _described(error: Mapping[str, Any]) -> str:
