@@ -101,9 +101,9 @@ class StateCodeChangedError(CheckpointError):
     def __init__(self, flow: str, batch_id: int, version: int, transform: str) -> None:
         module = transform.partition(":")[0]
         super().__init__(
-            f"flow {flow!r}: batch {batch_id} is in its table, made by transform {transform!r} as it was before spark_jobs/{module}.py was "
-            f"edited, but a crash left its state unfinished. Put the earlier code back for one run, which finishes the batch; or set "
-            f"checkpoint_version={version + 1}, which derives the table again with today's code"
+            f"flow {flow!r}: batch {batch_id} is in its table, made by transform {transform!r} as it was before spark_jobs/{module}.py, or "
+            "a file there that it uses, was edited, but a crash left its state unfinished. Put the earlier code back for one run, which "
+            f"finishes the batch; or set checkpoint_version={version + 1}, which derives the table again with today's code"
         )
         self.flow = flow
         self.batch_id = batch_id
