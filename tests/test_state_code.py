@@ -56,6 +56,10 @@ def test_code_that_takes_time_from_the_rows_passes(project: Path) -> None:
         ("F.expr('date_sub(current_date(), 1)')", r"in SQL .current_date."),
         ("F.expr('unix_timestamp()')", "in SQL"),
         ("random.choice(rows)", "draws a random number"),
+        ("numpy.random.default_rng().normal()", "draws a random number"),
+        ("numpy.random.normal()", "draws a random number"),
+        ("secrets.token_hex()", "draws a random number"),
+        ("time.gmtime()", "reads a clock .gmtime."),
         ("handle.getValueState('a', 'n int', ttlDurationMs=5)", "expire by the clock"),
         ("rows.dropDuplicates()", "remembers every row for ever"),
         ("rows.withWatermark('at', '1 hour')", "is applied already"),
@@ -93,3 +97,16 @@ def test_what_the_code_uses_in_other_modules_is_checked_too(project: Path) -> No
         state_code.check("cards:decide")
     write(project, "hour_of(rows)", helper="row.time.time(7)")
     state_code.check("cards:decide")
+
+
+@pytest.mark.parametrize(
+    ("imported", "used"),
+    [("import spark_jobs.helpers", "spark_jobs.helpers"), ("import spark_jobs.helpers as other", "other")],
+)
+def test_code_of_other_modules_is_found_however_they_are_imported(project: Path, imported: str, used: str) -> None:
+    write(project, f"{used}.hour_of(rows)", helper="time.time()")
+    file = project / "cards.py"
+    file.write_text(file.read_text().replace("from spark_jobs.helpers import hour_of", imported))
+    assert [path.name for path in state_code.files("cards:decide")] == ["cards.py", "helpers.py"]
+    with pytest.raises(SpecError, match=r"spark_jobs/helpers\.py line 4 reads a clock .time."):
+        state_code.check("cards:decide")

@@ -21,7 +21,9 @@ _CLOCKS = frozenset(
             "today",
             "time_ns",
             "monotonic",
+            "monotonic_ns",
             "perf_counter",
+            "perf_counter_ns",
             "curdate",
             "current_date",
             "current_timestamp",
@@ -30,9 +32,26 @@ _CLOCKS = frozenset(
     )
 )
 """Functions that read a clock."""
-_WITHOUT_ARGUMENTS = frozenset(("time", "unix_timestamp"))
+_WITHOUT_ARGUMENTS = frozenset(("time", "localtime", "gmtime", "unix_timestamp"))
 """Functions that read a clock if they are called without arguments."""
-_RANDOM = frozenset(("rand", "randn", "random", "randint", "randrange", "choice", "shuffle", "uuid", "uuid1", "uuid4"))
+_RANDOM = frozenset(
+    (
+        *(
+            "rand",
+            "randn",
+            "randstr",
+            "random",
+            "randint",
+            "randrange",
+            "choice",
+            "choices",
+            "shuffle",
+            "uniform",
+            "getrandbits",
+        ),
+        *("default_rng", "RandomState", "urandom", "token_bytes", "token_hex", "uuid", "uuid1", "uuid4"),
+    )
+)
 _CLOCK_IN_SQL = re.compile(
     r"\b(?:current_timestamp|current_date|localtimestamp|curdate)\b|\b(?:now|unix_timestamp|rand|randn|uuid)\s*\(\s*\)",
     re.IGNORECASE,
@@ -90,7 +109,8 @@ def _problem(node: ast.AST) -> str | None:
     name = transform_code.last_name(node.func) or ""
     if name in _CLOCKS or (name in _WITHOUT_ARGUMENTS and not node.args and not node.keywords):
         return f"reads a clock ({name}), so that a rerun would decide otherwise: {_OF_BATCH}"
-    if name in _RANDOM:
+    of_random = isinstance(node.func, ast.Attribute) and transform_code.last_name(node.func.value) == "random"
+    if name in _RANDOM or of_random:
         return f"draws a random number ({name}), so that a rerun would decide otherwise: derive it from the row, as by a hash"
     if isinstance(node.func, ast.Attribute) and name in _UNBOUNDED:
         return f"uses {name}, which {_UNBOUNDED[name]}"

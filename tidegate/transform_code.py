@@ -141,6 +141,12 @@ def reached(module: str, function: str) -> Iterator[tuple[str, ast.AST]]:
                 used = imported.get(node.id, (name, node.id))
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
                 used = imported[node.value.id][1] or imported[node.value.id][0], node.attr
+            elif (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Attribute)
+                and last_name(node.value.value) == "spark_jobs"
+            ):
+                used = node.value.attr, node.attr
             if used is not None and used not in places:
                 # The loop continues with it.
                 places.append(used)
@@ -160,6 +166,13 @@ def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str,
         if isinstance(each, ast.ImportFrom) and (each.level == 1 or source.split(".")[0] == "spark_jobs"):
             source = source.removeprefix("spark_jobs").removeprefix(".")
             imported |= {alias.asname or alias.name: (source, alias.name) for alias in each.names}
+        elif isinstance(each, ast.Import):
+            named = {alias.asname: alias.name for alias in each.names if alias.asname is not None}
+            imported |= {
+                name: (path.removeprefix("spark_jobs."), "")
+                for name, path in named.items()
+                if path.startswith("spark_jobs.")
+            }
     return {name: each for each in body for name in _assigned(each)}, imported
 
 
