@@ -66,6 +66,8 @@ class Facts:
     """Whether an earlier run left a batch, a backfill or a replay unfinished."""
     begun: bool = False
     """Whether a batch was ever planned in the present checkpoint."""
+    takes_batches: bool = True
+    """Whether all rows of a refused batch can go to quarantine, which depends on the kind of the flow."""
     reason: str = ""
     """Why there is work or none: one sentence without a full stop."""
 
@@ -126,7 +128,8 @@ class Status:
     @property
     def next_step(self) -> str:
         """What a person does next; empty if there is nothing to do."""
-        return self.state.next_step.format(pipeline=self.facts.pipeline, flow=self.facts.flow or "FLOW")
+        facts = self.facts
+        return step_for(self.state.next_step, facts.pipeline, facts.flow or "FLOW", takes_batches=facts.takes_batches)
 
     @property
     def text(self) -> str:
@@ -141,6 +144,14 @@ class Status:
         """The status that it waits for in the end; itself if it does not wait."""
         upstream = self.facts.upstream
         return upstream.cause if self.name == "waits" and upstream is not None else self
+
+
+_TAKE = ", or `tidegate quarantine take {pipeline} {flow}`"
+
+
+def step_for(step: str, pipeline: str, flow: str, *, takes_batches: bool) -> str:
+    """A next step of the table, for one flow; without sending a batch to quarantine where a flow's kind does not allow it."""
+    return (step if takes_batches else step.replace(_TAKE, "")).format(pipeline=pipeline, flow=flow)
 
 
 def status_of(facts: Facts, alerts: tuple[str, ...] = ()) -> Status:

@@ -370,6 +370,9 @@ def test_an_alert_says_the_cause_what_is_blocked_below_and_the_next_step() -> No
     assert "`tidegate quarantine take orders silver`" in alert.message
     assert alert.severity == "critical"
     assert cause_in(alert.message) == "waits: batch 3"
+    (of_groups,) = evaluate(THRESHOLDS, dataclasses.replace(silver, flow="gold", takes_batches=False), NOW).alerts
+    assert "Next: after a gate or a transform correct suite, transform or data; after a statistic" in of_groups.message
+    assert "quarantine take" not in of_groups.message
     (last,) = evaluate(THRESHOLDS, observation(flow="silver", refused="waits: batch 3"), NOW).alerts
     assert last.message.startswith("waits: batch 3. No flow is downstream. Next: ")
     assert cause_in(last.message) == "waits: batch 3"

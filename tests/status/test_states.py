@@ -485,6 +485,15 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
     assert bronze().name == "error" and bronze().sentence.endswith("; 2 runs in a row failed")
 
 
+@pytest.mark.parametrize("name", ["refused", "on hold"])
+def test_a_flow_whose_batches_cannot_go_to_quarantine_is_not_told_to_send_one(project: Project, name: str) -> None:
+    caught_up(project)
+    flows = {each.flow: each for each in cli_status.project.statuses(project.environment, "orders", TIMEOUT_SECONDS)}
+    steps = [dataclasses.replace(flows[flow].status, name=name).next_step for flow in ("silver", "gold")]
+    assert ["quarantine take" in step for step in steps] == [True, False]
+    assert "correct" in steps[1]
+
+
 def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) -> None:
     caught_up(project)
     at = datetime.now(UTC)

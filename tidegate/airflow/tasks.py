@@ -35,7 +35,7 @@ from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedPipeline
 from tidegate.runs import RUNS
 from tidegate.spec import Flow, Pipeline
-from tidegate.states import STATES, state_after
+from tidegate.states import STATES, state_after, step_for
 from tidegate.status.lag import Lag
 from tidegate.status.plan import Plan, decide
 from tidegate.window import Window
@@ -279,8 +279,8 @@ class ShowFlow(BaseOperator):
         lines = [f"{owner}{why}"]
         # A backfill that was refused does not wait: its error says what to do.
         if report is None or all(verdict.is_batch for verdict in report.verdicts):
-            step = STATES[state_after(report)].next_step
-            lines.append(f"Next: {step.format(pipeline=self._pipeline.name, flow=self._flow.name)}.")
+            step, takes = STATES[state_after(report)].next_step, self._flow.kind.takes_batches
+            lines.append(f"Next: {step_for(step, self._pipeline.name, self._flow.name, takes_batches=takes)}.")
         raise TaskFailure("\n".join([*lines, CLEARING_HINT]))
 
 

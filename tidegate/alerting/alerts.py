@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate.alerting.conditions import Case
 from tidegate.alerting.facts import UnknownFactError
 from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
+from tidegate.states import step_for
 
 if TYPE_CHECKING:
     from tidegate.alerting.facts import Observation
@@ -65,7 +66,8 @@ def evaluate(thresholds: Thresholds, observation: Observation, now: datetime) ->
             undecided.add(name)
             continue
         if cause is not None:
-            alerts.append(alert(observation.pipeline, observation.flow, name, cause, observation.downstream))
+            below, takes = observation.downstream, observation.takes_batches
+            alerts.append(alert(observation.pipeline, observation.flow, name, cause, below, takes_batches=takes))
     return Findings(
         flow=observation.flow, alerts=tuple(alerts), undecided=frozenset(undecided), not_evaluated=not_evaluated
     )
@@ -79,17 +81,20 @@ def _inapplicable(rule: Rule, limit: object, observation: Observation) -> str | 
     return rule.not_for(observation)
 
 
-def alert(pipeline: str, flow: str, rule: str, cause: str, downstream: tuple[str, ...]) -> Alert:
+def alert(
+    pipeline: str, flow: str, rule: str, cause: str, downstream: tuple[str, ...], *, takes_batches: bool = True
+) -> Alert:
     """The alert for a cause: it says what is blocked below, and the next step.
 
     Args:
         flow: Empty if the pipeline's declaration does not load.
         downstream: ``<pipeline>/<flow>`` of each flow downstream.
+        takes_batches: Whether all rows of a refused batch of the flow can go to quarantine.
     """
     parts = RULES[rule]
     sentence = cause if cause.endswith((".", "!", "?")) else f"{cause}."
     below = f"{parts.below}: {', '.join(downstream)}." if downstream else f"{_NO_READER}."
-    step = parts.next_step.format(pipeline=pipeline, flow=flow)
+    step = step_for(parts.next_step, pipeline, flow, takes_batches=takes_batches)
     return Alert(flow=flow, rule=rule, message=f"{sentence} {below} Next: {step}.")
 
 

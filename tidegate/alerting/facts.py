@@ -128,6 +128,8 @@ class Observation:
     """When the oldest open entry was quarantined."""
     newest_event: datetime | None = None
     """The newest event time in the target, not counting values in the future."""
+    takes_batches: bool = True
+    """Whether all rows of a refused batch can go to quarantine."""
     stateful: bool = False
     """Whether the flow keeps state between batches."""
     operator_state: StateFigures | None = None

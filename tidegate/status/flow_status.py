@@ -42,6 +42,8 @@ class FlowStatus:
     flow: str = ""
     """Empty if the pipeline's declaration does not load."""
     target: str = ""
+    takes_batches: bool = True
+    """Whether all rows of a refused batch can go to quarantine."""
     version: int | None = None
     refresh: int | None = None
     read_at: datetime | None = None
@@ -103,6 +105,7 @@ class FlowStatus:
             upstream=above[1] if above is not None else None,
             same_pipeline=above is not None and above[0] == self.pipeline,
             begun=self.last_planned is not None,
+            takes_batches=self.takes_batches,
         )
 
     def alerts_among(self, opened: Mapping[tuple[str, str], Sequence[str]]) -> tuple[str, ...]:
@@ -268,6 +271,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         pipeline=pipeline.name,
         flow=flow.name,
         target=flow.target.name,
+        takes_batches=flow.kind.takes_batches,
         version=flow.checkpoint_version,
         read_at=now,
     )

@@ -75,6 +75,7 @@ def observe(
         quarantine_open=quarantine.open if quarantine is not None else None,
         quarantine_oldest=quarantine.oldest if quarantine is not None else None,
         newest_event=_newest_event(layout, pipeline, flow, now),
+        takes_batches=flow.kind.takes_batches,
         stateful=flow.kind.stateful,
         operator_state=status.operator_state,
         first_offsets=lag.first_offsets if lag is not None else {},

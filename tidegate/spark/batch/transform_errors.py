@@ -154,7 +154,7 @@ def refused(
     remedies = ["Correct the transform"]
     if flow.kind.quarantines and not context.work.of_entries:
         remedies.append("raise transform_error_share")
-        if verdict.is_batch:
+        if verdict.is_batch and flow.kind.takes_batches:
             take = f"tidegate quarantine take {context.pipeline.name} {flow.name}"
             remedies.append(f"send the batch to quarantine ({take})")
     return TransformRefusedError(
