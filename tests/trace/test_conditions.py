@@ -62,7 +62,9 @@ def test_a_column_that_does_not_exist_or_cannot_be_compared_is_an_error(table: D
         ("a|7|insert", ("id",), ["a"]),
         ("a|b|7|update_postimage", ("id",), ["a|b"]),
         ("a|1|7|insert", ("id", "number"), ["a"]),
-        ("o'b|7|insert", ("id", "number"), ["o'b"]),
+        (r"o'b|\N|7|insert", ("id", "number"), ["o'b"]),
+        (r"\N|o'b|7|insert", ("id", "number"), []),
+        (r"a\|b|3|7|insert", ("id", "number"), ["a|b"]),
         ("2026-03-01 23:30:00.25|7|insert", ("at",), ["a"]),
         ("2026-03-01 23:30:00|7|insert", ("at",), ["o'b"]),
         ("true|1.50|7|delete", ("open", "amount"), ["a"]),
@@ -81,4 +83,5 @@ def test_rows_made_of_a_key_are_selected_by_their_ids(tmp_path: Path) -> None:
     of_key = conditions.of_key(["a"])
     assert ids(DeltaTable(str(tmp_path)), of_key) == ["a|12|update_postimage", "a|7|insert"]
     first = conditions.of_key([INSTANT, 1, None])
-    assert "'2026-03-01 23:30:00.25|1|'" in first
+    assert r"'2026-03-01 23:30:00.25|1|\N|'" in first
+    assert r"'a\|b|c\\d|'" in conditions.of_key(["a|b", r"c\d"])

@@ -20,6 +20,8 @@ _ARROW = {
     "timestamp_ntz": "Timestamp(Microsecond, None)",
 }
 """DataFusion's names of Delta's primitive types."""
+_NULL = r"\N"
+"""NULL in the id of a change of a table with several keys."""
 
 
 def where(table: DeltaTable, name: str, values: Mapping[str, Any], comparison: str = "=") -> str:
@@ -64,13 +66,18 @@ def of_change(table: DeltaTable, row_id: str, keys: Sequence[str]) -> str:
         row_id: The id of the change: the key's values, the version and the kind (`tidegate.spark.intake.parse.change_id`).
     """
     types = {field.name: str(field.type.type) for field in table.schema().fields if field.name in keys}
-    parts = ", ".join(_spark_text(name, types[name]) for name in keys)
-    return f"concat_ws('|', {parts}) = {literal(row_id.rsplit('|', 2)[0])}"
+    texts = [_spark_text(name, types[name]) for name in keys]
+    if len(keys) > 1:
+        texts = [rf"coalesce(replace(replace({each}, '\', '\\'), '|', '\|'), '{_NULL}')" for each in texts]
+    return f"concat_ws('|', {', '.join(texts)}) = {literal(row_id.rsplit('|', 2)[0])}"
 
 
 def of_key(key: Sequence[Any]) -> str:
     """The condition for rows that are made of a change of the key with these values."""
-    prefix = literal("|".join(text(value) for value in key if value is not None) + "|")
+    texts = [text(value) for value in key if value is not None]
+    if len(key) > 1:
+        texts = [_NULL if each is None else text(each).replace("\\", r"\\").replace("|", r"\|") for each in key]
+    prefix = literal("|".join(texts) + "|")
     return (
         f"starts_with(_row_id, {prefix}) AND regexp_like(substr(_row_id, length({prefix}) + 1), '^[0-9]+[|][a-z_]+$')"
     )

@@ -270,6 +270,30 @@ def test_changes_of_a_keyed_table_become_rows_with_unique_ids_and_deletes_marked
     assert (origin["broken"], origin["ingested_at"].astimezone(UTC)) == ([], LATER)
 
 
+def test_different_keys_of_several_columns_have_different_ids(spark: SparkSession) -> None:
+    keys = [
+        ("a", "b"),
+        ("a|b", "c"),
+        ("a", "b|c"),
+        (None, "a"),
+        ("a", None),
+        ("a\\", "|b"),
+        ("a\\|", "b"),
+        ("a", r"\N"),
+    ]
+    feed = spark.createDataFrame(
+        [(*key, "insert", 3) for key in keys], "x string, y string, _change_type string, _commit_version bigint"
+    )
+
+    found = {
+        row["id"]: (row["x"], row["y"])
+        for row in feed.select("x", "y", parse.change_id(("x", "y")).alias("id")).collect()
+    }
+
+    assert {found["a|b|3|insert"], found[r"a\|b|c|3|insert"], found[r"\N|a|3|insert"]} == {keys[0], keys[1], keys[3]}
+    assert len(found) == len(keys)
+
+
 def test_within_one_commit_a_delete_comes_before_an_insert_of_the_same_key(spark: SparkSession) -> None:
     feed = spark.createDataFrame(
         [(1, "eu", 9, "insert", 3, EARLIER), (1, "eu", 5, "delete", 3, EARLIER), (1, "eu", 2, "insert", 2, EARLIER)],

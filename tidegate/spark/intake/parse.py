@@ -172,8 +172,13 @@ def changed_version() -> SparkColumn:
 
 
 def change_id(keys: tuple[str, ...]) -> SparkColumn:
-    """The ``_row_id`` of a change: key, commit version and change type."""
+    r"""The ``_row_id`` of a change: key, commit version and change type.
+
+    Different keys of several columns have different ids: NULL is ``\N``, and a ``\`` comes before each ``|`` and ``\``.
+    """
     from pyspark.sql import functions as F
 
-    parts = [*(F.col(key) for key in keys), F.col("_commit_version"), F.col("_change_type")]
-    return F.concat_ws("|", *[part.cast("string") for part in parts])
+    texts = [F.col(key).cast("string") for key in keys]
+    if len(keys) > 1:
+        texts = [F.coalesce(F.regexp_replace(text, r"([\\|])", r"\\$1"), F.lit(r"\N")) for text in texts]
+    return F.concat_ws("|", *texts, F.col("_commit_version").cast("string"), F.col("_change_type"))
