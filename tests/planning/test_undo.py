@@ -106,7 +106,7 @@ def test_a_run_before_a_new_version_or_a_replaced_table_is_refused(project: Proj
     commit(project, "silver.orders", "orders/silver/v1/1", 0, replaced=True)
     assert "were made before version 1 replaced all rows and the schema" in refused(project)
     project.layout.checkpoint("orders", "silver", 1, 1).mkdir(parents=True)
-    assert "a new version has derived the table again since then" in refused(project)
+    assert "a new version derives the table again, in another checkpoint" in refused(project)
 
 
 def test_a_commit_that_the_table_no_longer_has_is_refused(project: Project) -> None:

@@ -157,7 +157,7 @@ def _stays(flow: Flow, line: Line, current: tuple[int, int]) -> str | None:
     if line.record.is_batch:
         return f"it is an increment, whose source rows are not read again; to take its rows back, {_AGAIN}"
     if line.checkpoint != current:
-        return "a full refresh or a new version has derived the table again since then"
+        return "a full refresh or a new version derives the table again, in another checkpoint"
     return None
 
 
