@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from tests.resolved import resolved_flow
 from tests.status.sample_project import BRONZE, SILVER, TRIPS
@@ -56,6 +56,23 @@ def test_a_row_is_as_late_as_its_event_time_is_before_the_highest_of_earlier_bat
     }
     assert (advice.worst_seconds, advice.ahead_seconds) == (90 * 60, 9 * 60)
     assert advice.proposed == "10 minutes"
+
+
+def test_late_rows_of_an_earlier_checkpoint_do_not_count_once_more(layout: Layout) -> None:
+    table, late = layout.table("silver.trips"), layout.late("trips", "silver")
+    write(table, (1, 10), (2, 5))
+    made = CommitProperties(app_transactions=[Transaction(app_id="trips/silver/v2/0", version=0)])
+    empty = DeltaTable(str(table)).to_pyarrow_table().slice(0, 0)
+    write_deltalake(str(table), empty, mode="append", commit_properties=made)
+    late.mkdir(parents=True)
+    times = pa.array([NOON + timedelta(minutes=at) for at in (5, -80, -80)], pa.timestamp("us", tz="UTC"))
+    ingested = pa.array([NOON + timedelta(minutes=2)] * 3, pa.timestamp("us", tz="UTC"))
+    columns = {"left_at": times, "_ingested_at": ingested, "_checkpoint_version": [1, 1, 2], "_refresh": [0, 0, 0]}
+    write_deltalake(str(late), pa.table(columns))
+
+    advice = measure(layout, flow=dataclasses.replace(FLOW, checkpoint_version=2))
+
+    assert (advice.rows, advice.late["5 minutes"], advice.late["1 hour"]) == (3, 1, 1)
 
 
 @pytest.mark.parametrize(("share", "proposed"), [(0.0, "2 hours"), (0.5, "5 minutes"), (1.0, "10 seconds")])

@@ -10,8 +10,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.ops import query, store
+from tidegate.probes import delta
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -69,14 +71,14 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
             f"flow {name!r} cannot have a watermark: it must read a bronze table and append to a table with event_time, as in "
             f"Table('silver.payments', event_time='paid_at')."
         )
-    opened = [store.open_table(path) for path in (layout.table(target.name), layout.late(pipeline, name))]
-    tables = [table for table in opened if table is not None]
+    read = {layout.table(target.name): "true", layout.late(pipeline, name): _of_table(layout, flow)}
+    tables = [(table, where) for path, where in read.items() if (table := store.open_table(path)) is not None]
     columns = (target.event_time, "_ingested_at")
     event_time = query.quoted(target.event_time)
     with closing(query.connect()) as connection:
         parts = []
-        for number, table in enumerate(tables):
-            connection.register(f"part_{number}", query.Scan(table, columns, f"{event_time} IS NOT NULL"))
+        for number, (table, where) in enumerate(tables):
+            connection.register(f"part_{number}", query.Scan(table, columns, f"{event_time} IS NOT NULL AND {where}"))
             parts.append(f"SELECT {event_time} AS event_time, _ingested_at AS came FROM part_{number}")
         if not parts:
             raise _no_rows(pipeline, name)
@@ -101,6 +103,17 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
         ahead_seconds=ahead / 1_000_000,
         proposed=enough[0] if enough else None,
     )
+
+
+def _of_table(layout: Layout, flow: ResolvedFlow) -> str:
+    """The condition for the late rows of the checkpoint that the table belongs to: those of others are in it, or late, once more."""
+    ref = checkpoint.current(layout, flow.pipeline, flow.flow)
+    writers = delta.writers(layout.table(flow.flow.target.name), ref.app_id)
+    refs = [each for app_id in writers if (each := checkpoint.ref_of(app_id, ref.dag_id, ref.flow)) is not None]
+    newest = max(refs, key=lambda each: (each.version, each.refresh), default=None)
+    if newest is None:
+        return "true"
+    return f"_checkpoint_version = {newest.version} AND _refresh = {newest.refresh}"
 
 
 def _no_rows(pipeline: str, flow: str) -> RequestError:
