@@ -173,6 +173,23 @@ def test_every_refusal_says_what_its_batch_waits_for() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "what", "then"),
+    [
+        ({}, "batch 3 refused", "run the flow again"),
+        ({"is_backfill": True}, "backfill 3 refused", "run the backfill again: the table is unchanged"),
+        ({"is_replay": True, "is_backfill": True}, "replay 3 refused", "replay again"),
+    ],
+)
+def test_what_a_frozen_contract_refused_is_named_with_its_next_step(
+    options: dict[str, bool], what: str, then: str
+) -> None:
+    refused = errors.ContractRefusedError(
+        "shop", "silver", 3, schema_change_id="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16, **options
+    )
+    assert what in refused.message and f"Then {then}" in refused.message
+
+
 def test_a_gap_names_the_lost_offsets_and_the_command_that_accepts_it() -> None:
     message = RAISED["GapError"].message
     assert 'tidegate flow accept-gap shop bronze 0:10-14 1:3-7 --reason "…"' in message

@@ -115,12 +115,13 @@ class ContractRefusedError(RefusedError):
     Args:
         pipeline: The pipeline's name.
         flow: The flow's name.
-        batch_id: The refused batch or replay.
+        batch_id: The refused batch, backfill or replay.
         schema_change_id: Hash over the changes: the same changes have the same id.
         changes: One phrase per change in the batch.
         declared: Fingerprint of the schema and the contract that refused it.
         breaks: ``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on a changed field.
         is_replay: Whether a replay of quarantined entries was refused: then no batch waits.
+        is_backfill: Whether a backfill was: then none does either.
     """
 
     def __init__(
@@ -134,9 +135,13 @@ class ContractRefusedError(RefusedError):
         declared: str,
         breaks: Sequence[str] = (),
         is_replay: bool = False,
+        is_backfill: bool = False,
     ) -> None:
-        what = "replay" if is_replay else "batch"
-        next_step = "replay again: its entries are still open" if is_replay else _RETRY_BATCH
+        what, next_step = "batch", _RETRY_BATCH
+        if is_replay:
+            what, next_step = "replay", "replay again: its entries are still open"
+        elif is_backfill:
+            what, next_step = "backfill", "run the backfill again: the table is unchanged"
         risk = f" It may break {', '.join(breaks)}." if breaks else ""
         super().__init__(
             f"flow {flow!r}: {what} {batch_id} refused by its frozen contract: {'; '.join(changes)}.{risk} Answer the run of DAG "

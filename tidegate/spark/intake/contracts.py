@@ -13,6 +13,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from tidegate import identity
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
@@ -260,6 +261,7 @@ class SchemaChanges:
             declared=evolution.declared_fingerprint(self.source),
             breaks=sorted({name for line in lines for name in line.breaks}),
             is_replay=context.work.of_entries,
+            is_backfill=not identity.is_stream(context.app_id),
         )
 
     def _line(self, change: Change, action: Action, batch_id: int) -> evolution.Line:
