@@ -203,7 +203,7 @@ def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
 
     Args:
         path: The table.
-        columns: DDL with the types int, bigint, string, boolean, date and timestamp.
+        columns: DDL with the types int, bigint, string, boolean, date, timestamp and timestamp_ntz.
         rows: One tuple per row.
     """
     import pyarrow as pa
@@ -216,7 +216,7 @@ def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
         "boolean": pa.bool_(),
         "date": pa.date32(),
     }
-    types["timestamp"] = pa.timestamp("us", tz="UTC")
+    types |= {"timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ntz": pa.timestamp("us")}
     schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
     records = [dict(zip(schema.names, row, strict=True)) for row in rows]
     write_deltalake(str(path), pa.Table.from_pylist(records, schema=schema), mode="overwrite", schema_mode="overwrite")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import date
+import time
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,32 @@ def test_the_group_of_a_date_in_the_first_year_is_recomputed(gold: Callable[...,
     assert result is not None
     write(context, result)
     assert stored(context) == [(day, 1, 10) for day in days]
+
+
+@pytest.fixture
+def tokyo() -> Iterator[None]:
+    """The machine's time zone, which is not the session's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize("few_or_many", ["many"], indirect=True)
+@pytest.mark.usefixtures("tokyo")
+def test_many_groups_of_local_times_have_their_rows_in_any_time_zone_of_the_machine(
+    gold: Callable[..., FlowContext],
+) -> None:
+    rows = [(number, datetime(2026, 3, 1, number), 10) for number in (1, 2)]  # noqa: DTZ001  # a time without a zone
+    columns = "id int, day timestamp_ntz, amount int"
+    context = gold()
+    set_source(context, *rows, columns=columns)
+
+    result = split_groups(context, changes(context.spark, columns, *rows), 0, NEW)
+
+    assert result is not None
+    assert (result.prepared.upserted, result.prepared.deleted) == (2, 0)
 
 
 @BOTH

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
 
+_ORDERED = ("tinyint", "smallint", "int", "bigint", "date", "string", "timestamp")
+"""Types of keys by whose bounds Delta skips files, as in `_min_max`: the literal of a bound has the type of the column."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChangedGroups:
     """The groups that have changes in a batch of the change feed."""
@@ -148,18 +152,24 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
         )
     feed = feed.persist()
     context.persisted.append(feed)
-    totals = feed.agg(
-        F.count("*").alias("_count"),
-        F.sum("_read").alias("_read"),
-        F.max("_version").alias("_version"),
-        *[F.count_if(F.col(key).isNull()).alias(f"nulls_{key}") for key in keys],
-        *[F.min(key).alias(f"min_{key}") for key in keys],
-        *[F.max(key).alias(f"max_{key}") for key in keys],
-    ).first()
-    assert totals is not None
+    ordered = [name for name, kind in feed.select(*keys).dtypes if kind in _ORDERED]
+    # As Arrow, whose instants have a zone: PySpark's are in that of the machine, in which one hour of a year is ambiguous.
+    collected = local.collect(
+        feed.agg(
+            F.count("*").alias("_count"),
+            F.sum("_read").alias("_read"),
+            F.max("_version").alias("_version"),
+            *[F.count_if(F.col(key).isNull()).alias(f"nulls_{key}") for key in ordered],
+            *[F.min(key).alias(f"min_{key}") for key in ordered],
+            *[F.max(key).alias(f"max_{key}") for key in ordered],
+        ),
+        1,
+    )
+    assert collected is not None
+    [totals] = collected.to_pylist()
     if not totals["_count"]:
         return None
-    ranges = {key: None if totals[f"nulls_{key}"] else (totals[f"min_{key}"], totals[f"max_{key}"]) for key in keys}
+    ranges = {key: None if totals[f"nulls_{key}"] else (totals[f"min_{key}"], totals[f"max_{key}"]) for key in ordered}
     return ChangedGroups(
         keys=feed.select(*keys),
         rows=None,
