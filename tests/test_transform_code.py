@@ -36,6 +36,10 @@ def check(folder: Path, code: str, *sources: str) -> None:
         'DeltaTable.forPath(trips.sparkSession, "/lake").toDF()',
         'trips.sparkSession.createDataFrame(pandas.read_parquet("/weather"))',
         "trips.join(latest(trips), 'hour')",
+        "trips.join(typed(trips), 'hour')",
+        "trips.join(named(trips.sparkSession), 'hour')",
+        "trips.join(listed(trips.sparkSession), 'hour')",
+        "[mine := trips.sparkSession, mine.table('weather')][1]",
     ],
 )
 def test_a_transform_that_reads_a_table_in_another_way_is_refused(tmp_path: Path, body: str) -> None:
@@ -50,6 +54,16 @@ def lookup(session):
 def latest(trips):
     mine = trips.sparkSession
     return mine.table("weather")
+
+def typed(trips):
+    mine: SparkSession = trips.sparkSession
+    return mine.table("weather")
+
+def named(s):
+    return s.read.format("delta").load("/weather")
+
+def listed(s):
+    return s.read.table("weather")
 
 def join(trips):
     return {body}
@@ -93,6 +107,9 @@ def test_the_parameters_of_a_transform_of_several_sources_are_their_names(tmp_pa
         ("from spark_jobs.shared import lookup", "lookup(trips)"),
         ("from .shared import lookup as other", "other(trips)"),
         ("from spark_jobs import shared", "shared.lookup(trips)"),
+        ("import spark_jobs.shared as other", "other.lookup(trips)"),
+        ("import spark_jobs.shared", "spark_jobs.shared.lookup(trips)"),
+        ("def first(trips):\n    from spark_jobs.shared import lookup\n    return lookup(trips)", "first(trips)"),
     ],
 )
 def test_what_a_transform_uses_of_other_modules_of_the_project_is_read_too(

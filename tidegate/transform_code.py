@@ -17,6 +17,12 @@ from tidegate.errors import SpecError
 
 _READS = frozenset({"read", "readStream", "table"})
 """What reads a table, of a session."""
+_STARTS = frozenset({"read", "readStream"})
+"""What gives a reader."""
+_OF_READER = frozenset(
+    {"csv", "format", "jdbc", "json", "load", "option", "options", "orc", "parquet", "schema", "table", "text", "xml"}
+)
+"""What is read of a reader, by which a session is known whatever its name is."""
 _SESSIONS = frozenset({"SparkSession", "sparkSession", "getActiveSession", "getOrCreate", "newSession", "active"})
 """Names in expressions that give a session."""
 _READERS = frozenset({"DeltaTable", "forName", "forPath", "read_parquet", "read_delta", "scan_parquet", "scan_delta"})
@@ -104,8 +110,9 @@ def _check_reads(transform: str) -> None:
     nodes = list(reached(module, function))
     sessions = {"session", "spark"}
     for _, node in nodes:
-        if isinstance(node, ast.Assign) and _is_session(node.value):
-            sessions |= {name for target in node.targets for name in _names(target)}
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value and _is_session(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            sessions |= {name for target in targets for name in _names(target)}
     for place, node in nodes:
         if read := _table_read(node, sessions):
             raise SpecError(
@@ -141,12 +148,8 @@ def reached(module: str, function: str) -> Iterator[tuple[str, ast.AST]]:
                 used = imported.get(node.id, (name, node.id))
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
                 used = imported[node.value.id][1] or imported[node.value.id][0], node.attr
-            elif (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Attribute)
-                and last_name(node.value.value) == "spark_jobs"
-            ):
-                used = node.value.attr, node.attr
+            elif isinstance(node, ast.Attribute) and _module(node.value) is not None:
+                used = str(_module(node.value)), node.attr
             if used is not None and used not in places:
                 # The loop continues with it.
                 places.append(used)
@@ -156,24 +159,27 @@ def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str,
     """The statements of a module by the names that they define, and its names that come from other modules of ``spark_jobs``."""
     path = file_of(f"{module}:") if module else None
     try:
-        body = [] if path is None else ast.parse(path.read_bytes()).body
+        tree = ast.parse(b"" if path is None else path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         # The job imports it, and reports the error.
-        body = []
+        tree = ast.parse("")
     imported: dict[str, tuple[str, str]] = {}
-    for each in body:
+    # Also those within functions.
+    for each in ast.walk(tree):
         source = (each.module or "") if isinstance(each, ast.ImportFrom) else ""
         if isinstance(each, ast.ImportFrom) and (each.level == 1 or source.split(".")[0] == "spark_jobs"):
             source = source.removeprefix("spark_jobs").removeprefix(".")
             imported |= {alias.asname or alias.name: (source, alias.name) for alias in each.names}
         elif isinstance(each, ast.Import):
-            named = {alias.asname: alias.name for alias in each.names if alias.asname is not None}
-            imported |= {
-                name: (path.removeprefix("spark_jobs."), "")
-                for name, path in named.items()
-                if path.startswith("spark_jobs.")
-            }
-    return {name: each for each in body for name in _assigned(each)}, imported
+            modules = [alias for alias in each.names if alias.asname and alias.name.startswith("spark_jobs.")]
+            imported |= {str(alias.asname): ("", alias.name.removeprefix("spark_jobs.")) for alias in modules}
+    return {name: each for each in tree.body for name in _assigned(each)}, imported
+
+
+def _module(node: ast.AST) -> str | None:
+    """The module of an expression ``spark_jobs.<module>``; None for any other."""
+    of_package = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "spark_jobs"
+    return last_name(node) if of_package else None
 
 
 def _is_session(value: ast.expr) -> bool:
@@ -185,14 +191,19 @@ def _is_session(value: ast.expr) -> bool:
 
 def _table_read(node: ast.AST, sessions: Collection[str]) -> str | None:
     """What a node reads, as it is written; None if it reads nothing."""
-    if isinstance(node, ast.Attribute) and node.attr in _READS:
-        if _names(node.value) & _SESSIONS or last_name(node.value) in sessions:
+    if isinstance(node, ast.Attribute):
+        of_reader = node.attr in _OF_READER and isinstance(node.value, ast.Attribute) and node.value.attr in _STARTS
+        if of_reader or (node.attr in _READS and _is_of_session(node.value, sessions)):
             return ast.unparse(node)
     elif isinstance(node, ast.Call) and last_name(node.func) in _READERS:
         return ast.unparse(node.func)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATH_IN_SQL.search(node.value):
         return "SQL with a path"
     return None
+
+
+def _is_of_session(expression: ast.expr, sessions: Collection[str]) -> bool:
+    return bool(_names(expression) & _SESSIONS) or last_name(expression) in sessions
 
 
 def _names(expression: ast.AST) -> set[str]:
