@@ -102,6 +102,20 @@ def test_a_snapshot_before_the_compared_one_is_never_compared(project: SamplePro
     assert not measured(project).has_work, "also when the landing zone was cleaned up"
 
 
+def test_a_snapshot_of_a_wrong_year_hides_no_later_one_even_if_it_was_compared(project: SampleProject) -> None:
+    land(project, "dt=2099-01-05/a.csv", "dt=2099-01-05/b.csv", "dt=2099-01-05/_manifest")
+    read_all(project)
+    ahead = "no newer complete snapshot of bronze.trips; not complete: 2099-01-05 (it is more than 31 days ahead of the clock)"
+    assert measured(project).reason == ahead
+    compare(project, 0, "2099-01-05")
+    assert measured(project).reason == ahead
+
+    land_day(project, 6, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+
+    assert measured(project).reads == "snapshot 2026-01-06 of bronze.trips"
+
+
 def test_a_snapshot_that_lands_again_with_other_files_is_compared_again(project: SampleProject) -> None:
     land_day(project, 5, "a.csv", "b.csv", "_manifest")
     compare(project, 0, "2026-01-05")

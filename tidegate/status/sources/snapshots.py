@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pendulum
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.intervals import Completeness, Interval
 
+_AHEAD = timedelta(days=31)
+"""A snapshot of a later time is a wrong name, as ``dt=2062-01-05``: compared, it would be newer than all that follow."""
 _NAMED = 3
 """How many snapshots that are not complete are named."""
 
@@ -46,7 +49,7 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     """Look for a snapshot that the flow has to compare.
 
     A snapshot that is complete has at least one file, every file of it is in bronze as it is now, and none was refused: of a file
-    that a person waived, bronze has no row, so that the rows in it would be deleted.
+    that a person waived, bronze has no row, so that the rows in it would be deleted. It is no more than a month ahead of the clock.
 
     Raises:
         SourceError: The landing folder is missing or cannot be read.
@@ -54,12 +57,18 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     """
     landing = pipeline.writer_of(flow.source_tables[0])
     assert landing is not None
-    completeness = intervals.read(layout, pipeline, landing, pendulum.now("UTC"))
+    now = pendulum.now(pipeline.timezone)
+    completeness = intervals.read(layout, pipeline, landing, now)
     assert completeness is not None
+    latest = intervals.name_of(completeness.unit, (now + _AHEAD).naive())
     announced = snapshots.announced(layout, pipeline.name, flow.name)
-    since = "" if announced is None else announced.name
+    # One that was announced by an earlier release, or by a wrong clock, hides no other.
+    since = "" if announced is None or announced.name > latest else announced.name
     waiting: list[Interval] = []
     for interval in reversed(_later(completeness, since)):
+        if interval.name > latest:
+            waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
+            continue
         if interval.state == "complete" and interval.landed and not _refused(layout, pipeline, landing, interval):
             candidates = Candidates(newest=interval, waiting=tuple(waiting))
             is_announced = announced is not None and (announced.name, announced.files) == (
