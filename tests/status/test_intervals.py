@@ -167,7 +167,7 @@ def test_an_empty_day_with_its_marker_is_complete(project: SampleProject) -> Non
 
 
 def test_a_manifest_names_the_files_of_a_day(project: SampleProject) -> None:
-    for day, names in (("01", "a.csv\nb.csv\n"), ("02", "a.csv\n\nc.csv"), ("04", "a.csv")):
+    for day, names in (("01", "a.csv\nb.csv\n"), ("02", "a.csv\n\nc.csv"), ("04", "\ufeffa.csv\r\n")):
         land(project, f"2026/01/{day}/a.csv", f"2026/01/{day}/b.csv")
         (project.landing / f"2026/01/{day}/_manifest").write_text(names)
     land(project, "2026/01/05/a.csv")

@@ -346,5 +346,5 @@ def _lacks_of_manifest(manifest: Path, landed: Sequence[LandedFile]) -> str:
 
 def _names(manifest: Path) -> set[str]:
     """The paths of the files that a manifest lists."""
-    names = manifest.read_text(encoding="utf-8").split("\n")
+    names = manifest.read_text(encoding="utf-8-sig").split("\n")
     return {str(manifest.parent / name.strip()) for name in names if name.strip()}
