@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.checkpoints import checkpoint, rewrite
+from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
@@ -19,7 +19,7 @@ from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import swap
-from tidegate.spec import Flow, RewriteLimits
+from tidegate.spec import ChangeFeed, Flow, RewriteLimits, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -254,6 +254,31 @@ def test_a_replacement_of_the_source_after_the_position_is_detected(spark: Spark
     committed(context, 0)
     position(context, 1, 1)
     assert not swap.is_past_replacement(context), "the committed position counts; the planned one only without it"
+
+
+def test_a_replacement_of_a_joined_source_of_which_nothing_was_read_is_detected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark has no position of it; the version from which it is read is noted beside the checkpoint."""
+    replaced_at_two(spark, tmp_path)
+    joined = Flow(
+        name="gold",
+        sources=(ChangeFeed("silver.latest"), ChangeFeed("silver.orders", on={"id": "id"})),
+        transform="orders:joined",
+        target=Table("gold.orders", keys=("id",)),
+    )
+    past = {}
+    for began in (1, 2):
+        context = orders.flow_context(spark, tmp_path, joined, version=began)
+        assert context.source_table is not None
+        orders.write_table(context.source_table, "id int", (1,))
+        vector.note_starts(context.layout, context.ref, {"silver.latest": 0, "silver.orders": began})
+        position(context, 0, 3)
+        with (context.checkpoint / "offsets" / "0").open("a") as offsets:
+            offsets.write("\n-")
+        past[began] = swap.is_past_replacement(context)
+
+    assert past == {1: True, 2: False}
 
 
 def test_without_a_source_table_there_is_no_replacement(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate import atomic
-from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.ops.ledger import rows_read
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger, quarantine, rewrite
@@ -112,16 +112,25 @@ def is_past_replacement(context: FlowContext) -> bool:
     if reached is None:
         return False
     positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))
+    began = {
+        context.layout.table(table): number for table, number in vector.starts(context.layout, context.ref).items()
+    }
     return any(
-        _is_replaced(context, path, position)
+        _is_replaced(context, path, first)
         for path, position in zip(context.query_paths, positions, strict=True)
-        if position is not None
+        if (first := _next_commit(position, began.get(path))) is not None
     )
 
 
-def _is_replaced(context: FlowContext, path: Path, position: DeltaPosition) -> bool:
+def _next_commit(position: DeltaPosition | None, began: int | None) -> int | None:
+    """The commit of a feed that is read next; None if nothing was read of it, and not from a noted version on."""
+    if position is None:
+        return None if began is None else began + 1
     # A first load reads its whole version; the commits of the feed begin after it.
-    first = position.version + 1 if position.of_snapshot else position.version
+    return position.version + 1 if position.of_snapshot else position.version
+
+
+def _is_replaced(context: FlowContext, path: Path, first: int) -> bool:
     newest = tables.version(context.spark, path)
     return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(path, first, newest))
 
