@@ -51,13 +51,23 @@ def revenue(orders: DataFrame, latest: DataFrame) -> DataFrame:
 
 
 def recomputed(rows: Rows) -> set[tuple[Any, ...]]:
-    """What the transform gives for all rows, in plain Python."""
-    prices = {code: row["price"] for code, row in rows["silver.latest"].items() if not row["_deleted"]}
-    days: dict[date | None, list[int]] = {}
-    for row in rows["silver.orders"].values():
-        if not row["_deleted"]:
-            days.setdefault(row["day"], []).append(row["amount"] * (prices.get(row["item"]) or 0))
-    return {(day, len(values), sum(values)) for day, values in days.items()}
+    """What the transform gives for all rows, by DuckDB."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE orders (id INT, day DATE, item INT, amount INT, _deleted BOOLEAN)")
+        connection.execute("CREATE TABLE latest (code INT, price INT, _deleted BOOLEAN)")
+        for table, own in rows.items():
+            for row in own.values():
+                name, values = table.removeprefix("silver."), ", ".join(f"${column}" for column in row)
+                connection.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({values})", row)
+        return set(
+            connection.execute("""
+                SELECT day, count(*), coalesce(sum(amount * price), 0)::BIGINT
+                FROM orders LEFT JOIN (FROM latest WHERE NOT _deleted) AS prices ON item = code
+                WHERE NOT orders._deleted GROUP BY day
+            """).fetchall()
+        )
 
 
 class Lake:
