@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import bz2
 import gzip
 import json
@@ -42,6 +43,22 @@ def test_json_lines_have_nested_types(tmp_path: Path) -> None:
     declared = drafted.pipeline("shop", "shop")
     assert 'format="json",' in declared
     assert 'keys=("id",),\n                sequence_by=("landed_at",),' in declared
+
+
+def test_no_name_of_a_field_becomes_code(tmp_path: Path) -> None:
+    nested, odd = 'x"""\nraise SystemExit\ny = """', 'a"\\'
+    drafted = draft(
+        tmp_path, lines({"id": 1, odd: "b", "who": {nested: 3}}, {"id": 2, odd: "c", "who": None}), "x.jsonl"
+    )
+
+    declared = ast.parse(drafted.pipeline("shop", "shop"))
+
+    assert [type(statement).__name__ for statement in declared.body] == ["Expr", "ImportFrom", "Assign", "Assign"]
+    schema = declared.body[2]
+    assert isinstance(schema, ast.Assign) and isinstance(schema.value, ast.Constant)
+    assert f"who STRUCT<`{nested}`: INT>" in str(schema.value.value)
+    constants = [each.value for each in ast.walk(ast.parse(drafted.job("shop"))) if isinstance(each, ast.Constant)]
+    assert odd in constants
 
 
 def test_values_of_several_kinds_are_texts_and_may_be_compared(tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ class Draft:
         return _PIPELINE.substitute(
             title=_title(name),
             imports=", ".join(sorted(imports)),
-            fields=",\n    ".join(fields).replace("\\", "\\\\"),
+            # Names of nested fields may have any characters, and the text is Python's.
+            fields=",\n    ".join(fields).replace("\\", "\\\\").replace('"', '\\"'),
             name=name,
             schedule=schedule,
             source=source,
@@ -344,7 +345,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, str):
         return (
             "'" + value + "'"
-            if '"' in value and "'" not in value and value.isprintable()
+            if '"' in value and not {"'", "\\"} & {*value} and value.isprintable()
             else json.dumps(value, ensure_ascii=False)
         )
     if isinstance(value, tuple):
