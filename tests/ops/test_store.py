@@ -5,12 +5,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tidegate.ops import store
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.layout import Layout
+from tidegate.ops import heartbeats, store
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
@@ -80,6 +83,28 @@ def test_a_line_is_committed_even_if_compaction_fails(
         add(tmp_path / "ledger", number)
     assert numbers(tmp_path / "ledger") == list(range(6))
     assert "small files were not compacted" in caplog.text
+
+
+@pytest.mark.usefixtures("max_five_files")
+def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, int] = {}
+
+    def vacuum(table: DeltaTable, *, retention_hours: int, dry_run: bool) -> None:
+        assert not dry_run
+        kept[Path(urlsplit(table.table_uri).path).name] = retention_hours // 24
+
+    monkeypatch.setattr(DeltaTable, "vacuum", vacuum)
+    layout, ref = (
+        Layout(tmp_path, tmp_path / "landing"),
+        CheckpointRef(dag_id="payments", flow="silver", version=1, refresh=0),
+    )
+    for number in range(6):
+        add(tmp_path / "ledger", number)
+        heartbeats.append(layout, ref, heartbeats.Heartbeat(event_time=number, at=number, app_id=ref.app_id))
+
+    assert kept == {"ledger": 7, layout.heartbeats("payments", "silver").name: 30}
 
 
 def test_a_table_without_a_committed_version_does_not_exist(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
 
 
+_KEPT_DAYS = 30
+"""The retention of the tables that Spark writes (`tidegate.spark.driver.session`)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
     """One line of the table, in microseconds since 1970."""
@@ -51,7 +55,8 @@ def append(layout: Layout, ref: CheckpointRef, heartbeat: Heartbeat) -> None:
         "_app_id": heartbeat.app_id,
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
-    store.append(layout.heartbeats(ref.dag_id, ref.flow), schema(), [line])
+    # A stateful flow that waits for a person reads its files later: as long as those of any table.
+    store.append(layout.heartbeats(ref.dag_id, ref.flow), schema(), [line], keep_days=_KEPT_DAYS)
 
 
 def read(layout: Layout, ref: CheckpointRef) -> list[Heartbeat]:

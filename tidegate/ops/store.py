@@ -25,7 +25,12 @@ MAX_FILES = 100
 
 
 def append(
-    path: Path, schema: pyarrow.Schema, rows: Sequence[Mapping[str, Any]], transaction: tuple[str, int] | None = None
+    path: Path,
+    schema: pyarrow.Schema,
+    rows: Sequence[Mapping[str, Any]],
+    transaction: tuple[str, int] | None = None,
+    *,
+    keep_days: int = 7,
 ) -> None:
     """Append rows in one commit. Columns that the table lacks are added to it; too many small files are compacted.
 
@@ -34,6 +39,7 @@ def append(
         rows: Each with a value for every column.
         transaction: The transaction id and version of the commit. If the table has this version or a later one, nothing is
             appended.
+        keep_days: How long compacted files stay: for concurrent readers, or for streams that have not read them yet.
     """
     import pyarrow
     from deltalake import CommitProperties, Transaction, write_deltalake
@@ -50,11 +56,11 @@ def append(
         str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
     )
     if table is not None and len(table.file_uris()) > MAX_FILES:
-        _compact(path)
+        _compact(path, keep_days)
 
 
-def _compact(path: Path) -> None:
-    """Compact the table and vacuum. Replaced files stay for a week, for concurrent readers.
+def _compact(path: Path, keep_days: int) -> None:
+    """Compact the table and vacuum.
 
     The caller's rows are committed already, so an error here is only logged.
     """
@@ -66,7 +72,7 @@ def _compact(path: Path) -> None:
             if locked:
                 table = DeltaTable(str(path))
                 table.optimize.compact()
-                table.vacuum(dry_run=False)
+                table.vacuum(retention_hours=keep_days * 24, dry_run=False)
     except (DeltaError, OSError) as error:
         log.warning("%s: small files were not compacted (%s); the next commit tries again", path.name, error)
 
