@@ -285,13 +285,13 @@ def test_different_keys_of_several_columns_have_different_ids(spark: SparkSessio
         [(*key, "insert", 3) for key in keys], "x string, y string, _change_type string, _commit_version bigint"
     )
 
-    found = {
+    key_by_id = {
         row["id"]: (row["x"], row["y"])
         for row in feed.select("x", "y", parse.change_id(("x", "y")).alias("id")).collect()
     }
 
-    assert {found["a|b|3|insert"], found[r"a\|b|c|3|insert"], found[r"\N|a|3|insert"]} == {keys[0], keys[1], keys[3]}
-    assert len(found) == len(keys)
+    assert {key_by_id["a|b|3|insert"], found[r"a\|b|c|3|insert"], found[r"\N|a|3|insert"]} == {keys[0], keys[1], keys[3]}
+    assert len(key_by_id) == len(keys)
 
 
 def test_within_one_commit_a_delete_comes_before_an_insert_of_the_same_key(spark: SparkSession) -> None:
