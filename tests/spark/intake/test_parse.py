@@ -290,7 +290,11 @@ def test_different_keys_of_several_columns_have_different_ids(spark: SparkSessio
         for row in feed.select("x", "y", parse.change_id(("x", "y")).alias("id")).collect()
     }
 
-    assert {key_by_id["a|b|3|insert"], found[r"a\|b|c|3|insert"], found[r"\N|a|3|insert"]} == {keys[0], keys[1], keys[3]}
+    assert {key_by_id["a|b|3|insert"], key_by_id[r"a\|b|c|3|insert"], key_by_id[r"\N|a|3|insert"]} == {
+        keys[0],
+        keys[1],
+        keys[3],
+    }
     assert len(key_by_id) == len(keys)
 
 
