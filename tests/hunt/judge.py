@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 
 from tests.hunt.lake import Entry, entry_of, expected_rows, ledger_differences, rows, shown, stored_entries, stored_rows
-from tests.hunt.rules import Code, Output, Record, Row, newest, output, precedes
+from tests.hunt.rules import Code, Record, Row, newest, output, precedes
 
 
 @dataclass
@@ -123,13 +123,7 @@ class Judge:
         made = {record.row_id: output(record, code) for record in self.bronze.values()}
         keys = {key for key, row in self.silver.items() if inside(row.values[1])}
         keys |= {each.key for each in made.values() if each.key is not None and inside(each.day)}
-        # A record on which the transform raises has no key; it counts where a row of these keys was made from it.
-        in_table = {self.silver[key].row_id for key in keys if key in self.silver}
-        own = {
-            i: each
-            for i, each in made.items()
-            if each.key in keys or (each.key is None and self._raises(each) and i in in_table)
-        }
+        own = {row_id: each for row_id, each in made.items() if each.key in keys}
         change = Change()
         best = newest(each for each in own.values())
         for key in keys:
@@ -250,7 +244,3 @@ class Judge:
 
     def _add(self, app_id: str, **counts: int) -> None:
         self.totals.setdefault(app_id, Counter()).update(counts)
-
-    @staticmethod
-    def _raises(each: Output) -> bool:
-        return any(rule.startswith("transform_error") for rule in each.rules)

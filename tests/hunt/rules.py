@@ -57,7 +57,7 @@ class Output:
     rules: frozenset[str] = frozenset()
     filtered: bool = False
     key: int | None = None
-    """Also of records that are refused or filtered, unless the transform raises."""
+    """Also of records that are refused or filtered, and where the transform raises: not in the columns of the key."""
     day: date | None = None
     row: Row | None = None
 
@@ -78,10 +78,9 @@ def output(record: Record, code: Code) -> Output:
     number, at, day, amount = (typed[name] for name in ("id", "at", "day", "amount"))
     key = number if number is not None and number >= 0 else None
     if rules:
-        # Such a record bypasses the transform only where it raises; its key is that of its other fields.
-        return Output(frozenset(rules), key=None if amount == code.trap else key, day=day)
+        return Output(frozenset(rules), key=key, day=day)
     if amount == code.trap:
-        return Output(frozenset({"transform_error(DIVIDE_BY_ZERO)"}))
+        return Output(frozenset({"transform_error(DIVIDE_BY_ZERO)"}), key=key, day=day)
     # Spark's remainder has the sign of the dividend.
     filtered = number is not None and math.fmod(number, 7) == code.filtered
     if not filtered:

@@ -87,6 +87,14 @@ def test_a_backfill_changes_the_keys_of_its_window_and_an_undo_puts_them_back() 
     assert [entry.state for entry in own.entries] == ["replayed"]
 
 
+def test_a_backfill_reads_a_record_on_which_the_transform_raises_by_its_key() -> None:
+    own = judged(record(1), record(2, day="2026-03-29", amount="50"), code=Code(trap=50))
+
+    own.backfill(Code(trap=50), date(2026, 3, 20), date(2026, 3, 21))
+
+    assert own.totals["hunt/silver/v1/0/window"] == {"read": 2, "quarantined": 1}
+
+
 def test_rows_that_changed_since_stay_in_an_undo_with_their_entries() -> None:
     own = judged(record(1), record(3, id="3", amount="600"))
     change = own.replay(Code(highest=2000))
